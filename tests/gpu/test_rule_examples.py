@@ -30,7 +30,7 @@ def test_the_driver_agrees_with_every_rules_example(card, name, side):
     if unreadable or (arguments.get("swizzle") or "none") not in HOPPER_SWIZZLES:
         pytest.skip("not expressible as a call of the driver")
     strides = {"element_strides": (1,) * len(arguments["dims"])}
-    result, blob = card.encode(kind, DEFAULTS | strides | arguments)
+    result, blob = card.encode(DEFAULTS | strides | arguments)
     refused = any(violation.severity == "error" for violation in violations)
     assert refused == (result != 0), (arguments, result)
     assert refused or kind(**arguments).encode() == blob

@@ -10,8 +10,7 @@ from tilescope.data_type import DataType
 from tilescope.gpu.isolation import compiled, source
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.suites.copies import OPERATIONS
-from tilescope.gpu.suites.registers import FORMS
-from tilescope.gpu.suites.tensor_cores import opcodes
+from tilescope.gpu.suites.tensor_cores import FORMS, opcodes
 from tilescope.mma.instruction import INSTRUCTIONS
 from tilescope.smem.op import SMEM_OP
 

@@ -19,9 +19,8 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
-from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
+from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES
-from tilescope.value import Value
 
 _MAP_ALIGNMENT_BYTES = 64
 _LIBRARY = "libcuda.so.1"
@@ -63,7 +62,7 @@ class Device:
             "l2_bytes": self._attribute("L2_CACHE_SIZE"),
         }
 
-    def encode(self, kind: type[AnyMap], arguments: Mapping[str, Any]) -> tuple[int, bytes]:
+    def encode(self, arguments: Mapping[str, Any]) -> tuple[int, bytes]:
         """The driver's result code and 128 bytes for a map's arguments, whether or not they keep the rules."""
         storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
         place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
@@ -78,7 +77,7 @@ class Device:
         )
         options = ("interleave", "swizzle", "l2_promotion", "oob_fill")
         tail = (spread["element_strides"], *(TABLES[name][arguments[name]].driver_code for name in options))
-        if issubclass(kind, TensorMap):
+        if "box" in arguments:
             result = self._library.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
         else:
             corners = spread["lower_corner"], spread["upper_corner"]
@@ -86,10 +85,10 @@ class Device:
             result = self._library.cuTensorMapEncodeIm2col(*head, *corners, *columns, *tail)
         return result, ctypes.string_at(place, 128)
 
-    def encoded(self, tensor_map: TensorMap | Im2colMap, address: int) -> bytes:
+    def encoded(self, tensor_map: AnyMap, address: int) -> bytes:
         """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
-        result, blob = self.encode(type(tensor_map), arguments)
+        result, blob = self.encode(arguments)
         if result:
             raise CudaError(result)
         return blob
@@ -168,12 +167,14 @@ class Device:
 
 
 def _driver() -> Any:
-    """cuda.bindings' driver, initialised; DeviceError where there is no driver or no card."""
-    from cuda.bindings import driver
-
+    """cuda.bindings' driver, initialised; DeviceError where a package, the driver or a card is missing."""
     try:
+        from cuda.bindings import driver
+
         (result,) = driver.cuInit(0)
         count = 0 if int(result) else _value(driver.cuDeviceGetCount())
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"This needs the package {error.name}: pip install 'tilescope[gpu]'.") from error
     except Exception as error:  # whatever the loader raises where there is no driver
         raise DeviceError("This needs an NVIDIA GPU, and this machine has no NVIDIA driver.") from error
     if count == 0:
@@ -196,10 +197,3 @@ def _driver_version() -> str:
         if version := re.search(r"\d+(\.\d+)+", text):
             return version[0]
     return "unknown"
-
-
-def read_map(data: Mapping[str, Any]) -> TensorMap | Im2colMap:
-    """The map of a case."""
-    tensor_map = Value.from_dict(data)
-    assert isinstance(tensor_map, TensorMap | Im2colMap)
-    return tensor_map

@@ -78,11 +78,10 @@ class Child:
             greeting = self._answer(START_SECONDS)
             if "missing" in greeting:
                 raise DeviceError(greeting["missing"])
-        except ChildEndedError as ended:
+        except BaseException as ended:
             self.close()
-            raise DeviceError(f"The process that should ask the card failed: {ended}.") from None
-        except BaseException:
-            self.close()
+            if isinstance(ended, ChildEndedError):
+                raise DeviceError(f"The process that should ask the card failed: {ended}.") from None
             raise
         self.facts: dict[str, Any] = greeting["ready"]
 
@@ -156,16 +155,14 @@ class CardInChildren:
             child = Child(self._command)
         try:
             results = child.results(suite, cases, seconds)
-        except ChildEndedError as ended:
+        except BaseException as ended:
             child.close()
+            if not isinstance(ended, ChildEndedError):
+                raise
             if len(cases) == 1:
                 return [Outcome(ended=str(ended))]
-            middle = len(cases) // 2
-            halves = cases[:middle], cases[middle:]
+            halves = cases[: len(cases) // 2], cases[len(cases) // 2 :]
             return [outcome for half in halves for outcome in self._run(suite, half, seconds, spare)]
-        except BaseException:
-            child.close()
-            raise
         spare.put(child)
         return [Outcome(result) for result in results]
 
@@ -197,9 +194,6 @@ def serve(folder: Path, pipe: int) -> None:
         device = Device(folder)
     except DeviceError as error:
         connection.send({"missing": str(error)})
-        return
-    except ModuleNotFoundError as error:
-        connection.send({"missing": f"This needs the package {error.name}: pip install 'tilescope[gpu]'."})
         return
     connection.send({"ready": device.facts})
     with suppress(EOFError):

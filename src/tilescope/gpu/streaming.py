@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.gpu.device import Device, read_map
+from tilescope.gpu.device import Device
 from tilescope.gpu.suites import Case
 from tilescope.gpu.suites.wavefronts import cycles_of
 from tilescope.smem.op import SmemOp
@@ -74,7 +74,7 @@ def moved_bytes(case: Case) -> int:
     if "op" in case:
         op = SmemOp.named(case["op"])
         return op.lanes * op.access_bytes
-    tensor_map = read_map(case["map"])
+    tensor_map = TensorMap.from_dict(case["map"])
     tiles: int = (tensor_map.dims[0] // case["tile"][0]) * (tensor_map.dims[1] // case["tile"][1])
     return tiles * len(case["boxes"]) * tensor_map.transaction_bytes
 
@@ -93,8 +93,7 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
         return _plain(device, matrix, case["plain"])
     if "op" in case:
         return float(cycles_of(device, [case])[0] / (device.facts["clock_mhz"] * 1e6))
-    tensor_map = read_map(case["map"])
-    assert isinstance(tensor_map, TensorMap)
+    tensor_map = TensorMap.from_dict(case["map"])
     tiles_x, tiles_y = (extent // step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
     blocks = (case["sms"] or device.facts["sms"]) * case["blocks_per_sm"]
     streams = blocks * case["streams"]

@@ -148,8 +148,7 @@ _MODULES = {
     "maps": "encode",
     "copies": "loads im2col multicast gather4 bulk plans stores reductions scatter4",
     "barriers": "faults mbarriers",
-    "tensor_cores": "wgmma tcgen05 fragments",
-    "registers": "tensor_memory ldmatrix",
+    "tensor_cores": "wgmma tcgen05 fragments tensor_memory ldmatrix",
     "wavefronts": "banks",
     "emitting": "emitted",
 }

@@ -20,7 +20,7 @@ import numpy as np
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, ceil_div
-from tilescope.gpu.device import Device, read_map
+from tilescope.gpu.device import Device
 from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, memory, pool
 from tilescope.gpu.suites.maps import (
     IMAGE_BYTES,
@@ -33,6 +33,7 @@ from tilescope.gpu.suites.maps import (
 )
 from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
+from tilescope.tensor_map import AnyMap
 from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
 from tilescope.tma.bulk import bulk_bytes
 
@@ -174,7 +175,7 @@ def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:
     if "size" in case:
         bulk_load(_memory_before(case), case["global"], case["size"], **to)
         return
-    tensor_map, memory, coords = read_map(case["map"]), pool()[case["source"] :], copy["coords"]
+    tensor_map, memory, coords = AnyMap.from_dict(case["map"]), pool()[case["source"] :], copy["coords"]
     if "mask" in case:
         load_multicast(tensor_map, memory, coords, smems, cta_mask=case["mask"], smem_address=start)
     elif "gathers" in case:
@@ -190,9 +191,9 @@ def _emulate_store(case: Case, memory: Bytes) -> None:
         bulk_store(smem, memory, case["global"], case["size"], smem_address=start)
     elif "gathers" in case:
         column, *rows = case["coords"]
-        scatter4(read_map(case["map"]), smem, tensor, column, rows, smem_address=start)
+        scatter4(AnyMap.from_dict(case["map"]), smem, tensor, column, rows, smem_address=start)
     else:
-        store(read_map(case["map"]), smem, tensor, case["coords"], reduce=case["reduce"], smem_address=start)
+        store(AnyMap.from_dict(case["map"]), smem, tensor, case["coords"], reduce=case["reduce"], smem_address=start)
 
 
 def _memory_before(case: Case) -> Bytes:
@@ -255,7 +256,7 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
         own, shift = case.get("copies", [case]), case.get("map_shift", 0)
         blob, kind, rank, expected = b"", "bulk", 1, bulk_bytes(case.get("size", 0))
         if "map" in case:
-            tensor_map = read_map(case["map"])
+            tensor_map = AnyMap.from_dict(case["map"])
             blob, rank = device.encoded(tensor_map, address), tensor_map.rank
             kind, rows = ("four rows", _ROWS) if "gathers" in case else (case["map"]["kind"], 1)
             expected = tensor_map.transaction_bytes * len(own) * rows

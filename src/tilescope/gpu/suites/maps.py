@@ -20,7 +20,7 @@ from tilescope.errors import TensorMapError, ceil_div
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map import Im2colMap, TensorMap
+from tilescope.tensor_map import Im2colMap, MapArguments, TensorMap
 from tilescope.tensor_map.option import Interleave
 
 IMAGE_BYTES = 32768  # of shared memory, as a case sees it
@@ -164,7 +164,6 @@ def _swizzles(arch: str) -> list[str]:
     return [name for name, feature in features.items() if feature and Arch.named(arch).has(feature)]
 
 
-_KIND: dict[str, type[TensorMap] | type[Im2colMap]] = {"tiled": TensorMap, "im2col": Im2colMap}
 _ENCODED_ARCH = "sm_90"  # whose 128 bytes tilescope knows; elsewhere the verdict alone is compared
 _MAP_BYTES = 128
 _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 32768)
@@ -209,7 +208,7 @@ def _draw_near_edges(random: random.Random, arch: str) -> Case:
 def _predict(case: Case) -> list[Piece]:
     arguments = case["arguments"]
     try:
-        tensor_map = _KIND[case["map"]](**arguments)
+        tensor_map = MapArguments.of(arguments).tensor_map()
     except TensorMapError:
         result, blob = 1, b""
     else:
@@ -220,7 +219,7 @@ def _predict(case: Case) -> list[Piece]:
 
 def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
     for case in cases:
-        result, blob = device.encode(_KIND[case["map"]], case["arguments"])
+        result, blob = device.encode(case["arguments"])
         is_known = result == 0 and case["arguments"]["arch"] == _ENCODED_ARCH
         yield np.uint32(result), blob if is_known else bytes(_MAP_BYTES)
 

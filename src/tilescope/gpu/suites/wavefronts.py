@@ -65,24 +65,15 @@ def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
 def _counted(device: Device, cases: list[Case]) -> list[int] | None:
     """Wavefronts as Nsight Compute counts them; None where it does not work here."""
     program = shutil.which("ncu")
-    if program is None:
+    if program is None or device.cubins is None:
         return None
-    assert device.cubins is not None
     device.cubins.joinpath(_CASES).write_text(json.dumps(cases), "utf-8")
     options = ["--csv", "--page", "raw", "--clock-control", "none", "--cache-control", "none"]
-    options += ["--metrics", ",".join(_COUNTERS.values())]
-    done = subprocess.run(  # noqa: S603  NVIDIA's own profiler
-        [program, *options, sys.executable, "-m", __name__, str(device.cubins)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return None if done.returncode else _counts(done.stdout, cases)
-
-
-def _counts(report: str, cases: list[Case]) -> list[int] | None:
-    """The counter of every launch in an `ncu --csv --page raw` report; None where a launch is missing."""
-    table = report[report.find('"ID"') :]
-    rows = [row for row in csv.DictReader(io.StringIO(table)) if (row.get("ID") or "").isdigit()]
-    if len(rows) != len(cases):
+    options += ["--metrics", ",".join(_COUNTERS.values()), sys.executable, "-m", __name__, str(device.cubins)]
+    done = subprocess.run([program, *options], capture_output=True, text=True, check=False)  # noqa: S603  NVIDIA's profiler
+    table = csv.DictReader(io.StringIO(done.stdout[done.stdout.find('"ID"') :]))
+    rows = [row for row in table if (row.get("ID") or "").isdigit()]
+    if done.returncode or len(rows) != len(cases):
         return None
     columns = [_COUNTERS[SmemOp.named(case["op"]).counter] for case in cases]
     return [round(float(row[column].replace(",", ""))) for row, column in zip(rows, columns, strict=True)]
