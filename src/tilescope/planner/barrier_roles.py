@@ -35,7 +35,6 @@ _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
 # consumers: registers at entry, of the producer, of a consumer; the sums are equal
 _REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
 _DRAIN = {"wait_group": "bulk", "pending": 0, "read": True}
-_PAIR = "3 << rank"  # the mask of two blocks that multiply together
 _SLOTS = "abcdefgh"  # of a stage
 # fmt: off
 PLAN_PIPELINE = plan_rule(
@@ -116,8 +115,8 @@ class _Planning:
         self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
         self.unit = core.name if self.by_descriptor else "mma"
         self.stages = number("stages", first.stages if gemm is None else gemm.stages, MAX_STAGES)
-        two_groups = gemm is not None and self.by_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
-        self.consumers = number("consumers", 2 if two_groups else 1, 7)
+        rows = gemm.tile[0] if gemm is not None and self.by_warpgroups else 0
+        self.consumers = number("consumers", 2 if rows >= WARPGROUP_THREADS else 1, 7)
         self.cluster = attempted(problems, (1, 1), _cluster, asked["cluster"])
         self.cta_group = number("cta_group", 1, 2)
         self.steps = number("steps", 4 * self.stages + 2, 1 << 24)
@@ -144,15 +143,16 @@ class _Planning:
         self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(self.plans)]]
 
     def _contradictions(self) -> Iterator[Obstacle]:
-        direction, copy = self.first.direction, self.first.copy
-        if any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans):
-            yield PLAN_PIPELINE.broken("plan", "alike", direction=direction, copy=copy)
-        if self.cta_group == 2 and (not self.in_tmem or self.cluster[0] % 2):
-            yield PLAN_PIPELINE.broken("cta_group", "pair", cta_group=2, unit=self.unit, blocks=self.cluster[0])
-        if self.blocks > 1 and copy != "tma":
-            yield PLAN_PIPELINE.broken("cluster", "threads", copy=copy)
-        if self.blocks > 1 and direction == "store":
-            yield PLAN_PIPELINE.broken("cluster", "store")
+        (direction, copy), across = (self.first.direction, self.first.copy), self.cluster[0]
+        different = any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans)
+        unpaired = self.cta_group == 2 and (not self.in_tmem or across % 2)
+        checks = (
+            (different, PLAN_PIPELINE.broken("plan", "alike", direction=direction, copy=copy)),
+            (unpaired, PLAN_PIPELINE.broken("cta_group", "pair", cta_group=2, unit=self.unit, blocks=across)),
+            (self.blocks > 1 and copy != "tma", PLAN_PIPELINE.broken("cluster", "threads", copy=copy)),
+            (self.blocks > 1 and direction == "store", PLAN_PIPELINE.broken("cluster", "store")),
+        )
+        yield from (one for broken, one in checks if broken)
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
             if self.multicast and parts and plan.transaction_bytes % (16 * parts):
                 yield PLAN_PIPELINE.broken("cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
@@ -200,48 +200,60 @@ class _Planning:
         return {"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}
 
     def _producer(self) -> dict[str, Any]:
-        full, fence = f"full[{self.stage}]", [{"fence": "proxy.async"}] if self.by_descriptor else []
+        full, tiles = f"full[{self.stage}]", zip(self.slots, self.plans, strict=True)
         accumulators = ["acc_full", "acc_empty"] if self.gemm is not None and self.in_tmem else []
-        made = [{"init": ["full", "empty", *accumulators]}, {"fence": "mbarrier_init"}]
-        tiles = list(zip(self.slots, self.plans, strict=True))
-        filling: dict[str, Steps] = {
-            "tma": self._by_tma(full),
-            "cp.async": [  # whose landing arrives
-                *(
-                    {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
-                    for slot, plan in tiles
-                ),
-                {"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True},
-            ],
-            "ld.global": [
-                {"write": self.slots, "tile": self.step},
-                *fence,
-                {"arrive": full, "count": WARPGROUP_THREADS},
-            ],
-        }
+        arrive = {"arrive": full, "count": WARPGROUP_THREADS}
+        if self.first.copy == "tma":
+            filling = self._by_tma(full)
+        elif self.first.copy == "cp.async":  # whose landing arrives
+            filling = [
+                {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step} for slot, plan in tiles
+            ]
+            filling += [{"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
+        else:
+            fence = [{"fence": "proxy.async"}] if self.by_descriptor else []
+            filling = [{"write": self.slots, "tile": self.step}, *fence, arrive]
         wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
-        loop = self._loops([wait, *filling[self.first.copy]], [], [])
-        total = "k_tiles" if self.gemm is None else "tiles * K_TILES"
-        every_stage = [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}]
-        tail = {"loop": "j", "start": total, "count": "STAGES", "steps": every_stage}
-        return {"name": "producer", "threads": self.copiers, "steps": [*made, *self._meet(1), loop, tail]}
+        tail = {
+            "loop": "j",
+            "start": "k_tiles" if self.gemm is None else "tiles * K_TILES",
+            "count": "STAGES",
+            "steps": [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}],
+        }
+        made = [{"init": ["full", "empty", *accumulators]}, {"fence": "mbarrier_init"}, *self._meet(1)]
+        return {
+            "name": "producer",
+            "threads": self.copiers,
+            "steps": [*made, self._loops([wait, *filling], [], []), tail],
+        }
 
     def _by_tma(self, full: str) -> Steps:
         """The bytes of all tiles are expected; then every tile is copied, or this block's part of a shared one."""
-        in_pairs = self.cta_group == 2
+        (across, down), in_pairs = self.cluster, self.cta_group == 2
         total = sum(plan.transaction_bytes for plan in self.plans) * self.cta_group
-        steps = [_step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None)]
-        (across, down), leader = self.cluster, "rank - rank % 2" if in_pairs else None
-        row = f"({across} * y + x % 2)" if in_pairs else f"({across} * y)"
-        sharing = {"a": (f"{_column(across, down, 1)} << x", down)}  # else as B: the mask of the sharers, and how many
-        b_mask = f"{sum(1 << x for x in range(0, across, self.cta_group))} << {row}"
-        for name, slot, plan in zip(_SLOTS, self.slots, self.plans, strict=False):
-            mask, parts = sharing.get(name, (b_mask, self.b_sharers))
-            if not self.shares or parts == 1:
-                mask, parts = None, 1  # type: ignore[assignment]
-            moved = plan.transaction_bytes // parts
-            steps.append(_step(copy=slot, barrier=full, tile=self.step, bytes=moved, mask=mask, barrier_rank=leader))
-        return steps
+        row = f"{across} * y + x % 2" if in_pairs else f"{across} * y"
+        a_shared = (
+            f"{_column(across, down, 1)} << x",
+            down,
+        )  # the mask of the blocks that share A, and how many these are
+        b_shared = f"{sum(1 << x for x in range(0, across, self.cta_group))} << ({row})", self.b_sharers
+        shared = [sharing if self.shares and sharing[1] > 1 else (None, 1) for sharing in (a_shared, b_shared)]
+        copies = zip(self.slots, self.plans, [*shared, *shared[1:] * len(self.plans)], strict=False)
+        leader = "rank - rank % 2" if in_pairs else None
+        return [
+            _step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None),
+            *(
+                _step(
+                    copy=slot,
+                    barrier=full,
+                    tile=self.step,
+                    bytes=plan.transaction_bytes // parts,
+                    mask=mask,
+                    barrier_rank=leader,
+                )
+                for slot, plan, (mask, parts) in copies
+            ),
+        ]
 
     def _filled(self) -> Steps:
         """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
@@ -272,17 +284,20 @@ class _Planning:
 
     def _tmem_consumer(self) -> dict[str, Any]:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
-        pair = _PAIR if self.cta_group == 2 else None
-        into = None if self.gemm is None else "accumulator[t % 2]"
-        multiply = _step(multiply=self.slots, unit=self.unit, tile=self.step, mask=pair, into=into)
-        free = _step(commit=f"empty[{self.stage}]", mask=self._feeders() if self.shares else pair)
-        before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
-        after = [_step(commit="acc_full[t % 2]", mask=pair)]
-        drained = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
-        tail = [] if self.gemm is None else [{"loop": "u", "start": "tiles", "count": 2, "steps": drained}]
+        pair = "3 << rank" if self.cta_group == 2 else None  # the mask of two blocks that multiply together
         leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group)) if pair else None
-        loops = self._loops([*self._filled(), multiply, free], before, after)
-        return _step(name="consumer", threads=1, mask=leaders, steps=[*self._meet(2), loops, *tail])
+        into = None if self.gemm is None else "accumulator[t % 2]"
+        steps = [
+            *self._filled(),
+            _step(multiply=self.slots, unit=self.unit, tile=self.step, mask=pair, into=into),
+            _step(commit=f"empty[{self.stage}]", mask=self._feeders() if self.shares else pair),
+        ]
+        before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
+        steps = [*self._meet(2), self._loops(steps, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
+        if self.gemm is not None:
+            drained = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
+            steps += [{"loop": "u", "start": "tiles", "count": 2, "steps": drained}]
+        return _step(name="consumer", threads=1, mask=leaders, steps=steps)
 
     def _tmem_epilogue(self) -> dict[str, Any]:
         """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""

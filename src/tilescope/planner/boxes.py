@@ -21,7 +21,6 @@ piece; a store takes a value from every byte, which an index does not fit: they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import gcd, prod
@@ -176,16 +175,16 @@ PLAN_FOLD = plan_rule(
 # fmt: on
 
 
-def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> Iterator[Obstacle]:
+def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) -> list[Obstacle]:
     """Why a matrix of this shape cannot be seen as columns of spans."""
     rows, columns = oriented(problem.major, *global_shape)
     group, span = layout.as_rows().tiling.atom
-    if columns % span:
-        up = ceil_div(columns, span) * span
-        yield PLAN_FOLD.broken("global_shape", "columns", elements=columns, span_elements=span, up=up)
-    if layout.atom_order == "row" and rows % group:
-        up = ceil_div(rows, group) * group
-        yield PLAN_FOLD.broken("global_shape", "rows", rows=rows, group_rows=group, up=up)
+    wide, high = ceil_div(columns, span) * span, ceil_div(rows, group) * group
+    checks = (
+        (wide != columns, PLAN_FOLD.broken("global_shape", "columns", elements=columns, span_elements=span, up=wide)),
+        (high != rows, PLAN_FOLD.broken("global_shape", "rows", rows=rows, group_rows=group, up=high)),
+    )
+    return [one for broken, one in checks[: 1 if layout.atom_order == "column" else 2] if broken]
 
 
 class Consumed(NamedTuple):

@@ -114,13 +114,13 @@ def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
     plan_of: Planner = cache(partial(_matrix_plan, product))  # tiles share them
     shapes = [asked] if asked is not None else tile_shapes(product, lambda *tile: isinstance(plan_of(*tile), Plan))
     tried = [_tried(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
-    planned = [one for one in tried if one.plans is not None]
-    lowest_us = min(one.cost.floor_us or 0.0 for one in planned or tried)
-    for listed in (tried, planned):
-        listed.sort(key=lambda one: rank(one.cost, lowest_us))
-    if not planned:
-        raise PlanError(violations(max(tried, key=_nearness).against))
-    best, (a, b, epilogue) = planned[0].cost, planned[0].plans or ()  # type: ignore[misc]  # a plan has them
+    lowest_us = min(one.cost.floor_us or 0.0 for one in [one for one in tried if one.plans] or tried)
+    tried.sort(key=lambda one: rank(one.cost, lowest_us))
+    planned = [(one.cost, one.plans) for one in tried if one.plans]
+    if not planned:  # the candidate that passed most checks gives the most useful reasons
+        nearest = max(tried, key=lambda one: (one.passed, one.cost.stages, -len(one.against)))
+        raise PlanError(violations(nearest.against))
+    best, (a, b, epilogue) = planned[0]
     return GemmPlan(
         shape=product.shape,
         data_type=product.data_type,
@@ -131,7 +131,7 @@ def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
         b=proven(b),
         epilogue=epilogue and proven(epilogue),
         sms=product.sms,
-        ranked=(best, *(replace(one.cost, behind=behind(one.cost, best, lowest_us)) for one in planned[1:])),
+        ranked=(best, *(replace(cost, behind=behind(cost, best, lowest_us)) for cost, _ in planned[1:])),
         refused=tuple(
             RefusedTile(
                 tile=one.cost.tile,
@@ -139,7 +139,7 @@ def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
                 would_lead=rank(one.cost, lowest_us) < rank(best, lowest_us),
             )
             for one in tried
-            if one.plans is None
+            if not one.plans
         ),
     )
 
@@ -151,11 +151,6 @@ class _Tried(NamedTuple):
     plans: tuple[Plan, Plan, Plan | None] | None = None
     against: list[Obstacle] | tuple[()] = ()
     passed: int = 0  # checks, in the order in which they are made
-
-
-def _nearness(refused: _Tried) -> tuple[int, int, int]:
-    """Sort key: the candidate that passed most checks gives the most useful reasons."""
-    return refused.passed, refused.cost.stages, -len(refused.against)
 
 
 def _tried(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Tried:
@@ -189,31 +184,31 @@ def _matrix_plan(
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
-    order, extents = -1 if exchanged else 1, dict(zip("mnk", product.shape, strict=True))
+    extents, element, order = dict(zip("mnk", product.shape, strict=True)), product.data_type, -1 if exchanged else 1
+    options: dict[str, Any] = {"operand": matrix, "major": product.a_major if matrix == "A" else product.b_major}
+    if matrix == "C":
+        options, element = {"direction": "store", "major": "MN" if exchanged else "K"}, product.output_type
     shape: Any = tile[::order]
     names: Any = EXTENTS[matrix][::order]
-    whole: Any = tuple(extents[name] for name in names)
-    element, span = product.output_type if matrix == "C" else product.data_type, _span(product)
-    options: dict[str, Any] = {"direction": "store", "major": "MN" if exchanged else "K"}
-    if matrix != "C":
-        options = {"operand": matrix, "major": product.a_major if matrix == "A" else product.b_major}
     against = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
     if not against:
-        options |= {"consumer": product.consumer, "arch": product.arch, "card": product.card}
-        plans, refused = candidates(Problem(shape, element, global_shape=whole, extent_names=names, **options))
+        options |= {"global_shape": tuple(extents[name] for name in names), "extent_names": names, "card": product.card}
+        asked = Problem(shape, element, consumer=product.consumer, arch=product.arch, **options)
+        plans, refused = candidates(asked)
         if plans:
             return plans[0]
         against = _nearest([reasons for *_, reasons in refused])
-    told: list[Obstacle] = []
-    for one in against:
-        if isinstance(one, Violation):
-            told.append(replace(one, change=None))  # its arguments are not those of the product
-        elif matrix == "C" and tile[1] % span and one.row is PLAN_SMEM.row:
-            wider = {"matrix": matrix, "span": span, "up": ceil_div(tile[1], span) * span}
-            told.append(PLAN_SMEM.broken("tile", "slice", **{**one.values, **wider}))
-        else:
-            told.append(one._replace(values={"matrix": matrix, **one.values}, change=None))
-    return told
+    return [_of_matrix(one, matrix, tile[1], _span(product)) for one in against]
+
+
+def _of_matrix(one: Obstacle, matrix: str, columns: int, span: int) -> Obstacle:
+    """What stands against a matrix, with its name; the arguments to change are not those of the product."""
+    if isinstance(one, Violation):
+        return replace(one, change=None)
+    values = {"matrix": matrix, **one.values}
+    if matrix == "C" and columns % span and one.row is PLAN_SMEM.row:  # a whole number of spans is stored in slices
+        return PLAN_SMEM.broken("tile", "slice", span=span, up=ceil_div(columns, span) * span, **values)
+    return one._replace(values=values, change=None)
 
 
 def _nearest(refusals: list[list[Obstacle]]) -> list[Obstacle]:

@@ -8,7 +8,7 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -226,25 +226,32 @@ PLAN_ROW = plan_rule(
 # fmt: on
 
 
-def _contradictions(problem: Problem) -> Iterator[Obstacle]:
+def _contradictions(problem: Problem) -> list[Obstacle]:
     arch, element, core, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
-    stores, known = problem.direction == "store", architectures_with("tma")
-    if problem.for_tensor_core and core is not None and (missing := missing_consumer(core.name, arch)) is not None:
-        yield PLAN_CONSUMER.row.violation("consumer", *missing)
-    if stores and not arch.has("tma"):
-        yield PLAN_COPY.broken("direction", "store", arch=arch.name, known=known)
-    elif copy == "tma" and not arch.has("tma"):
-        yield PLAN_COPY.broken("copy", "load", arch=arch.name, known=known)
-    elif stores and copy != "tma":
-        yield PLAN_COPY.broken("copy", "threads", copy=copy)
+    stores, by_tma, has_tma, known = (
+        problem.direction == "store",
+        copy == "tma",
+        arch.has("tma"),
+        architectures_with("tma"),
+    )
+    missing = missing_consumer(core.name, arch) if problem.for_tensor_core and core is not None else None
     together = element.tma.bits // element.bits
-    if copy == "tma" and together > 1:
-        tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together))
-        told = {"data_type": element.name, "elements": together, "moved": element.tma.name, "tile": tile}
-        yield PLAN_TYPE.broken("data_type", "bits", **told)
-    yield from uneven_row(problem.row_names[1], problem.columns, element)
-    if copy != "tma":
-        yield from _beyond_threads(problem)
+    tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together or 1))
+    # fmt: off
+    checks = (
+        (stores and not has_tma, PLAN_COPY.broken("direction", "store", arch=arch.name, known=known)),
+        (not stores and by_tma and not has_tma, PLAN_COPY.broken("copy", "load", arch=arch.name, known=known)),
+        (stores and has_tma and not by_tma, PLAN_COPY.broken("copy", "threads", copy=copy)),
+        (by_tma and together > 1,
+         PLAN_TYPE.broken("data_type", "bits", data_type=element.name, elements=together, moved=element.tma.name, tile=tile)),
+    )
+    # fmt: on
+    return [
+        *([] if missing is None else [PLAN_CONSUMER.row.violation("consumer", *missing)]),
+        *(one for broken, one in checks if broken),
+        *uneven_row(problem.row_names[1], problem.columns, element),
+        *([] if by_tma else _beyond_threads(problem)),
+    ]
 
 
 def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Obstacle]:
@@ -277,22 +284,35 @@ PLAN_SWIZZLE = plan_rule(
 # fmt: on
 
 
-def _beyond_threads(problem: Problem) -> Iterator[Obstacle]:
+def _beyond_threads(problem: Problem) -> list[Obstacle]:
     """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
-    pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
-    swizzle, tile_bytes = problem.swizzle or SWIZZLE["none"], problem.rows * problem.row_bytes
-    if pitch % CHUNK_BYTES:
-        argument = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
-        yield PLAN_PITCH.broken(argument, pitch_bytes=pitch, copy=copy, up=ceil_div(pitch, CHUNK_BYTES) * CHUNK_BYTES)
-    if element.smem_bits != element.bits:
-        widths = {"global_bits": element.bits, "smem_bits": element.smem_bits}
-        yield PLAN_TYPE.broken("data_type", "spread", data_type=element.name, copy=copy, **widths)
-    if swizzle.piece_bytes < CHUNK_BYTES:
-        told = {"swizzle": swizzle.name, "copy": copy, "piece_bytes": swizzle.piece_bytes}
-        yield PLAN_SWIZZLE.broken("swizzle", "piece", {"swizzle": "128B"}, **told)
-    elif swizzle.bits and tile_bytes % (block := swizzle.block_bytes):
-        told = {"swizzle": swizzle.name, "tile_bytes": tile_bytes, "block_bytes": block}
-        yield PLAN_SWIZZLE.broken("swizzle", "tile", up=ceil_div(tile_bytes, block) * block, **told)
+    pitch, copy, element, swizzle = (
+        problem.pitch_bytes,
+        problem.copy,
+        problem.data_type,
+        problem.swizzle or SWIZZLE["none"],
+    )
+    tile_bytes, piece, block, name = (
+        problem.rows * problem.row_bytes,
+        swizzle.piece_bytes,
+        swizzle.block_bytes,
+        swizzle.name,
+    )
+    spaced = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
+    # fmt: off
+    checks = (
+        (pitch % CHUNK_BYTES,
+         PLAN_PITCH.broken(spaced, pitch_bytes=pitch, copy=copy, up=ceil_div(pitch, CHUNK_BYTES) * CHUNK_BYTES)),
+        (element.smem_bits != element.bits,
+         PLAN_TYPE.broken("data_type", "spread", data_type=element.name, copy=copy, global_bits=element.bits, smem_bits=element.smem_bits)),
+        (piece < CHUNK_BYTES,
+         PLAN_SWIZZLE.broken("swizzle", "piece", {"swizzle": "128B"}, swizzle=name, copy=copy, piece_bytes=piece)),
+        (piece >= CHUNK_BYTES and swizzle.bits and tile_bytes % block,
+         PLAN_SWIZZLE.broken("swizzle", "tile", swizzle=name, tile_bytes=tile_bytes, block_bytes=block,
+                             up=ceil_div(tile_bytes, block) * block)),
+    )
+    # fmt: on
+    return [one for broken, one in checks if broken]
 
 
 # fmt: off

@@ -273,7 +273,7 @@ def tile_problems(product: Product, tile: Tile) -> list[Obstacle]:
     """Why no block computes a tile of this shape: accumulators, one stage of operands, the instruction's shape."""
     # types that TMA spreads out to a byte an element move in whole rows of 128 (stores on sm_103: of 64)
     uneven = (GEMM_TILE.broken("tile", "rows", **row) for row in _uneven_rows(product, tile) if row["padded"])
-    return [*_beyond_a_block(product, tile)] or [*_partial_instructions(product, tile), *uneven]
+    return _beyond_a_block(product, tile) or [*_partial_instructions(product, tile), *uneven]
 
 
 def accumulator_columns(tile: Tile) -> int:
@@ -285,43 +285,45 @@ def accumulator_columns(tile: Tile) -> int:
     return -(-tile[0] // TENSOR_MEMORY_LANES) * tile[1]
 
 
-def _beyond_a_block(product: Product, tile: Tile) -> Iterator[Obstacle]:
+def _beyond_a_block(product: Product, tile: Tile) -> list[Obstacle]:
     """Accumulators, or one stage of operands, for which a block has no room."""
-    (m, n, k), bits, room = tile, product.data_type.smem_bits, product.arch.smem_per_block_bytes
-    told: dict[str, Any] = {
-        "m": m,
-        "n": n,
-        "accumulator_bytes": ACCUMULATOR_BYTES,
-        "total_bytes": m * n * ACCUMULATOR_BYTES,
-    }
-    if product.in_tensor_memory:
-        columns, scaled = accumulator_columns(tile), product.tensor_core.is_scaled(product.data_type)
-        if columns + scaled > TENSOR_MEMORY_COLUMNS:
-            told |= {"limit_columns": TENSOR_MEMORY_COLUMNS, "lanes": TENSOR_MEMORY_LANES, "columns": columns}
-            others = "the scale factors" if scaled else None
-            yield GEMM_ACCUMULATORS.broken("tile", "tmem", others=others, **told)
-    elif told["total_bytes"] > _TWO_WARPGROUPS_BYTES:
-        yield GEMM_ACCUMULATORS.broken("tile", "registers", limit_bytes=_TWO_WARPGROUPS_BYTES, **told)
-    operands = (m + n) * k * bits // 8
-    if operands > room:
-        told = {"arch": product.arch.name, "smaller": (128, 128, 1024 // bits)}
-        yield GEMM_SMEM.broken("tile", "tile", operand_bytes=operands, limit_bytes=room, **told)
+    (m, n, k), bits, room, in_tmem = (
+        tile,
+        product.data_type.smem_bits,
+        product.arch.smem_per_block_bytes,
+        product.in_tensor_memory,
+    )
+    columns, operands, smaller = accumulator_columns(tile), (m + n) * k * bits // 8, (128, 128, 1024 // bits)
+    scaled = in_tmem and product.tensor_core.is_scaled(product.data_type)
+    sums = {"m": m, "n": n, "accumulator_bytes": ACCUMULATOR_BYTES, "total_bytes": m * n * ACCUMULATOR_BYTES}
+    # fmt: off
+    checks = (
+        (not in_tmem and sums["total_bytes"] > _TWO_WARPGROUPS_BYTES,
+         GEMM_ACCUMULATORS.broken("tile", "registers", limit_bytes=_TWO_WARPGROUPS_BYTES, **sums)),
+        (in_tmem and columns + scaled > TENSOR_MEMORY_COLUMNS,
+         GEMM_ACCUMULATORS.broken("tile", "tmem", limit_columns=TENSOR_MEMORY_COLUMNS, lanes=TENSOR_MEMORY_LANES, columns=columns,
+                                  others="the scale factors" if scaled else None, **sums)),
+        (operands > room,
+         GEMM_SMEM.broken("tile", "tile", operand_bytes=operands, arch=product.arch.name, limit_bytes=room, smaller=smaller)),
+    )
+    # fmt: on
+    return [one for broken, one in checks if broken]
 
 
-def _partial_instructions(product: Product, tile: Tile) -> Iterator[Obstacle]:
+def _partial_instructions(product: Product, tile: Tile) -> list[Obstacle]:
     """Tiles that are no whole number of mma instructions, 16 rows of A by 8 columns of B, nor with A and B exchanged."""
     (m, n, k), forms, bits = tile, product.mma_forms, product.output_type.smem_bits
     if not is_exchanged(product, tile):
-        return
+        return []
     if not _is_whole(forms, (n, m, k)):
         least = min(forms, key=lambda row: row.m * row.n[0] * row.k)
         up = tuple(
             ceil_div(extent, part) * part for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True)
         )
-        yield GEMM_TILE.broken("tile", "forms", tile=tile, forms=tuple(row.name for row in forms), up=up)
-    elif product.by_tma and bits < 8:  # the transpose of C has no neighbours along n
-        told = {"data_type": product.output_type.name, "element_bits": bits}
-        yield GEMM_TILE.broken("tile", "exchanged", m=m, up=ceil_div(m, _MMA_ROWS) * _MMA_ROWS, **told)
+        return [GEMM_TILE.broken("tile", "forms", tile=tile, forms=tuple(row.name for row in forms), up=up)]
+    told = {"data_type": product.output_type.name, "element_bits": bits, "up": ceil_div(m, _MMA_ROWS) * _MMA_ROWS}
+    unstored = product.by_tma and bits < 8  # the transpose of C has no neighbours along n
+    return [GEMM_TILE.broken("tile", "exchanged", m=m, **told)] if unstored else []
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

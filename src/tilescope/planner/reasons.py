@@ -83,46 +83,60 @@ def behind(plan: Plan, best: Plan) -> Reason:
 
 
 def reasons_of(plan: Plan) -> Iterator[Reason]:
-    """The reasons of a plan, term by term."""
-    problem, costs, span, stores = plan.problem, plan.costs, plan.swizzle.span_bytes, plan.problem.direction == "store"
-    tiling, row_bytes, copies = plan.layout.as_rows().tiling, problem.row_bytes, plan.tma_instructions
-    if span is None:
-        name = "core-matrices" if plan.canonical is not None else "plain-rows"
-        yield Reason.of(name, swizzle=plan.swizzle.name, row_bytes=tiling.pitch_bytes)
-    else:
-        name = "row-of-spans" if row_bytes > span else "row-is-a-span"
-        yield Reason.of(name, swizzle=plan.swizzle.name, row_bytes=row_bytes, spans=row_bytes // span, span_bytes=span)
-    name = "copied-by-threads" if plan.boxes is None else "folded-box" if plan.folded else "boxes"
-    order, request = None if 1 in tiling.grid else plan.atom_order, plan.gmem_request_bytes
-    yield Reason.of(name, copy=problem.copy, copies=copies, box=plan.box, order=order, request_bytes=request)
-    if plan.boxes is not None and problem.card is not None and problem.card.tma is not None and costs.gmem_cycles:
-        issue_us = problem.card.tma.issue_ns["one thread"] * copies / 1e3
-        memory_us = costs.gmem_cycles / (problem.card.clock_mhz or 1)  # cycles of a known clock
-        if copies > 1 and issue_us > memory_us:
-            yield Reason.of("issue", copies=copies, issue_us=issue_us, memory_us=memory_us)
-    yield _rate(plan)
-    if plan.boxes is not None:
-        name = "promotion-of-sparse-traffic" if plan.l2_promotion == "none" else "promotion"
-        yield Reason.of("promotion-of-stores" if stores else name, promotion=plan.l2_promotion)
-    yield from _wavefronts(plan)
-    in_core_matrices = plan.canonical is not None and span is None and tiling.grid[1] > 1
+    """The reasons of a plan, term by term: a reason takes those of the facts that its sentence names."""
+    problem, costs, card, span, copies = (
+        plan.problem,
+        plan.costs,
+        plan.problem.card,
+        plan.swizzle.span_bytes,
+        plan.copies,
+    )
+    tiling, row_bytes, stores = plan.layout.as_rows().tiling, problem.row_bytes, problem.direction == "store"
+    is_canonical, clock_mhz = plan.canonical is not None, None if card is None else card.clock_mhz
+    issue_us = 0.0 if card is None or card.tma is None else card.tma.issue_ns["one thread"] * len(copies) / 1e3
+    memory_us = (costs.gmem_cycles or 0) / clock_mhz if clock_mhz else 0.0
     # ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks a row
     reads_freely = problem.columns <= LARGEST_PLAIN_ROW and row_bytes // CHUNK_BYTES % 2
-    if in_core_matrices and not problem.reads_by_descriptor and reads_freely:
-        yield Reason.of("plain-rows-would-do", row_bytes=row_bytes, access=costs.access)
-    yield Reason.of(
-        "budget",
-        stages=problem.stages if problem.stages > 1 else None,
-        stage_bytes=plan.stage_bytes,
-        total_bytes=plan.total_smem_bytes,
-        barrier_bytes=plan.barrier_bytes,
-        alignment_bytes=plan.smem_alignment_bytes,
-        blocks=plan.blocks_per_sm,
-    )
-    yield from _waits(plan)
+    in_core_matrices = is_canonical and span is None and tiling.grid[1] > 1 and not problem.reads_by_descriptor
+    contiguous, completion = (problem.global_shape or problem.tile)[problem.major == "K"], plan.completion
+    steps = [f"{completion.commit} and {completion.wait}"] if completion.commit and not stores else []
+    steps += [f"{completion.fence} by every writer"] if completion.fence else []
+    # fmt: off
+    facts = {
+        "swizzle": plan.swizzle.name, "span_bytes": span, "spans": span and row_bytes // span,
+        "row_bytes": row_bytes if span or is_canonical else tiling.pitch_bytes,
+        "copy": problem.copy, "copies": len(copies), "box": plan.box, "order": None if 1 in tiling.grid else plan.atom_order,
+        "request_bytes": plan.gmem_request_bytes, "issue_us": issue_us, "memory_us": memory_us, "promotion": plan.l2_promotion,
+        "access": costs.access, "stages": problem.stages if problem.stages > 1 else None, "stage_bytes": plan.stage_bytes,
+        "total_bytes": plan.total_smem_bytes, "barrier_bytes": plan.barrier_bytes, "alignment_bytes": plan.smem_alignment_bytes,
+        "blocks": plan.blocks_per_sm, "steps": (*steps, "a barrier"), "over_bytes": -(contiguous * problem.data_type.bits // 8) % 16,
+    }
+    yield from _told(facts, {
+        "row-of-spans": span and row_bytes > span, "row-is-a-span": span and row_bytes <= span,
+        "core-matrices": span is None and is_canonical, "plain-rows": span is None and not is_canonical,
+        "boxes": copies and not plan.folded, "folded-box": plan.folded, "copied-by-threads": not copies,
+        "issue": len(copies) > 1 and memory_us and issue_us > memory_us,
+    })
+    yield _rate(plan)
+    yield from _told(facts, {
+        "promotion-of-stores": copies and stores, "promotion": copies and not stores and plan.l2_promotion != "none",
+        "promotion-of-sparse-traffic": copies and not stores and plan.l2_promotion == "none",
+    })
+    yield from _wavefronts(plan)
+    yield from _told(facts, {
+        "plain-rows-would-do": in_core_matrices and reads_freely, "budget": True,
+        "wait-of-store": completion.barrier and stores, "wait": completion.barrier and not stores,
+        "overwrite": stores and facts["over_bytes"],
+    })
+    # fmt: on
     yield from plan.edge()
     for warning in plan.warnings:
         yield Reason.of("warning", rule=warning.rule, found=warning.found, limit=warning.limit, fix=warning.fix)
+
+
+def _told(facts: dict[str, Any], names: dict[str, Any]) -> Iterator[Reason]:
+    """The reasons that hold, in their order."""
+    return (Reason.of(name, **facts) for name, holds in names.items() if holds)
 
 
 def _rate(plan: Plan) -> Reason:
@@ -166,59 +180,35 @@ def _wavefronts(plan: Plan) -> Iterator[Reason]:
             yield Reason.of(name, what=what, access=access, taken=taken, lost=taken - ideal, hidden_behind=behind)
 
 
-def _waits(plan: Plan) -> Iterator[Reason]:
-    """What stands between writers and readers, where they are not ordered by an mbarrier."""
-    completion, problem, stores = plan.completion, plan.problem, plan.problem.direction == "store"
-    if completion.barrier:
-        steps = [f"{completion.commit} and {completion.wait}"] if completion.commit and not stores else []
-        steps += [f"{completion.fence} by every writer"] if completion.fence else []
-        yield Reason.of("wait-of-store" if stores else "wait", steps=(*steps, "a barrier"))
-    contiguous = (problem.global_shape or problem.tile)[problem.major == "K"]
-    over = -(contiguous * problem.data_type.bits // 8) % 16
-    if stores and over:
-        yield Reason.of("overwrite", over_bytes=over)
-
-
 def gemm_reasons(best: GemmPlan) -> Iterator[Reason]:
     """The numbers and choices of a GEMM's plan."""
-    product, (m, n, _), epilogue = best.product, best.tile, best.epilogue
-    exchanged = is_exchanged(product, best.tile)
-    full = idle = None
-    if best.rounds is not None and best.sms is not None:
-        full, idle = best.tiles / (best.rounds * best.sms), max(0, best.sms - best.tiles)
-    yield Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+    product, (m, n, _), epilogue, in_tmem = best.product, best.tile, best.epilogue, best.product.in_tensor_memory
+    exchanged, taken = is_exchanged(product, best.tile), m * n * ACCUMULATOR_BYTES
+    # fmt: off
+    facts: dict[str, Any] = {
+        "tile": best.tile, "tiles": best.tiles, "sms": best.sms, "rounds": best.rounds,
+        "full": best.tiles / (best.rounds * best.sms) if best.rounds and best.sms else None,
+        "idle": max(0, best.sms - best.tiles) if best.sms else None,
+        "options": ("split K",) if exchanged else ("split K", "swapped operands"), "data_type": product.data_type.name,
+        "m": m, "n": n, "taken": accumulator_columns(best.tile) if in_tmem else taken,
+        "available": TENSOR_MEMORY_COLUMNS if in_tmem else REGISTER_FILE_BYTES,
+        "stages": best.stages, "a_bytes": best.a.stage_bytes, "b_bytes": best.b.stage_bytes,
+        "barriers": None if best.a.boxes is None else 2 * best.stages, "smem_bytes": best.smem_bytes, "budget_bytes": best.budget_bytes,
+        "epilogue_bytes": epilogue and epilogue.stage_bytes, "columns": epilogue and epilogue.problem.columns,
+        "access": epilogue and epilogue.costs.access, "swizzle": epilogue and epilogue.swizzle.name,
+        "slices": best.slices if best.slices > 1 else None,
+    }
+    # fmt: on
+    yield Reason.of("tiles", **facts)
     yield from _floor(product, best)
     yield from _choice(best)
-    yield Reason.of("not-planned", options=("split K",) if exchanged else ("split K", "swapped operands"), idle=idle)
-    if product.in_tensor_memory:
-        columns = accumulator_columns(best.tile)
-        yield Reason.of("tensor-memory", m=m, n=n, taken=columns, available=TENSOR_MEMORY_COLUMNS)
-    else:
-        yield Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
-    yield Reason.of(
-        "stages",
-        stages=best.stages,
-        a_bytes=best.a.stage_bytes,
-        b_bytes=best.b.stage_bytes,
-        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
-        barriers=None if best.a.boxes is None else 2 * best.stages,
-        smem_bytes=best.smem_bytes,
-        budget_bytes=best.budget_bytes,
-    )
+    yield from _told(facts, {"not-planned": True, "tensor-memory": in_tmem, "registers": not in_tmem, "stages": True})
     rows = {matrix: _row(plan) for matrix, plan in (("A", best.a), ("B", best.b))}
-    if rows["A"] == rows["B"]:
-        yield Reason.of("rows", matrices=("A", "B"), **rows["A"])
-    else:
-        yield from (Reason.of("rows", matrices=(matrix,), **values) for matrix, values in rows.items())
-    if epilogue is None:
-        yield Reason.of("no-epilogue")
-    else:
-        told = {"slices": best.slices if best.slices > 1 else None, "access": epilogue.costs.access}
-        yield Reason.of("epilogue", columns=epilogue.problem.columns, swizzle=epilogue.swizzle.name, **told)
-    if exchanged:
-        yield Reason.of("exchanged")
-    if product.tensor_core.is_scaled(product.data_type):
-        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    shared = {("A", "B"): rows["A"]} if rows["A"] == rows["B"] else {(matrix,): row for matrix, row in rows.items()}
+    yield from (Reason.of("rows", matrices=matrices, **row) for matrices, row in shared.items())
+    scaled, stored = product.tensor_core.is_scaled(product.data_type), epilogue is not None
+    names = {"no-epilogue": not stored, "epilogue": stored, "exchanged": exchanged, "scale-factors": scaled}
+    yield from _told(facts, names)
     edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
     yield from (edges[name] for name in "mnk" if name in edges)
 
