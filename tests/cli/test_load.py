@@ -234,11 +234,13 @@ def test_refuses_with_the_reason_on_stderr(name, capsys, tmp_path, monkeypatch):
 def test_refuses_files_that_hold_no_array(tmp_path, capsys):
     (tmp_path / "text.npy").write_text("no array")
     np.savez(tmp_path / "several.npz", one=np.zeros(1))
+    (tmp_path / "broken.npz").write_bytes((tmp_path / "several.npz").read_bytes()[:40])
     np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
     np.save(tmp_path / "small.npy", np.zeros(16, np.uint8))
     for name, reason in {
         "text.npy": "npy-file",
         "several.npz": "npy-file",
+        "broken.npz": "npy-file",
         "objects.npy": "npy-file",
         "small.npy": "memory-extent",
     }.items():

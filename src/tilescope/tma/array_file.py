@@ -12,6 +12,7 @@ import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -66,18 +67,23 @@ TILE_FILE = rule(
 
 def read_array(path: str | Path) -> np.ndarray[Any, Any]:
     """The array of a .npy file, read only where it is needed."""
+    return _saved(path, str(path), mmap_mode="r")
+
+
+def _saved(file: Any, name: str, **options: Any) -> np.ndarray[Any, Any]:
+    """The array that np.save wrote to a file."""
     limit = "one array of numbers, as np.save writes it"
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        array = np.load(file, allow_pickle=False, **options)
+    except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError, BadZipFile) as error:
         fix = "Save it with np.save."
         if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
             fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
         reason = shortened(str(error), 60)
-        raise NPY_FILE.error(str(path), f"no array: {reason}", limit, fix, reason=reason) from None
+        raise NPY_FILE.error(name, f"no array: {reason}", limit, fix, reason=reason) from None
     if not isinstance(array, np.ndarray):
         fix = "Save one array: np.save(FILE, archive[NAME])."
-        raise NPY_FILE.error(str(path), "an archive of several arrays", limit, fix)
+        raise NPY_FILE.error(name, "an archive of several arrays", limit, fix)
     return array
 
 
@@ -142,7 +148,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
     ['803f0040', '803f0040']
     """
     if content.startswith(_MAGIC):
-        return np.frombuffer(_saved(content, "the dump").tobytes(), np.uint8)
+        return np.frombuffer(_saved(BytesIO(content), "the dump").tobytes(), np.uint8)
     if not content.strip() or _TEXT.fullmatch(content) is None:
         return np.frombuffer(content, np.uint8)
     plain = _OFFSET.sub(b"", _ADDRESS.sub(b" ", _XXD.sub(rb"\1", _HEXDUMP.sub(rb"\2", content))))
@@ -169,7 +175,7 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
 def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
     """The 2-D array of a file: of np.save, or bytes (or hexadecimal text) with a type and a shape."""
     if content.startswith(_MAGIC):
-        array = _saved(content, path)
+        array = np.ascontiguousarray(_saved(BytesIO(content), path))
         if array.dtype.kind == "V":
             array = with_named_elements(array, path, type_name)
         return array if shape is None or array.size != shape[0] * shape[1] else array.reshape(shape)
@@ -188,12 +194,3 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
             bytes=len(held), shape=shape,
         )  # fmt: skip
     return held.view(f"u{size}").reshape(shape)
-
-
-def _saved(content: bytes, path: str) -> np.ndarray[Any, Any]:
-    try:
-        array = np.load(BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError, OSError, OverflowError, TypeError, SyntaxError) as error:
-        reason, limit = shortened(str(error), 60), "one array of numbers, as np.save writes it"
-        raise NPY_FILE.error(path, f"no array: {reason}", limit, "Save it with np.save.", reason=reason) from None
-    return np.ascontiguousarray(array)
