@@ -12,7 +12,6 @@ import re
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from tilescope.tensor_map.array import array_box, metadata
 
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
 _MAGIC = b"\x93NUMPY"
+_ONE_ARRAY = "one array of numbers, as np.save writes it"
 _TEXT = re.compile(rb"[\x09-\x0d\x20-\x7e]*")
 _ADDRESS = re.compile(
     rb"^[ \t]*(?:0[xX])?[0-9a-fA-F]+[ \t]*(?:<[^>\n]*>[ \t]*)?:(?=\s)|\|[^\n]*\|[ \t]*$", re.MULTILINE
@@ -67,23 +67,23 @@ TILE_FILE = rule(
 
 def read_array(path: str | Path) -> np.ndarray[Any, Any]:
     """The array of a .npy file, read only where it is needed."""
+    with Path(path).open("rb") as file:
+        if file.read(2) == b"PK":
+            fix = "Save one array: np.save(FILE, archive[NAME])."
+            raise NPY_FILE.error(str(path), "an archive of several arrays", _ONE_ARRAY, fix)
     return _saved(path, str(path), mmap_mode="r")
 
 
 def _saved(file: Any, name: str, **options: Any) -> np.ndarray[Any, Any]:
     """The array that np.save wrote to a file."""
-    limit = "one array of numbers, as np.save writes it"
     try:
-        array = np.load(file, allow_pickle=False, **options)
-    except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError, BadZipFile) as error:
+        array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False, **options)
+    except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
         fix = "Save it with np.save."
         if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
             fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
         reason = shortened(str(error), 60)
-        raise NPY_FILE.error(name, f"no array: {reason}", limit, fix, reason=reason) from None
-    if not isinstance(array, np.ndarray):
-        fix = "Save one array: np.save(FILE, archive[NAME])."
-        raise NPY_FILE.error(name, "an archive of several arrays", limit, fix)
+        raise NPY_FILE.error(name, f"no array: {reason}", _ONE_ARRAY, fix, reason=reason) from None
     return array
 
 
