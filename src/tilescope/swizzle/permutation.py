@@ -15,8 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +92,8 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
     except (TypeError, ValueError, OverflowError):  # ragged lists, and integers that no array holds
         array = np.asarray(None)
     if array.dtype.hasobject or array.dtype.kind == "U":
-        raise RuleError(
-            [argument_type("data", data, "bytes, or an array of numbers", "Use np.zeros(1024, np.uint8), for example.")]
-        )
+        fix = "Use np.zeros(1024, np.uint8), for example."
+        raise RuleError([argument_type("data", data, "bytes, or an array of numbers", fix)])
     return array
 
 
@@ -139,9 +137,8 @@ def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
     block = mode.block_bytes
     head_end = min(end, ceil_div(address, block) * block)
-    tail_start = max(head_end, end // block * block)
     far = address // mode.repeat_bytes * mode.repeat_bytes  # the same there; numpy counts to 2^63
-    for low, high in ((address - far, head_end - far), (tail_start - far, end - far)):
+    for low, high in ((address - far, head_end - far), (max(head_end, end // block * block) - far, end - far)):
         for slab in range(low, high, _SHARE_BYTES):
             logical = np.arange(slab, min(slab + _SHARE_BYTES, high))
             physical = mode.apply(logical)
@@ -153,68 +150,49 @@ def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
 
 def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.NDArray[Any], threads: int) -> None:
     """Fill the target; it and the source are C-contiguous, of one size that is not 0, and may overlap."""
-    flat, flat_target = (array.reshape(-1).view(np.uint8) for array in (source, target))
-    if np.may_share_memory(flat, flat_target):
+    flat, out = (array.reshape(-1).view(np.uint8) for array in (source, target))
+    if np.may_share_memory(flat, out):
         flat = flat.copy()
-    copy = _Copy(mode, address, flat, flat_target)
-    work, begin, unit_bytes = copy.take, 0, copy.group_bytes
-    if mode.block_bytes == 1:
-        work, unit_bytes = copy.unmoved, 1
-    elif copy.group_bytes > _LONGEST_GROUP_BYTES:
-        work, unit_bytes = copy.gather, mode.piece_bytes
-    elif len(flat) >= STREAMED_BYTES and mode.piece_bytes == 16 and flat_target.ctypes.data % 16 == 0:
-        streaming = _streaming()
-        if streaming is not None:
-            work, unit_bytes = partial(copy.stream, streaming), streaming.BLOCK_BYTES
-            begin = -flat_target.ctypes.data % streaming.LINE_BYTES
-    end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
-    copy.gather(0, begin)
-    in_shares(work, begin, end, unit_bytes, threads)
-    copy.gather(end, len(flat))
+    piece, group = mode.piece_bytes if mode.bits else 1, max(mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
+    pieces, places = (array.view(_PIECES[piece]) for array in (flat, out))
+    streaming = None
+    if len(flat) >= STREAMED_BYTES and piece == 16 and group <= _LONGEST_GROUP_BYTES:
+        streaming = _streaming() if out.ctypes.data % 16 == 0 else None
 
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """One permutation under way; a method fills the target from offset `begin` up to `end`."""
-
-    mode: Swizzle
-    address: int
-    source: Bytes
-    target: Bytes
-
-    @property
-    def group_bytes(self) -> int:
-        return max(self.mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
-
-    def unmoved(self, begin: int, end: int) -> None:
-        """Every byte keeps its place."""
-        np.copyto(self.target[begin:end], self.source[begin:end])
-
-    def gather(self, begin: int, end: int) -> None:
+    def gather(begin: int, end: int) -> None:
         """Piece by piece, wherever the range lies."""
-        piece_bytes = self.mode.piece_bytes
         for low in range(begin, end, _SHARE_BYTES):
             high = min(low + _SHARE_BYTES, end)
-            source, target = (array.view(_PIECES[piece_bytes]) for array in (self.source, self.target[low:high]))
-            order = _offsets(self.mode, self.address + low, high - low) + low
-            np.take(source, order // piece_bytes, out=target, mode="wrap")
+            order = _offsets(mode, address + low, high - low) + low
+            np.take(pieces, order // piece, out=places[low // piece : high // piece], mode="wrap")
 
-    def take(self, begin: int, end: int) -> None:
+    def take(begin: int, end: int) -> None:
         """Whole groups, by rows."""
-        piece_bytes = self.mode.piece_bytes
-        order = _group_order(self.mode, self.address, self.group_bytes)
-        source, target = (
-            array[begin:end].view(_PIECES[piece_bytes]).reshape(-1, len(order)) for array in (self.source, self.target)
-        )
-        np.take(source, order, axis=1, out=target, mode="wrap")
+        order = _group_order(mode, address, group)
+        rows, placed = (array[begin // piece : end // piece].reshape(-1, len(order)) for array in (pieces, places))
+        np.take(rows, order, axis=1, out=placed, mode="wrap")
 
-    def stream(self, streaming: ModuleType, begin: int, end: int) -> None:
+    def copy(begin: int, end: int) -> None:
+        """Every byte keeps its place."""
+        np.copyto(out[begin:end], flat[begin:end])
+
+    def stream(begin: int, end: int) -> None:
         """Whole blocks, by the compiled loop; the target is aligned to a line of the cache at `begin`."""
-        order = _offsets(self.mode, self.address + begin, self.group_bytes)
-        source, target = (array.ctypes.data + begin for array in (self.source, self.target))
-        assert target % streaming.LINE_BYTES == (end - begin) % streaming.BLOCK_BYTES == 0
-        assert streaming.PAGE_BYTES % self.group_bytes == 0
-        streaming.stream(source, target, order, end - begin)
+        assert streaming is not None
+        order = _offsets(mode, address + begin, group)
+        streaming.stream(flat.ctypes.data + begin, out.ctypes.data + begin, order, end - begin)
+
+    work, begin, unit_bytes = take, 0, group
+    if mode.bits == 0:
+        work, unit_bytes = copy, 1
+    elif streaming is not None:
+        work, unit_bytes, begin = stream, streaming.BLOCK_BYTES, -out.ctypes.data % streaming.LINE_BYTES
+    elif group > _LONGEST_GROUP_BYTES:
+        work, unit_bytes = gather, piece
+    end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
+    gather(0, begin)
+    in_shares(work, begin, end, unit_bytes, threads)
+    gather(end, len(flat))
 
 
 def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.intp]:
