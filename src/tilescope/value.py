@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, by, missing_fields, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, by, counted, missing_fields, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -127,8 +127,8 @@ class Value:
         said = (field for field in _fields(self) if field.repr and field.name in parameters)
         shown = [field for field in said if not _is_default(self, field, parameters[field.name].default)]
         whole = ""
-        for budget in _REPR_BUDGETS:
-            parts = (f"{field.name}={_cut(getattr(self, field.name), field, budget)}" for field in shown)
+        for room in _REPR_BUDGETS:
+            parts = (f"{field.name}={_cut(getattr(self, field.name), field, room)}" for field in shown)
             whole = f"{type(self).__name__}({', '.join(parts)})"
             if len(whole) <= _REPR_BUDGETS[0]:
                 break
@@ -223,30 +223,22 @@ def _cut(value: Any, described: Field[Any], room: int) -> str:
             return f"{value.tolist()}"
         first = ", ".join(_cut(entry, described, room) for entry in value.ravel()[:_ENTRIES_SHOWN].tolist())
         return f"<{by(value.shape)} {value.dtype}: {first}, …>"
-    if isinstance(value, Value | Violation):
-        whole = repr(value)
-        return whole if len(whole) <= room else f"{type(value).__name__}(…)"
     if isinstance(value, tuple | list):
         entries = [_cut(entry, described, room // _ENTRIES_SHOWN) for entry in value[:64]]
-        return _cut_sequence(entries, len(value), room)
-    if isinstance(value, Mapping):
+        whole, least = (
+            f"({', '.join(entries)}{',' * (len(value) == 1)})",
+            f"(… {counted(len(value), 'entry', 'entries')})",
+        )
+        if len(value) > _ENTRIES_SHOWN and (len(whole) > room or "…" in whole or len(value) > len(entries)):
+            whole = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {len(value) - _ENTRIES_SHOWN} more)"
+    elif isinstance(value, Mapping):
         whole = "{" + ", ".join(f"{key!r}: {_cut(entry, described, room)}" for key, entry in value.items()) + "}"
-        return whole if len(whole) <= room else f"{{… {len(value)} entries}}"
-    if isinstance(value, int) and not isinstance(value, bool) and described.metadata.get("hex"):
-        return hex(value)
-    whole = repr(value)
-    return whole if len(whole) <= room else shortened(whole, max(room, 24))
-
-
-def _cut_sequence(entries: list[str], count: int, room: int) -> str:
-    comma = "," if count == 1 else ""
-    whole = f"({', '.join(entries)}{comma})"
-    if len(entries) == count and len(whole) <= room and (count <= _ENTRIES_SHOWN or "…" not in whole):
-        return whole
-    first = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {count - _ENTRIES_SHOWN} more)"
-    if count > _ENTRIES_SHOWN and len(first) <= room:
-        return first
-    return f"(… {count} {'entry' if count == 1 else 'entries'})"
+        least = f"{{… {len(value)} entries}}"
+    else:
+        whole = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
+        is_value = isinstance(value, Value | Violation)
+        least = f"{type(value).__name__}(…)" if is_value else shortened(whole, max(room, 24))
+    return whole if len(whole) <= room else least
 
 
 def _plain(value: Any, described: Field[Any]) -> Any:

@@ -14,7 +14,6 @@ A plain row-major tile is one atom as large as the tile; padding widens the pitc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -133,14 +132,6 @@ def find_tiling(rows: Pairs, columns: Pairs, element_bits: int) -> Tiling | None
     >>> find_tiling(((16, 1152),), ((64, 16), (2, 18432)), 16).padding_bytes
     16
     """
-    for tiling in _tilings(rows, columns, element_bits):
-        if tiling.pairs() == (rows, columns):
-            return tiling
-    return None
-
-
-def _tilings(rows: Pairs, columns: Pairs, element_bits: int) -> Iterator[Tiling]:
-    """Every grid that the strides leave possible."""
     shape = prod(extent for extent, _ in rows), prod(extent for extent, _ in columns)
     wide_stride = columns[1][1] if len(columns) > 1 else 0
     atom_columns = columns[0][0]
@@ -153,7 +144,10 @@ def _tilings(rows: Pairs, columns: Pairs, element_bits: int) -> Iterator[Tiling]
     for atom_rows, pitch_bits, order in choices:
         padding_bits = pitch_bits - row_bits
         if padding_bits >= 0 and row_bits % 8 == 0 == padding_bits % 8 and shape[0] % atom_rows == 0:
-            yield Tiling(shape, element_bits, (atom_rows, atom_columns), order, padding_bits // 8)
+            tiling = Tiling(shape, element_bits, (atom_rows, atom_columns), order, padding_bits // 8)
+            if tiling.pairs() == (rows, columns):
+                return tiling
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,10 @@ def read(text: str, hints: Hints) -> Layout:
     return Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=start)
 
 
-def spell(layout: Layout) -> tuple[str]:
-    """The transforms that store a row-major buffer so.
+def spell(layout: Layout) -> tuple[str, ...]:
+    """The transforms that may store a row-major buffer so.
 
-    >>> print(*spell(Layout((16, 64), 16, swizzle="128B")))
+    >>> print(spell(Layout((16, 64), 16, swizzle="128B"))[0])
     (TileTransform((8, 64)), SwizzleTransform(128))
     """
     width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
@@ -71,19 +71,15 @@ def spell(layout: Layout) -> tuple[str]:
     if tile.padding_bytes:
         found = f"{tile.padding_bytes} bytes of padding a row"
         raise no_equivalent(found, "tiles lie without gaps", "Use padding_bytes = 0.", padding_bytes=tile.padding_bytes)
-    transforms = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
-    high, wide = tile.grid
-    rows, columns = tile.atom
-    by_column = tile.atom_order == "column"
-    if by_column and (wide > 1 or width != 16) and rows % 8 == 0:
-        rows, high = 8, tile.shape[0] // 8
-    if high > 1 or wide > 1 or (by_column and width != 16):
-        transforms.append(f"TileTransform(({rows}, {columns}))")
-    if by_column and high > 1 and wide > 1:
-        transforms.append("TransposeTransform((1, 0, 2, 3))")
-    if width != 16:
-        transforms.append(f"SwizzleTransform({width})")
-    return (f"({', '.join(transforms)}{',' if len(transforms) == 1 else ''})",)
+    turned = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
+    swizzled = [f"SwizzleTransform({width})"] if width != 16 else []
+    tilings = [
+        [f"TileTransform(({rows}, {tile.atom[1]}))", *order]
+        for rows in (8, tile.atom[0])
+        for order in ([], ["TransposeTransform((1, 0, 2, 3))"])
+    ]
+    texts = [[*turned, *tiling, *swizzled] for tiling in (tilings if swizzled else [[], *tilings])]
+    return tuple(f"({', '.join(text)}{',' if len(text) == 1 else ''})" for text in texts)
 
 
 def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:

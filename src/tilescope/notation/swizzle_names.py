@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from math import gcd
 
-from tilescope.errors import ceil_div
+from tilescope.errors import ceil_div, shortened
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import Hints, no_equivalent, tile_of
 from tilescope.notation.text import refusal
@@ -40,18 +40,12 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     >>> read_ptx(".swizzle_mode = 3, .swizzle_atomicity = 1", Hints(element_bits=32)).swizzle.name
     '128B_ATOM_32B'
     """
-    fields: dict[str, int | str] = {}
-    place = 0
-    while place < len(text):
-        found = _PTX_FIELD.match(text, place)
-        if found is None or found[1] in fields:
-            limit = ".swizzle_mode and .swizzle_atomicity with their values"
-            fix = 'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".'
-            raise refusal(f"{text[place : place + 40]!r} at place {place}", limit, fix, place=place)
-        fields[found[1]] = int(found[2]) if found[2].isdigit() and len(found[2]) < 5 else found[2]
-        place = found.end()
-    if "mode" not in fields:
-        raise refusal(f"{text[:40]!r}", "a .swizzle_mode", "Add one, such as .swizzle_mode = 128B.")
+    said = _PTX_FIELD.findall(text)
+    fields = {key: int(value) if value.isdigit() and len(value) < 5 else value for key, value in said}
+    if (rest := _PTX_FIELD.sub("", text)) or len(fields) != len(said) or "mode" not in fields:
+        limit = "a .swizzle_mode, and at most one .swizzle_atomicity, with their values"
+        fix = 'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".'
+        raise refusal(f"{shortened(rest or text, 40)!r}", limit, fix)
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 
