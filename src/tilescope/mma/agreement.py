@@ -216,10 +216,9 @@ def _sentence(
         return diagnosis.sentence
     there, left = difference.found, difference.written_address
     lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
-    read = f"is read at {difference.read_address:#x}, where {lies} lies"
-    if left is None:
-        read += ", but no copy leaves it in shared memory"
-    else:
-        read = f"was written at {left:#x} and {read}"
-    element, count = f"(mn {difference.mn}, k {difference.k})", f"{differing} of {prod(shape)} elements differ"
-    return f"Element {element} {read}; {count}. {diagnosis.sentence}"
+    written = "" if left is None else f"was written at {left:#x} and "
+    missing = ", but no copy leaves it in shared memory" if left is None else ""
+    return (
+        f"Element (mn {difference.mn}, k {difference.k}) {written}is read at {difference.read_address:#x}, where {lies} lies{missing}; "
+        f"{differing} of {prod(shape)} elements differ. {diagnosis.sentence}"
+    )

@@ -113,18 +113,17 @@ def _form(
     **constants: int,
 ) -> DescriptorForm:  # fmt: skip
     codes = {name: code for name, row in SWIZZLE.items() if (code := getattr(row, f"{instruction}_code")) is not None}
-    *names, last = codes
     make = f"ts.{instruction.title()}Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle={{!r}})"
-    source = f'PTX ISA, "{section}" of {instruction}'
-
-    def entry(name: str, demand: str, passing: str, failing: str) -> Rule:
-        return rule(f"{instruction}-{name}", demand, source=source, passing=passing, failing=failing)
-
-    demand = f"A {instruction} descriptor has codes for the swizzles {', '.join(names)} and {last}."
-    swizzle_rule = entry("swizzle", demand, make.format("128B"), make.format("128B_ATOM_64B"))
-    demand = f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows."
-    read = f"{make.format('128B')}.addresses(rows={{}})"
-    read_rule = entry("read", demand, read.format(_MAX_ROWS), read.format(_MAX_ROWS + 1))
+    read, known = f"{make.format('128B')}.addresses(rows={{}})", ", ".join(codes)
+    swizzle_rule, read_rule = (
+        rule(f"{instruction}-{name}", demand, source=f'PTX ISA, "{section}" of {instruction}', passing=passing, failing=failing)
+        for name, demand, passing, failing in (
+            ("swizzle", f"A {instruction} descriptor has codes for the swizzles {known}.", make.format("128B"),
+             make.format("128B_ATOM_64B")),
+            ("read", f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows.",
+             read.format(_MAX_ROWS), read.format(_MAX_ROWS + 1)),
+        )
+    )  # fmt: skip
     word = WordFormat(f"{instruction} descriptor", 64, (*_FIELDS, *fields))
     return DescriptorForm(instruction, word, codes, basis, reserved, resembles, constants, swizzle_rule, read_rule)
 

@@ -145,14 +145,10 @@ def written_addresses(
     row, column = row - row.min(), column - column.min()
     _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
     kept = len(address) - 1 - last
-    step = _elements_per_piece(tensor_map, data_type)
+    step = placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
     placed, within = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64), np.arange(step)
     placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
     return placed if major == "K" else placed.T
-
-
-def _elements_per_piece(tensor_map: AnyMap, data_type: DataType) -> int:
-    return placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
 
 
 def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType) -> Addresses:
@@ -161,7 +157,7 @@ def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type
     placed = placement(tensor_map, len(corners), address)
     places = placed.places.reshape(len(corners), -1).astype(np.int64) * placed.piece_bytes + address
     row, first = _in_matrix(tensor_map, corners)
-    pieces = np.arange(places.shape[1]) * _elements_per_piece(tensor_map, data_type)
+    pieces = np.arange(places.shape[1]) * (placed.piece_bytes * 8 // data_type.smem_bits)
     column = (first * tensor_map.data_type.smem_bits // data_type.smem_bits)[:, None] + pieces
     return np.stack(np.broadcast_arrays(row[:, None], column, places)).reshape(3, -1)
 
@@ -169,17 +165,14 @@ def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type
 def _in_matrix(tensor_map: AnyMap, corners: Addresses) -> tuple[Addresses, Addresses]:
     """Row and first column, in elements of the map, of the matrix that its innermost two dimensions span."""
     strides, bits = tensor_map.strides_bytes, tensor_map.data_type.bits
-    numbered = np.arange(len(corners))
     if tensor_map.interleave.slice_bytes:
-        return numbered, np.zeros_like(numbered)
+        return np.arange(len(corners)), np.zeros(len(corners), np.int64)
     if not isinstance(tensor_map, TensorMap) or not strides or max(tensor_map.element_strides[1:]) > 1:
-        return numbered, corners[:, 0]
-    pitch = strides[0]
-    if pitch * 8 < tensor_map.box[0] * bits:  # rows that overlap in memory
-        return numbered, corners[:, 0]
+        return np.arange(len(corners)), corners[:, 0]
+    if strides[0] * 8 < tensor_map.box[0] * bits:  # rows that overlap in memory
+        return np.arange(len(corners)), corners[:, 0]
     offset = corners[:, 0] * bits // 8 + corners[:, 1:] @ np.array(strides, np.int64)
-    row, within = np.divmod(offset, pitch)
-    return row, within * 8 // bits
+    return offset // strides[0], offset % strides[0] * 8 // bits
 
 
 class Diagnosis(NamedTuple):

@@ -66,9 +66,7 @@ _SCALED_4_BIT_WORD = WordFormat("tcgen05 instruction descriptor", 32, (
 
 def word_format(kind: Tcgen05Kind) -> WordFormat:
     """The fields of a kind's word."""
-    if not kind.is_scaled:
-        return _PLAIN_WORD
-    return _SCALED_4_BIT_WORD if kind.is_dense_4_bit else _SCALED_WORD
+    return _PLAIN_WORD if not kind.is_scaled else _SCALED_4_BIT_WORD if kind.is_dense_4_bit else _SCALED_WORD
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
