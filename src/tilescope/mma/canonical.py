@@ -263,12 +263,9 @@ class CanonicalLayout(Value):
             return layout
         if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
             return None
-        mn, k = layout.shape
-        for order in dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS)):
-            tile = self.tile((mn, k), atom_order=order, start=layout.start)
-            if tile == layout:
-                return tile
-        return None
+        (mn, k), orders = layout.shape, dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS))
+        tiles = (self.tile((mn, k), atom_order=order, start=layout.start) for order in orders)
+        return next((tile for tile in tiles if tile == layout), None)
 
     def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> Layout:
         """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`.

@@ -17,14 +17,8 @@ The XOR of the swizzle takes its line from (address / 128 - base_offset). With b
 where the absolute address says, as TMA wrote it, also when the descriptor starts in the middle of an atom.
 
 wgmma's descriptor was measured on an H200; tcgen05's is known from documents. tcgen05 also reads MN-major 32-bit elements in
-128B atoms of 32 bytes, and its leading field may hold an address (bit 52, sm_103a). That serves instructions that take
-48 bytes along k (96 values of 4 bits). Every third of them runs over the end of its 128-byte row, and goes on at that address:
-
-    k bytes     0        48        96     128│       16        64       112    128│ …
-    step        ├─── 0 ───┼─── 1 ───┼── 2 ───┼──┤
-    atom        └──────────── first ─────────┘└─ second, from `leading_bytes` on
-
-The start of the second chunk may lie anywhere, so a ring of buffers needs no copy at its seam.
+128B atoms of 32 bytes, and its leading field may hold an address (bit 52, sm_103a), at which a step of 48 bytes goes on where it
+runs over the end of its 128-byte row (drawn in descriptor_loop.py). That may lie anywhere: a ring of buffers needs no copy at its seam.
 """
 
 from __future__ import annotations

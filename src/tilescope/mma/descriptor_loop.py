@@ -140,15 +140,14 @@ class DescriptorLoop(Value):
     @property
     def canonical(self) -> CanonicalLayout:
         """The tensor core's layout of the tile."""
-        layout: object = self.layout
-        fix = 'Use canonical_layout("K", "128B", "bf16").tile((128, 64)), for example.'
-        if not isinstance(layout, Layout):
-            raise RuleError([argument_type("layout", layout, "a Layout", fix)])
+        layout = smem_tile("layout", self.layout)
         if layout.major is None:
-            limit, values = "tensor cores read tiles with mn or k contiguous", {"shape": layout.shape}
-            raise DESCRIPTOR_LAYOUT.error(
-                "layout", f"{layout!r}", limit, fix, **values, element_bits=layout.element_bits
+            limit, fix = (
+                "tensor cores read tiles with mn or k contiguous",
+                'Use Layout((128, 64), 16, swizzle="128B"), for example.',
             )
+            values = {"shape": layout.shape, "element_bits": layout.element_bits}
+            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:

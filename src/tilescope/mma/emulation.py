@@ -289,8 +289,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
         raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
     transposed = tile.major == "MN"
     matrices = block_mn // 8 * 2
-    lane = np.arange(32) % (8 * matrices)  # addresses of lanes beyond the rows are not used
-    matrix, line = lane // 8, lane % 8
+    matrix, line = np.divmod(np.arange(32) % (8 * matrices), 8)  # addresses of lanes beyond the rows are not used
     # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
     first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)
     lane_mn, lane_k = (first_mn, first_k + line) if transposed else (first_mn + line, first_k)
@@ -304,8 +303,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
     _, place, column = held.indices()
     blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
     blocks[..., place, column] = values_read.view(row.numpy)
-    if operand == "B":
-        blocks = blocks.swapaxes(-1, -2)
+    blocks = blocks.swapaxes(-1, -2) if operand == "B" else blocks
     return blocks.swapaxes(1, 2).reshape(mn, k)
 
 

@@ -13,6 +13,7 @@ The kind itself is not in the word: it is part of the instruction, and one word 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,11 +160,10 @@ class InstructionDescriptor(Documented, Value):
         form = word_format(kind)
         word = integer("word", word)
         raise_all(form.word_problems(word) or _word_problems(kind, form, word))
-        arguments: dict[str, Any] = form.decode(word)
-        for name, codes in _field_codes(kind).items():
-            if name in arguments:
-                arguments[name] = {code: value for value, code in codes.items()}[arguments[name]]
-        return cls(kind.name, **arguments)
+        values = {name: {code: value for value, code in codes.items()} for name, codes in _field_codes(kind).items()}
+        fields = form.decode(word).items()
+        told: dict[str, Any] = {name: values[name][code] if name in values else code for name, code in fields}
+        return cls(kind.name, **told)
 
     def __str__(self) -> str:
         notes = (
@@ -177,16 +177,17 @@ class InstructionDescriptor(Documented, Value):
         )
 
 
-def _field_codes(kind: Tcgen05Kind) -> dict[str, dict[Any, int]]:
+def _field_codes(kind: Tcgen05Kind) -> dict[str, Mapping[Any, int]]:
     """The code of every value of the fields that do not hold their number."""
-    off_on, majors, types = {False: 0, True: 1}, {"K": 0, "MN": 1}, dict(kind.codes)
-    accumulators = {name: ACCUMULATOR_CODES[name] for name in kind.accumulators}
-    shifts = {shift: code for code, shift in enumerate(MAX_SHIFTS)}
     return {
-        "a_type": types, "b_type": types, "d_type": accumulators, "a_major": majors, "b_major": majors, "negate_a": off_on,
-        "negate_b": off_on, "sparse": off_on, "saturate": off_on, "max_shift": shifts, "scale_type": _SCALE_CODES,
+        **dict.fromkeys(("a_type", "b_type"), kind.codes),
+        **{key: {"K": 0, "MN": 1} for key in ("a_major", "b_major")},
+        **{key: {False: 0, True: 1} for key in ("negate_a", "negate_b", "sparse", "saturate")},
+        "d_type": {name: ACCUMULATOR_CODES[name] for name in kind.accumulators},
+        "max_shift": {shift: code for code, shift in enumerate(MAX_SHIFTS)},
+        "scale_type": _SCALE_CODES,
         "k": {kind.k: 0, WIDE_K: 1},
-    }  # fmt: skip
+    }
 
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Violation]:
