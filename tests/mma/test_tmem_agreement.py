@@ -49,6 +49,9 @@ def test_other_mistakes_of_loads():
     assert compatible(half, "tcgen05.ld.32x32b.x16.pack::16b", warp=0).cause == "packing"
     narrow = tmem_layout((64, 64), data_type="f16")
     assert compatible(narrow, "tcgen05.ld.32x32b.x16.pack::16b", warp=0)
+    metadata = tmem_layout((128, 32), operand="metadata", data_type="f16")  # two rows to a cell
+    told = str(compatible(metadata, "tcgen05.ld.32x32b.x1", warp=1, address=TmemAddress(32)))
+    assert told == "Warp 1 loads rows 32 to 63 of metadata."
     pair = tmem_layout((128, 64), cta_group=2)  # layout B: columns 32 to 63 of n in the lower lanes
     assert (
         str(compatible(pair, "tcgen05.ld.32x32b.x32", warp=2, address=TmemAddress(64)))

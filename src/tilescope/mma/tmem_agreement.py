@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
+
+import numpy as np
 
 from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
 from tilescope.mma.descriptor import Tcgen05Descriptor
@@ -98,11 +99,12 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
     own, end = number % QUARTERS * QUARTER_LANES, lane + reach - 1
     first, last = held.base.column, held.base.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
-    lanes = [used for used in held.lanes if lane <= used <= end]
-    rows = sorted({place[0] for used in lanes if (place := held.element_at(used, address.column)) is not None})
+    lane_of, column_of = np.divmod(held.bit_addresses()[: held.rows] >> 5, 1 << 16)
+    inside = (lane <= lane_of) & (lane_of <= end)
+    rows = np.flatnonzero((inside & (column_of == address.column)).any(axis=(1, 2))).tolist()
     whole, start = TmemAddress(own + lane % QUARTER_LANES, address.column), TmemAddress(own, address.column)
-    half = f", in {len(lanes)} of {reach} lanes" if len(lanes) < reach else ""
-    agreed = f"Warp {number} loads rows {_runs(rows)} of {name}{half}."
+    used, span = len(np.unique(lane_of[inside])), f"{rows[0]} to {rows[-1]}" if rows else ""
+    agreed = f"Warp {number} loads rows {span} of {name}{f', in {used} of {reach} lanes' * (used < reach)}."
     # fmt: off
     return _verdict(name, agreed, (
         (whole != address, "lane-quarter", whole, (
@@ -116,16 +118,6 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
         (not rows, "lane-start", None, f"Lanes: nothing of {name} lies in lanes {lane} to {end}."),
     ))
     # fmt: on
-
-
-def _runs(rows: list[int]) -> str:
-    """Row numbers as runs.
-
-    >>> _runs([0, 1, 2, 16])
-    '0 to 2, 16'
-    """
-    runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda item: item[1] - item[0])]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _scaled(
