@@ -28,6 +28,16 @@ def blackwell_rule(
     )
 
 
+Check = tuple[Any, Rule, str, str, str, str]  # whether it fails; the rule, the argument, found, limit and fix
+
+
+def failed(*checks: Check, **values: Any) -> list[Violation]:
+    """The violations of the checks that fail; `values` are the numbers of their sentences."""
+    return [
+        rule.violation(name, found, limit, fix, **values) for fails, rule, name, found, limit, fix in checks if fails
+    ]
+
+
 class Documented:
     """A value of Blackwell: no card was asked."""
 

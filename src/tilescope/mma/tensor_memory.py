@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tilescope.errors import Severity, Violation, argument_type, by, counted, printed, raise_all
 from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
+from tilescope.mma.tcgen05_kind import Check, Documented, blackwell_rule, failed
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, copied_words, copy_notes, cp_shape, named_move
@@ -135,10 +135,10 @@ class TensorMemory(Documented, Value):
         >>> TensorMemory().alloc(256).alloc(64).allocations
         ((0, 256), (256, 64))
         """
-        problems: list[Violation] = []
         size, taken = plain_int(columns) or 0, self.allocated
+        problems = []
         if size not in ALLOC_COLUMNS:
-            nearest = next((column for column in ALLOC_COLUMNS if column >= size), ALLOC_COLUMNS[-1])
+            nearest = next((known for known in ALLOC_COLUMNS if known >= size), ALLOC_COLUMNS[-1])
             limit, fix = "tcgen05.alloc takes 32, 64, 128, 256 or 512", f"Use {nearest}."
             problems.append(TMEM_ALLOC.violation("columns", f"{printed(columns)} columns", limit, fix, columns=size))
         if not self.may_allocate:
@@ -148,17 +148,16 @@ class TensorMemory(Documented, Value):
         raise_all(problems)
         first = next((start for start in range(0, TMEM_COLUMNS, size) if not taken[start : start + size].any()), None)
         if first is None:
-            used = int(taken.sum())
-            found = f"{size} columns, with {used} of {TMEM_COLUMNS} taken: {self._listed()}"
+            used, listed = int(taken.sum()), self._listed()
+            found = f"{size} columns, with {used} of {TMEM_COLUMNS} taken: {listed}"
             limit = "alloc waits until an aligned range is free; this block would wait for itself"
-            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": self._listed()}
+            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": listed}
             raise TMEM_FULL.error("columns", found, limit, f"Free {size} columns first, or ask for fewer.", **values)
-        notes, last = self.findings, self.allocations[-1][1] if self.allocations else TMEM_COLUMNS
-        if size > last:
-            found, limit = f"{size} columns after {last}", "successive allocations of a block should not grow"
-            fix = f"Allocate {size} columns first, then {last}."
-            notes = (*notes, TMEM_ALLOC_ORDER.violation("columns", found, limit, fix, columns=size, before=last))
-        return replace(self, allocations=(*self.allocations, (first, size)), findings=notes)
+        last = self.allocations[-1][1] if self.allocations else TMEM_COLUMNS
+        limit, fix = "successive allocations of a block should not grow", f"Allocate {size} columns first, then {last}."
+        growth = size > last, TMEM_ALLOC_ORDER, "columns", f"{size} columns after {last}", limit, fix
+        notes = failed(growth, columns=size, before=last)
+        return replace(self, allocations=(*self.allocations, (first, size)), findings=(*self.findings, *notes))
 
     def dealloc(self, address: Any, columns: int) -> TensorMemory:
         """tcgen05.dealloc: gives back exactly what one alloc got."""
@@ -238,11 +237,10 @@ class TensorMemory(Documented, Value):
         row, place = cp_shape(shape), TmemAddress.of(address)
         words = copied_words(row, smem, descriptor, smem_address, decompress)
         lanes = place.lane + row.lanes
-        problems = self._column_problems(place.column, row.columns)
-        if (last := int(lanes.max())) >= TMEM_LANES:
-            found, limit = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}"
-            problems.append(TMEM_EXTENT.violation("address", found, limit, "Use lane 0.", lane=place.lane, last=last))
-        raise_all(problems)
+        last, problems = int(lanes.max()), self._column_problems(place.column, row.columns)
+        said = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}", "Use lane 0."
+        reach = last >= TMEM_LANES, TMEM_EXTENT, "address", *said
+        raise_all([*problems, *failed(reach, lane=place.lane, last=last)])
         cells = self.cells.copy()
         cells[lanes[:, :, None], place.column + np.arange(row.columns)] = words[:, None, :]
         return self._next(cells, copy_notes(place.column, decompress))
@@ -255,9 +253,8 @@ class TensorMemory(Documented, Value):
         """
         place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
-        if place.lane % QUARTER_LANES:
-            problems.append(_lane_problem(place.lane, "tcgen05.shift starts at a multiple of 32 lanes"))
-        raise_all(problems)
+        start = _lane_check(place.lane, QUARTER_LANES, "tcgen05.shift starts at a multiple of 32 lanes")
+        raise_all([*problems, *failed(start, lane=place.lane)])
         cells, columns = self.cells.copy(), slice(place.column, place.column + SHIFT_COLUMNS)
         first, last = place.lane, place.lane + QUARTER_LANES
         cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
@@ -271,27 +268,25 @@ class TensorMemory(Documented, Value):
         """Lane and column of every (thread, value) of a warp, or all that is wrong."""
         place, problems = TmemAddress.of(address), list[Violation]()
         number = attempted(problems, place.quarter, integer, "warp", warp, 0)
-        own = number % QUARTERS * QUARTER_LANES
-        if place.quarter != number % QUARTERS:
-            limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}"
-            found, fix = f"warp {number} at lane {place.lane}", f"Set the lane field to {own + place.lane % 32}."
-            problems.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
-        if place.lane % move.form.lanes:
-            further = ", or 16 further on" * (move.form.lanes < QUARTER_LANES)
-            problems.append(
-                _lane_problem(place.lane, f".{move.form.name} starts at the first lane of a quarter{further}")
-            )
-        step = move.columns if split is None else plain_int(split)
-        if step is None or step < 0 or (split is not None and move.form.places == 1):
-            found = f"split = {printed(split)} with .{move.form.name}"
-            limit = ".16x32bx2 alone has one, a number of columns"
-            problems.append(TMEM_SPLIT.violation("split", found, limit, "Leave split out.", split=step))
-            step = 0
+        own, lane, form, further = number % QUARTERS * QUARTER_LANES, place.lane, move.form, plain_int(split)
+        no_split = split is not None and (form.places == 1 or further is None or further < 0)
+        # fmt: off
+        problems += failed(
+            (place.quarter != number % QUARTERS, TMEM_QUARTER, "address", f"warp {number} at lane {lane}",
+             f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}",
+             f"Set the lane field to {own + lane % 32}."),
+            _lane_check(lane, form.lanes, f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"),
+            (no_split, TMEM_SPLIT, "split", f"split = {printed(split)} with .{form.name}", ".16x32bx2 alone has one, a number of columns",
+             "Leave split out."),
+            warp=number, lane=lane, split=further,
+        )
+        # fmt: on
+        step = 0 if no_split else move.columns if further is None else further
         for first in range(move.form.places):
             problems += self._column_problems(place.column + first * step, move.columns)
         raise_all(problems)
-        matrix, lane, column = fragment(move.opcode).indices()
-        return place.lane + lane, place.column + column + matrix * step
+        matrix, lanes, columns = fragment(move.opcode).indices()
+        return lane + lanes, place.column + columns + matrix * step
 
     def _column_problems(self, first: int, columns: int) -> list[Violation]:
         last = first + columns - 1
@@ -335,5 +330,5 @@ def _unconfirmed(found: str, left_open: str) -> Violation:
     return TMEM_UNCONFIRMED.violation("instruction", found, f"unconfirmed: {left_open}", fix)
 
 
-def _lane_problem(lane: int, limit: str) -> Violation:
-    return TMEM_LANE.violation("address", f"lane {lane}", limit, f"Use lane {lane // 32 * 32}.", lane=lane)
+def _lane_check(lane: int, multiple: int, limit: str) -> Check:
+    return lane % multiple, TMEM_LANE, "address", f"lane {lane}", limit, f"Use lane {lane // 32 * 32}."

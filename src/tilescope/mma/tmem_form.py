@@ -35,7 +35,7 @@ import numpy.typing as npt
 from tilescope.errors import RuleError, Violation, printed, raise_all, unknown_name
 from tilescope.layout import Modes
 from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.tcgen05_kind import blackwell_rule
+from tilescope.mma.tcgen05_kind import blackwell_rule, failed
 from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.reading import integer, known_name, readable
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
@@ -171,7 +171,7 @@ def named_move(opcode: str) -> TmemMove:
     >>> named_move("tcgen05.st.32x32b.x8.unpack::16b").columns
     16
     """
-    head = re.fullmatch(r"tcgen05\.(ld|st)(\.red)?((?:\.[\w:]+)*)", opcode)
+    asked, head = "instruction", re.fullmatch(r"tcgen05\.(ld|st)(\.red)?((?:\.[\w:]+)*)", opcode)
     words = [] if head is None else [word for word in head[3].split(".") if word and word not in _QUALIFIERS]
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
@@ -179,7 +179,7 @@ def named_move(opcode: str) -> TmemMove:
         shapes = ", ".join(f".{name}" for name in TMEM_FORMS)
         limit = f"tcgen05.ld and tcgen05.st have the shapes {shapes} with a count .x1, .x2, .x4 …"
         fix = "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example."
-        raise UNKNOWN_NAME.error("instruction", printed(opcode), limit, fix)
+        raise UNKNOWN_NAME.error(asked, printed(opcode), limit, fix)
     direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
     red, (count,), pack, wrong = head[2], counts, _PACKING[direction], _PACKING["st" if direction == "ld" else "ld"]
     reduction = [word for word in _REDUCTION_WORDS if red and word in words]
@@ -188,27 +188,23 @@ def named_move(opcode: str) -> TmemMove:
     nearest = min(form.counts, key=lambda known: abs(known - count))
     strange = [word for word in words if word not in (form.name, f"x{count}", pack, wrong, *reduction)]
     # fmt: off
-    rows = (
-        (TMEM_COUNT, count not in form.counts, f".{form.name}.x{count}",
+    raise_all(failed(
+        (count not in form.counts, TMEM_COUNT, asked, f".{form.name}.x{count}",
          f".{form.name} has counts .x1 to .x{form.max_count}, powers of two", f"Use .x{nearest}."),
-        (TMEM_PACK, wrong in words, f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack}."),
-        (TMEM_REDUCTION, red and direction == "st", "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
-        (TMEM_REDUCTION, red and form.name not in ("32x32b", "16x32bx2"), f".{form.name} with .red",
+        (wrong in words, TMEM_PACK, asked, f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack}."),
+        (red and direction == "st", TMEM_REDUCTION, asked, "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
+        (red and form.name not in ("32x32b", "16x32bx2"), TMEM_REDUCTION, asked, f".{form.name} with .red",
          "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b."),
-        (TMEM_REDUCTION, red and count < 2, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
-        (TMEM_REDUCTION, red and not one_of_both, " ".join(f".{word}" for word in reduction) or "no operation",
+        (red and count < 2, TMEM_REDUCTION, asked, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
+        (red and not one_of_both, TMEM_REDUCTION, asked, " ".join(f".{word}" for word in reduction) or "no operation",
          "ld.red has one of .min, .max and one of .f32, .u32, .s32", "Use tcgen05.ld.red.32x32b.x8.max.f32, for example."),
-        (TMEM_REDUCTION, one_of_both and types != ["f32"] and {"abs", "nan"} & {*reduction}, f".abs or .NaN with .{''.join(types)}",
-         "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
-        (UNKNOWN_NAME, strange, f"qualifier .{''.join(strange[:1])}", f"tcgen05.{direction} has no such qualifier",
+        (one_of_both and types != ["f32"] and {"abs", "nan"} & {*reduction}, TMEM_REDUCTION, asked,
+         f".abs or .NaN with .{''.join(types)}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
+        (strange, UNKNOWN_NAME, asked, f"qualifier .{''.join(strange[:1])}", f"tcgen05.{direction} has no such qualifier",
          f"Leave .{''.join(strange[:1])} out."),
-    )
+        count=count,
+    ))
     # fmt: on
-    raise_all(
-        row.violation("instruction", found, limit, fix, count=count)
-        for row, broken, found, limit, fix in rows
-        if broken
-    )
     return TmemMove(direction, form, count, pack in words, ".".join(reduction) or None)
 
 
@@ -311,14 +307,13 @@ def copied_words(
 
 def copy_notes(column: int, decompress: str | None) -> list[Violation]:
     """What a copy to this column rests on, and what is advised against."""
-    notes = []
-    if decompress is not None:
-        rests_on, fix = DECOMPRESSIONS[decompress].note, "Try it on a card before you rely on the bit positions."
-        notes.append(TMEM_DECOMPRESSION.violation("decompress", f".{decompress}", rests_on, fix))
-    if column % 4:
-        limit, fix = "every kernel seen copies to a multiple of 4 columns", f"Use column {column // 4 * 4}."
-        notes.append(TMEM_CP_COLUMN.violation("address", f"column {column}", limit, fix, column=column))
-    return notes
+    spread, fix = DECOMPRESSIONS.get(decompress or ""), "Try it on a card before you rely on the bit positions."
+    advice = "every kernel seen copies to a multiple of 4 columns", f"Use column {column // 4 * 4}."
+    return failed(
+        (spread, TMEM_DECOMPRESSION, "decompress", f".{decompress}", spread.note if spread else "", fix),
+        (column % 4, TMEM_CP_COLUMN, "address", f"column {column}", *advice),
+        column=column,
+    )
 
 
 def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
