@@ -241,7 +241,9 @@ def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | 
         source = read_source(words)
     except RuleError as error:  # what is neither a tensor map nor a descriptor word is told of both
         raise RuleError(
-            paste_refused(violation.values, or_word=True) if violation.rule == pasted_descriptor.name else violation
+            paste_refused(violation.values, or_word=True)
+            if violation.rule == pasted_descriptor.rule.name
+            else violation
             for violation in error.violations
         ) from None
     inspection = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)

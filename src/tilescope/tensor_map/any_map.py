@@ -23,7 +23,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integer, integers
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.checking import CHECKS, Check, Subject, map_rule
+from tilescope.tensor_map.checking import CHECKS, Check, Subject, stated
 from tilescope.tensor_map.descriptor import encoded, replacement_fields
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
 from tilescope.tensor_map.samples import CUDA_H, MATRIX
@@ -32,9 +32,11 @@ from tilescope.value import Row, Value, hex_field, row_field
 Arguments = ParamSpec("Arguments")  # of a constructor
 Reader = Callable[[str, Any], Any]
 
-argument_length = map_rule(
+argument_length = stated(
     "argument-length",
     "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
+    found="{has} for rank {rank}",
+    limit="{takes}: {which}",
     source=CUDA_H,
     passing=MATRIX | {"strides_bytes": (8192,)},
     failing=MATRIX | {"strides_bytes": (2, 8192)},
@@ -135,7 +137,7 @@ class AnyMap(Value):
         for check in checks:
             try:
                 if answer := check.broken(self):
-                    violations += [*check.violations(self, answer)]
+                    violations += check.violations(self, answer)
             except (AttributeError, IndexError, ValueError):
                 if is_whole:  # else an argument that could not be read is not there, or no dimension is the first
                     raise
@@ -319,13 +321,12 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
         entries = getattr(a, name, None)
         if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
             object.__delattr__(a, name)
-            limit = counted(max(0, rank - fewer), "entry", "entries")
-            fix = f"Use {limit}, innermost first."
+            has, takes = (counted(count, "entry", "entries") for count in (len(entries), max(0, rank - fewer)))
+            fix = f"Use {takes}, innermost first."
             if name == "strides_bytes" and len(entries) == rank:
                 fix = "strides_bytes leaves out dim 0: drop the first entry."
-            found = f"{counted(len(entries), 'entry', 'entries')} for rank {rank}"
-            numbers = {"entries": len(entries), "rank": rank}
-            wrong.append(argument_length.violation(name, found, f"{limit}: {_ENTRIES[fewer]}", fix, **numbers))
+            facts = {"argument": name, "entries": len(entries), "rank": rank, "which": _ENTRIES[fewer], "fix": fix}
+            wrong.append(argument_length.told(has=has, takes=takes, **facts))
     return wrong
 
 

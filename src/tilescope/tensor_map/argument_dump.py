@@ -40,7 +40,7 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.arguments import DriverAnswer, MapArguments, answer_code
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 
 MAX_MAPS = 256  # different maps of one log that are told
@@ -48,9 +48,13 @@ _LINE_CHARACTERS = 1 << 14
 _DUMP_LINES = 60  # from the first line of a dump to its last, the lines of other threads between them
 
 _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128]"
-argument_dump = map_rule(
+argument_dump = stated(
     "argument-dump",
     "A dump of arguments names at least the extents of the tensor and of its box.",
+    "text",
+    "no arguments of a tensor map",
+    "the arguments that a framework prints or passes to the driver, or JSON",
+    "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
     source="what CUTLASS, TileLang, Triton, TensorRT-LLM, FlashInfer, ThunderKittens and DeepGEMM print",
     subjects=("paste",),
     passing=f"ts.tensor_map.dumped_arguments({_SAMPLE!r})",
@@ -138,12 +142,9 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    maps = tuple(maps_in(text.splitlines()))
-    if not maps:
-        limit = "the arguments that a framework prints or passes to the driver, or JSON"
-        fix = "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims."
-        raise argument_dump.error("text", "no arguments of a tensor map", limit, fix)
-    return maps
+    if maps := tuple(maps_in(text.splitlines())):
+        return maps
+    raise RuleError([argument_dump.told()])
 
 
 def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:

@@ -28,7 +28,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integers
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
@@ -42,18 +42,24 @@ _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
 }
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
-_CORNERS = {"lower_corner": "pixelBoxLowerCorner", "upper_corner": "pixelBoxUpperCorner"}
+_CORNERS = {f"{end}_corner": f" (pixelBox{end.title()}Corner of the driver)" for end in ("lower", "upper")}
 _MAX_REPAIRS = 20  # every round mends an argument; a map has fewer
-argument_missing = map_rule(
+argument_missing = stated(
     "argument-missing",
     "Every argument that has no default is given.",
+    found="no {argument}{driver_name}",
+    limit="{kind} map needs {needed}",
+    fix="Add {argument}, such as {example}.",
     source=CUDA_H,
     passing=MATRIX,
     failing={name: value for name, value in MATRIX.items() if name != "strides_bytes"},
 )
-argument_json = map_rule(
+argument_json = stated(
     "argument-json",
     "Arguments in JSON are one object, by name.",
+    "json",
+    limit="a map is one JSON object",
+    fix='Use what json.dumps(tensor_map.to_dict()) prints: {{"data_type": "bf16", "dims": [64, 64], …}}.',
     source="RFC 8259",
     subjects=("paste",),
     passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
@@ -72,8 +78,12 @@ _RESULTS = {
     201: ("invalid device context", "context"),
     0: ("success", "no error"),
 }
-# What an answer means and what to do, by the answer and what else is known of the call.
+_FAULT = "an earlier kernel of the context faulted, and every later call answers so, whatever its arguments"
+_FIND = "Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; "
+# What an answer means and what to do, by the answer and what else is known of the call; 700 stands for every fault.
 _FOLLOWS = {
+    (700, "broken"): (_FAULT, _FIND + "mend the rules above too."),
+    (700, ""): (_FAULT, _FIND + "these arguments break no rule."),
     (1, "broken"): ("the broken rules are the reason", "Do what they say."),
     (1, "null"): (
         "driver 580 takes these arguments, the null address too; older drivers refuse it",
@@ -83,14 +93,8 @@ _FOLLOWS = {
         "driver 580 takes these arguments",
         "Update the driver, which may be older than what they need; or check that the dump shows what was passed.",
     ),
-    (801, ""): (
-        "the device or the driver has no TMA",
-        "Use sm_90 or later and a driver of CUDA 12.",
-    ),
-    (201, ""): (
-        "the call needs a current context",
-        "Call cudaFree(0) or cuCtxSetCurrent in this thread before it.",
-    ),
+    (801, ""): ("the device or the driver has no TMA", "Use sm_90 or later and a driver of CUDA 12."),
+    (201, ""): ("the call needs a current context", "Call cudaFree(0) or cuCtxSetCurrent in this thread before it."),
 }
 _DUMP = (
     "TMA Desc Addr:   {at}\nformat         6\ndim            3\ngmem_address   0x7f5a20000000\nglobalDim      (1024,1024,1,1,1)\n"
@@ -99,18 +103,25 @@ _DUMP = (
 )
 _SAID = "ts.tensor_map.dumped_arguments({!r})[0].check()"
 _SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
-DRIVER_RESULT = map_rule(
+DRIVER_RESULT = stated(
     "driver-result",
     "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
+    "tensor_map",
+    "the driver answered {result}{name}",
     source="cuda.h, CUresult; NVIDIA/cutlass#947 (1, an old driver and a null address), vllm-project/vllm#13961 (715, after an "
     "earlier fault)",
     subjects=("paste",),
     passing=_SOUND,
     failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=715)),
 )
-MAP_ADDRESS = map_rule(
+MAP_ADDRESS = stated(
     "map-address",
     "The tensor map itself lies at a multiple of 64 bytes.",
+    "tensor_map",
+    "TMA Desc Addr {address:#x}, {beyond_bytes} bytes past {nearest:#x}",
+    "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error 716, "
+    "misaligned address",
+    "Declare the map alignas(64), or allocate it so.",
     severity="warning",
     source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
     "off 64 bytes in global memory then faults on an H200",
@@ -119,9 +130,13 @@ MAP_ADDRESS = map_rule(
     passing=_SOUND,
     failing=_SAID.format(_DUMP.format(at="0x7ffd7d2800d0", result=0)),
 )
-DUMP_TYPE = map_rule(
+DUMP_TYPE = stated(
     "dump-type",
     "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
+    "data_type",
+    "the dump does not say the type",
+    "{type_from} says {size} an element, and most rules ask for no more",
+    "Give the type (--type) where rules of NaN fill or of 4-bit values matter.",
     severity="note",
     source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
     subjects=("paste",),
@@ -160,39 +175,19 @@ class DriverAnswer:
         said = []
         if self.map_address is not None and (beyond := self.map_address % MAP_ALIGNMENT_BYTES):
             nearest = self.map_address - beyond
-            found = f"TMA Desc Addr {self.map_address:#x}, {beyond} bytes past {nearest:#x}"
-            limit = (
-                "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in "
-                "error 716, misaligned address"
-            )
-            numbers = {"address": self.map_address, "beyond_bytes": beyond, "nearest": nearest}
-            fix = "Declare the map alignas(64), or allocate it so."
-            said.append(MAP_ADDRESS.violation("tensor_map", found, limit, fix, **numbers))
+            said.append(MAP_ADDRESS.told(address=self.map_address, beyond_bytes=beyond, nearest=nearest))
         if self.type_from:
             size = counted(self.element_bytes, "byte")
-            limit = f"{self.type_from} says {size} an element, and most rules ask for no more"
-            fix = "Give the type (--type) where rules of NaN fill or of 4-bit values matter."
-            found = "the dump does not say the type"
-            said.append(DUMP_TYPE.violation("data_type", found, limit, fix, element_bytes=self.element_bytes))
+            said.append(DUMP_TYPE.told(type_from=self.type_from, size=size, element_bytes=self.element_bytes))
         if self.result:
-            found = ", ".join([f"the driver answered {self.result}", *_RESULTS.get(self.result, ())[:1]])
             is_broken = any(violation.severity == "error" for violation in violations)
-            limit, fix = self._what_follows(self.result, is_broken, address)
-            said.append(DRIVER_RESULT.violation("tensor_map", found, limit, fix, result=self.result))
+            more = "broken" if is_broken else "null" if address == 0 else ""
+            code = 700 if self.result in _FAULTED else self.result
+            unknown = "0 is success; no rule explains this answer", f"Look up CUresult {self.result} in cuda.h."
+            limit, fix = _FOLLOWS.get((code, more)) or _FOLLOWS.get((code, ""), unknown)
+            name = f", {_RESULTS[self.result][0]}" if self.result in _RESULTS else ""
+            said.append(DRIVER_RESULT.told(result=self.result, name=name, limit=limit, fix=fix))
         return said
-
-    @staticmethod
-    def _what_follows(result: int, is_broken: bool, address: Any) -> tuple[str, str]:
-        """What the driver's answer and the rules say together: the reason, and what to do."""
-        if result in _FAULTED:
-            both = "mend the rules above too" if is_broken else "these arguments break no rule"
-            return (
-                "an earlier kernel of the context faulted, and every later call answers so, whatever its arguments",
-                f"Find that kernel with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1; {both}.",
-            )
-        unknown = "0 is success; no rule explains this answer", f"Look up CUresult {result} in cuda.h."
-        more = "broken" if is_broken else "null" if address == 0 else ""
-        return _FOLLOWS.get((result, more)) or _FOLLOWS.get((result, ""), unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +241,7 @@ class MapArguments:
             found = "tensor_map is null" if isinstance(value, dict) else f"a {type(value).__name__}"
         nested = value.get("tensor_map", value) if isinstance(value, dict) else value
         if not isinstance(nested, dict):
-            fix = 'Use what json.dumps(tensor_map.to_dict()) prints: {"data_type": "bf16", "dims": [64, 64], …}.'
-            raise argument_json.error("json", found, "a map is one JSON object", fix)
+            raise RuleError([argument_json.told(found=found)])
         return cls.of(nested)
 
     @classmethod
@@ -306,7 +300,9 @@ class MapArguments:
         """What the rules say, and the map if they accept it."""
         violations = self.check()
         refused = [violation.rule for violation in violations if violation.severity == "error"]
-        return MapReport(not refused, violations, self.tensor_map() if set(refused) <= {DRIVER_RESULT.name} else None)
+        return MapReport(
+            not refused, violations, self.tensor_map() if set(refused) <= {DRIVER_RESULT.rule.name} else None
+        )
 
     def tensor_map(self) -> AnyMap:
         """The map, or TensorMapError with every violation."""
@@ -339,9 +335,8 @@ class MapArguments:
         kind = f"{'an' if self.map_class is Im2colMap else 'a'} {self.map_class.subject}"
         for name in needed:
             if name not in self.given:
-                found = f"no {name}" + (f" ({_CORNERS[name]} of the driver)" if name in _CORNERS else "")
-                limit, fix = f"{kind} map needs {', '.join(needed)}", f"Add {name}, such as {_EXAMPLES[name]!r}."
-                wrong.append(argument_missing.violation(name, found, limit, fix))
+                facts = {"kind": kind, "needed": ", ".join(needed), "example": repr(_EXAMPLES[name])}
+                wrong.append(argument_missing.told(argument=name, driver_name=_CORNERS.get(name, ""), **facts))
         return tuple(wrong)
 
 

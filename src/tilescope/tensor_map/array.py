@@ -20,30 +20,39 @@ import numpy as np
 from tilescope.data_type import ARRAY_TYPE, DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
 from tilescope.reading import integers
-from tilescope.tensor_map.checking import map_rule, rounded_up
+from tilescope.tensor_map.checking import rounded_up, stated
 from tilescope.tensor_map.rules.tensor import RANK
 from tilescope.tensor_map.samples import CUDA_H
 
 _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
-array_interface = map_rule(
+array_interface = stated(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
+    "array",
+    "a {type}{why}",
+    "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
+    "Use a numpy, torch, cupy or jax array.",
     source="the array protocols",
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
     failing=_ARRAY.format("[0, 1]"),
 )
-array_strides = map_rule(
+array_strides = stated(
     "array-strides",
     "The last axis of an array steps one element, and no axis steps backwards.",
+    "array",
     source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
     failing=_ARRAY.format("np.zeros((128, 64), 'f2').T"),
 )
-array_box = map_rule(
+array_box = stated(
     "array-box",
     "box_shape has one entry for each axis of the array, in its order.",
+    "box_shape",
+    "{has} for an array of {axes}",
+    "one entry for every axis of the array",
+    "Use {takes}, in the order of the array's shape.",
     source=CUDA_H,
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
@@ -99,9 +108,7 @@ def metadata(array: Any) -> Metadata:
             raise
         except Exception as error:  # noqa: BLE001  a foreign array may raise whatever it likes
             refused = f" ({type(error).__name__}: {shortened(str(error))})"
-    found, fix = f"a {type(array).__name__}{refused}", "Use a numpy, torch, cupy or jax array."
-    limit = "an array with __array_interface__, __cuda_array_interface__ or __dlpack__"
-    raise TensorMapError([array_interface.violation("array", found, limit, fix)])
+    raise TensorMapError([array_interface.told(type=type(array).__name__, why=refused)])
 
 
 def _from_numpy_or_torch(array: Any) -> Metadata | None:
@@ -201,13 +208,13 @@ def _problems(whole: Metadata, data_type: DataType, box: tuple[int, ...]) -> Ite
         yield RANK.rule.violation("array", axes, "a tiled map has 1 to 5", fix, rank=rank)
     if any(step < 0 and extent > 1 for step, extent in zip(strides, whole.shape, strict=True)):
         fix = "Use np.ascontiguousarray, or flip the coordinates instead of the array."
-        found = f"strides {strides} bytes"
-        yield array_strides.violation("array", found, "strides of at least 0", fix, strides_bytes=strides)
+        facts = {"found": f"strides {strides} bytes", "limit": "strides of at least 0", "strides_bytes": strides}
+        yield array_strides.told(fix=fix, **facts)
     if rank and whole.shape[-1] > 1 and abs(strides[-1]) != size:
-        found = f"elements of the last axis are {strides[-1]} bytes apart"
-        limit, numbers = f"the innermost dimension steps one element, {size} bytes", {"stride_bytes": strides[-1]}
         fix = f"Move axis {strides.index(size)} last (np.moveaxis)." if size in strides else "Use np.ascontiguousarray."
-        yield array_strides.violation("array", found, limit, fix, element_bytes=size, **numbers)
+        limit, numbers = f"the innermost dimension steps one element, {size} bytes", {"stride_bytes": strides[-1]}
+        found = f"elements of the last axis are {strides[-1]} bytes apart"
+        yield array_strides.told(found=found, limit=limit, fix=fix, element_bytes=size, **numbers)
     row_bytes = whole.shape[-1] * size if rank else 0
     if whole.data_type.is_packed and data_type.is_packed:
         found = f"an array of {whole.data_type.name}, which numpy keeps in a byte each"
@@ -215,12 +222,11 @@ def _problems(whole: Metadata, data_type: DataType, box: tuple[int, ...]) -> Ite
         fix = 'Pack the values into a uint8 array and pass data_type, or move the bytes with data_type="uint8".'
         yield ARRAY_TYPE.violation("array", found, limit, fix)
     elif row_bytes * 8 % data_type.bits:
-        limit = f"whole elements of {data_type.name}, {data_type.bits} bits each"
-        found, fix = f"rows of {row_bytes} bytes", f'Use data_type="{whole.data_type.name}", the array\'s own.'
-        numbers = {"row_bytes": row_bytes, "element_bits": data_type.bits}
-        yield ARRAY_TYPE.violation("array", found, limit, fix, **numbers)
+        limit, numbers = f"whole elements of {data_type.name}, {data_type.bits} bits each", {"row_bytes": row_bytes}
+        fix = f'Use data_type="{whole.data_type.name}", the array\'s own.'
+        yield ARRAY_TYPE.violation(
+            "array", f"rows of {row_bytes} bytes", limit, fix, element_bits=data_type.bits, **numbers
+        )
     if len(box) != rank:
-        found = f"{counted(len(box), 'entry', 'entries')} for an array of {axes}"
-        fix = f"Use {counted(rank, 'entry', 'entries')}, in the order of the array's shape."
-        limit, numbers = "one entry for every axis of the array", {"entries": len(box), "dimensions": rank}
-        yield array_box.violation("box_shape", found, limit, fix, **numbers)
+        has, takes = (counted(count, "entry", "entries") for count in (len(box), rank))
+        yield array_box.told(has=has, takes=takes, axes=axes, entries=len(box), dimensions=rank)

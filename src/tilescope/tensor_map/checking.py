@@ -9,7 +9,7 @@
 
 A condition that is more than a comparison answers with the facts at once, or with an iterator of facts: a violation for each.
 In the sentences `a` is the map, of a copy its map. Some rules are broken while arguments are read, bytes are decoded or an array
-is described: `map_rule` enters those, which have no check.
+is described: `stated` enters those, and `told` makes their violations of the facts.
 """
 
 from __future__ import annotations
@@ -71,53 +71,64 @@ class Check(NamedTuple):
     values: Callable[[Any], Facts | list[Facts]] | None  # the facts, where `broken` says true alone
     change: Facts | None
 
-    def violations(self, subject: Any, answer: Any) -> Iterator[Violation]:
+    def told(self, a: Any = None, /, **facts: Any) -> Violation:
+        """The violation that these facts make; `a` is the map."""
+        said = {**facts, "a": a}
+        argument, found, limit, fix = [part.format_map(said) if "{" in part else part for part in self.sentences]
+        numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
+        name, severity, change = self.rule.name, self.rule.severity, facts.get("change", self.change)
+        return Violation(name, severity, argument, found, limit, fix, change, numbers or NO_VALUES)
+
+    def violations(self, subject: Any, answer: Any) -> list[Violation]:
         """What a map or a copy is told for which `broken` answered so."""
         a = getattr(subject, "tensor_map", subject)
         held = self.values(subject) if self.values else answer
-        for facts in held if isinstance(held, Iterator | list) else (held if isinstance(held, dict) else {},):
-            said = {**facts, "a": a}
-            argument, found, limit, fix = [part.format_map(said) if "{" in part else part for part in self.sentences]
-            numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
-            name, severity, change = self.rule.name, self.rule.severity, facts.get("change", self.change)
-            yield Violation(name, severity, argument, found, limit, fix, change, numbers or NO_VALUES)
+        many = held if isinstance(held, Iterator | list) else (held if isinstance(held, dict) else {},)
+        return [self.told(a, **facts) for facts in many]
 
 
 CHECKS: list[Check] = []  # in the order of a report
 
 
-def map_rule(name: str, demand: str, *, documented: str = "", **facts: Any) -> Rule:
-    """Enter a rule about maps, or about what is done with them; `documented` is a source that no card was asked about."""
+def stated(
+    name: str,
+    demand: str,
+    argument: str = "{argument}",
+    found: str = "{found}",
+    limit: str = "{limit}",
+    fix: str = "{fix}",
+    *,
+    broken: Callable[[Any], Any] = bool,
+    values: Callable[[Any], Facts | list[Facts]] | None = None,
+    change: Facts | None = None,
+    documented: str = "",
+    **facts: Any,
+) -> Check:
+    """Enter a rule about maps, or about what is done with them; the sentences are templates for the facts.
+
+    Where the `change` is always the same, it names the argument and is the fix, unless the row has its own. `documented` is
+    a source that no card was asked about.
+    """
     facts = {"subjects": MAPS, "architectures": architectures_with("tma"), "source": f"{CUDA_H}; {H200}"} | facts
-    basis = {"basis": "documented", "source": documented} if documented else {"basis": "measured"}
-    return rule(name, demand, **facts | basis)
+    facts |= {"basis": "documented", "source": documented} if documented else {"basis": "measured"}
+    for replaced, value in (change or {}).items():
+        argument = argument.replace("{argument}", replaced)
+        fix = fix.replace("{fix}", f'Use {replaced}="{value}".')
+    return Check(rule(name, demand, **facts), broken, (argument, found, limit, fix), values, change)
 
 
 def checked(
     name: str,
     demand: str,
     broken: Callable[[Any], Any],
-    argument: str = "{argument}",
-    found: str = "{found}",
-    limit: str = "{limit}",
-    fix: str = "{fix}",
-    *,
+    *sentences: str,
     examples: tuple[Facts, Facts, Facts],
-    values: Callable[[Any], Facts | list[Facts]] | None = None,
-    change: Facts | None = None,
     **facts: Any,
 ) -> Check:
-    """Enter a rule with its check; the sentences are templates for the facts.
-
-    `examples` are a sample, and what is changed in it for an example within the limit and for one beyond it. Where the
-    `change` is always the same, it names the argument and is the fix, unless the row has its own.
-    """
+    """Enter a rule with its check; `examples` are a sample, and what is changed in it for examples within the limit and beyond."""
     sample, within, beyond = examples
-    row = map_rule(name, demand, passing=sample | within, failing=sample | beyond, **facts)
-    for replaced, value in (change or {}).items():
-        argument = argument.replace("{argument}", replaced)
-        fix = fix.replace("{fix}", f'Use {replaced}="{value}".')
-    CHECKS.append(Check(row, broken, (argument, found, limit, fix), values, change))
+    facts |= {"passing": sample | within, "failing": sample | beyond}
+    CHECKS.append(stated(name, demand, *sentences, broken=broken, **facts))
     return CHECKS[-1]
 
 

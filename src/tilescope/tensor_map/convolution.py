@@ -22,13 +22,12 @@ from typing import Any, Literal
 
 from tilescope.errors import TensorMapError, by, ceil_div
 from tilescope.reading import integer, integers
-from tilescope.rule import Rule
-from tilescope.tensor_map.checking import OFFSET_END, map_rule
+from tilescope.tensor_map.checking import OFFSET_END, Check, stated
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
 _CALL = 'ts.Im2colMap.for_convolution(1, 16, 16, 64, 3, 3, 1, {}, data_type="f16", channels_per_pixel=64, pixels_per_column=64)'
-extents = map_rule(
+extents = stated(
     "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
     source="the arithmetic of a convolution",
@@ -37,7 +36,7 @@ extents = map_rule(
     failing=_CALL.format(0),
 )
 _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", direction="dgrad", stride={stride})'
-without_im2col = map_rule(
+without_im2col = stated(
     "convolution-im2col",
     "An im2col map walks one, two or three dimensions, in even steps; the gradient of the input does so for stride 1 alone.",
     documented='PTX ISA, "Im2col mode"',
@@ -120,5 +119,5 @@ def _at_least(least: int, argument: str, value: Any, rank: int = 1) -> tuple[int
     return numbers
 
 
-def _refused(rule: Rule, argument: str, found: str, limit: str, fix: str, **values: Any) -> TensorMapError:
-    return TensorMapError([rule.violation(argument, found, limit, fix, **values)])
+def _refused(rule: Check, argument: str, found: str, limit: str, fix: str, **values: Any) -> TensorMapError:
+    return TensorMapError([rule.told(argument=argument, found=found, limit=limit, fix=fix, **values)])

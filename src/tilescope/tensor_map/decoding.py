@@ -27,7 +27,7 @@ from typing import Any
 from tilescope.bits import Inspection, WordFormat
 from tilescope.errors import RuleError, TensorMapError, Violation, counted
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.descriptor import (
     DESCRIPTOR_BYTES,
     LARGEST_RANK,
@@ -43,37 +43,46 @@ from tilescope.value import Row, Value
 
 _INSPECTED, _MAP = "ts.inspect_tensor_map({}).violations", 'ts.TensorMap("u8", (64, 64), (64,), (64, 64))'
 _MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "architectures": ("sm_90",)}
-descriptor_length = map_rule(
+descriptor_length = stated(
     "descriptor-length",
     "A descriptor is 128 bytes.",
+    "blob",
+    limit="a tensor map is 128 bytes",
+    fix="Pass the whole CUtensorMap, 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
     subjects=("descriptor",),
     passing=_INSPECTED.format("bytes(128)"),
     failing=_INSPECTED.format("bytes(64)"),
 )
-descriptor_bits = map_rule(
+descriptor_bits = stated(
     "descriptor-bits",
     "Bits that belong to no field are zero.",
+    "blob",
+    "{bits_set} set: {first}",
+    "they are zero in a map of sm_90",
+    "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format(f"{_MAP}.encode()[:80] + bytes(47) + b'1'"),
     **_MEASURED,
 )
-descriptor_codes = map_rule(
+descriptor_codes = stated(
     "descriptor-codes",
     "Type, interleave and rank hold numbers that stand for something.",
+    limit="a code of its table; of rank 1 to 5",
+    fix="These bytes are not a tensor map: check where they were copied from.",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format("bytes(8) + b'1' * 8 + bytes(112)"),
     **_MEASURED,
 )
-descriptor_derived = map_rule(
+descriptor_derived = stated(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
+    fix="Expect it after tensormap.replace; otherwise these bytes belong to another chip.",
     severity="warning",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format(f"{_MAP}.encode()[:64] + bytes(64)"),
     **_MEASURED | {"source": f"{H200}: copies through an edited map do not look at them"},
 )
-_EDITED = "Expect it after tensormap.replace; otherwise these bytes belong to another chip."
 
 
 def inspect_tensor_map(blob: bytes) -> Inspection:
@@ -114,8 +123,7 @@ def _checked_blob(blob: Any) -> bytes:
     if len(data) == DESCRIPTOR_BYTES:
         return data
     found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
-    limit, fix = "a tensor map is 128 bytes", "Pass the whole CUtensorMap, 128 bytes."
-    raise TensorMapError([descriptor_length.violation("blob", found, limit, fix, bytes=len(data))])
+    raise TensorMapError([descriptor_length.told(found=found, bytes=len(data))])
 
 
 def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, list[Violation]]:
@@ -145,11 +153,7 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
     wrong = {name: f"{name} code {values[name]}" for name, value in arguments.items() if value is None}
     if values["rank"] > LARGEST_RANK:
         wrong["rank"] = f"{values['rank']} dimensions"
-    fix = "These bytes are not a tensor map: check where they were copied from."
-    return [
-        descriptor_codes.violation(name, found, "a code of its table; of rank 1 to 5", fix, code=values[name])
-        for name, found in wrong.items()
-    ]
+    return [descriptor_codes.told(argument=name, found=found, code=values[name]) for name, found in wrong.items()]
 
 
 def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]:
@@ -157,15 +161,13 @@ def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]
     unused = left_over(word)
     strange = [bit for bit in form.reserved_ones(word) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
-        places = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
-        found = f"{counted(len(strange), 'unknown bit')} set: {places}"
-        fix = "Check that all 128 bytes were copied, in order, from the map of an sm_90 card."
+        first = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")
         numbers = {"count": len(strange), "bits": strange, "places": [divmod(bit, 64) for bit in strange]}
-        yield descriptor_bits.violation("blob", found, "they are zero in a map of sm_90", fix, **numbers)
+        yield descriptor_bits.told(bits_set=counted(len(strange), "unknown bit"), first=first, **numbers)
     if unused:
         found = f"{len(unused)} bits set in fields of dimensions beyond rank {rank}"
-        numbers = {"count": len(unused), "rank": rank}
-        yield descriptor_derived.violation("blob", found, "the driver leaves them zero", _EDITED, **numbers)
+        facts = {"argument": "blob", "limit": "the driver leaves them zero", "count": len(unused), "rank": rank}
+        yield descriptor_derived.told(found=found, **facts)
 
 
 def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
@@ -174,8 +176,8 @@ def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
         if (word ^ expected) & field.mask:
             held, stored = ((bits & field.mask) >> field.low for bits in (word, expected))
             found = f"{field.name} holds {held} ({field.says(field.extract(word))})"
-            limit = f"the driver stores {stored} for this map"
-            yield descriptor_derived.violation(field.name, found, limit, _EDITED, held=held, stored=stored)
+            facts = {"argument": field.name, "limit": f"the driver stores {stored} for this map", "stored": stored}
+            yield descriptor_derived.told(found=found, held=held, **facts)
 
 
 def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
@@ -190,9 +192,12 @@ def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand
 HEX_DIGITS = DESCRIPTOR_BYTES * 2
 
-pasted_descriptor = map_rule(
+pasted_descriptor = stated(
     "pasted-descriptor",
     "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
+    "text",
+    limit="{one_word}16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
+    fix="Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
     subjects=("paste",),
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
@@ -229,14 +234,11 @@ def descriptor_bytes(text: str) -> bytes:
     if len(text) > LONGEST_TEXT:
         raise RuleError([paste_refused({"characters": len(text)})])
     numbers = _numbers(text)
-    readings = list(dict.fromkeys([*_python_bytes(text), *_readings(numbers)]))
+    readings = [*_python_bytes(text), *_readings(numbers)]
     if not readings:
         digit_count = sum(len(digits) for _, digits in numbers)
         raise RuleError([paste_refused({"numbers": len(numbers), "digits": digit_count})])
-    for reading in readings:
-        if inspect_tensor_map(reading).tensor_map is not None:
-            return reading
-    return readings[0]
+    return next((reading for reading in readings if inspect_tensor_map(reading).sound), readings[0])
 
 
 def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violation:
@@ -244,10 +246,7 @@ def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violatio
     found = f"{held.get('characters')} characters of text"
     if "digits" in held:
         found = f"{counted(held['numbers'], 'number')} of {counted(held['digits'], 'digit')}"
-    wanted = "16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
-    limit = f"one integer of at most 64 bits, or {wanted}" if or_word else wanted
-    fix = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it."
-    return pasted_descriptor.violation("text", found, limit, fix, **held)
+    return pasted_descriptor.told(found=found, one_word="one integer of at most 64 bits, or " * or_word, **held)
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:

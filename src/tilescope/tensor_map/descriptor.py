@@ -33,7 +33,7 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, TensorMapError, counted, unknown_name
 from tilescope.reading import integers
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.samples import H200, PTX_REPLACE
 
@@ -128,9 +128,13 @@ _PACKING = {
     for key, form in FORMATS.items()
 }
 
-encode_measured = map_rule(
+encode_measured = stated(
     "encode-measured",
     "encode() writes what was measured: sm_90 maps, tiled and im2col.",
+    "arch",
+    "a {a.kind} for {a.arch.name}",
+    "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
+    "Let the driver of that card encode it.",
     source=H200,
     subjects=("encoding",),
     architectures=("sm_90",),
@@ -142,9 +146,7 @@ encode_measured = map_rule(
 def encoded(a: Any) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
-        limit = "the descriptor's bits were measured on sm_90 for tiled and im2col maps"
-        fix = "Let the driver of that card encode it."
-        raise TensorMapError([encode_measured.violation("arch", f"a {a.kind} for {a.arch.name}", limit, fix)])
+        raise TensorMapError([encode_measured.told(a)])
     key = a.subject == "im2col", len(a.dims)
     word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.oob_fill.name, a.l2_promotion.name)
     # The low and the high field of a stride take their own bits of it.
@@ -247,7 +249,7 @@ PUBLISHING = (
 )
 
 
-replace_field = map_rule(
+replace_field = stated(
     "replace-field",
     "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
     "address alone.",
@@ -268,15 +270,16 @@ def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
         elif name not in replaceable or (a.subject != "tiled" and name != "address"):
             which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
             limit = f"tensormap.replace writes {', '.join(replaceable)}: {which}"
-            fix = f"Encode another map with this {name}."
-            problems.append(replace_field.violation(name, f"{name} of a {a.subject} map", limit, fix))
+            facts = {"found": f"{name} of a {a.subject} map", "fix": f"Encode another map with this {name}."}
+            problems.append(replace_field.told(argument=name, limit=limit, **facts))
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
-        limit, fix = "tensormap.replace needs sm_90a or later", "Replace the address alone, on the host."
-        problems.append(replace_field.violation("arch", f"arch = {a.arch.name}", limit, fix))
+        facts = {"argument": "arch", "found": f"arch = {a.arch.name}", "fix": "Replace the address alone, on the host."}
+        problems.append(replace_field.told(limit="tensormap.replace needs sm_90a or later", **facts))
     with suppress(RuleError):  # what is no sequence of integers is refused where the map is made
         if 1 << 32 in integers("dims", fields.get("dims", ())):
-            limit, fix = "global_dim is written with 32 bits", "Use 2^32 - 1, or encode another map."
-            problems.append(replace_field.violation("dims", "a dim of 2^32 elements", limit, fix, dim=1 << 32))
+            facts = {"found": "a dim of 2^32 elements", "fix": "Use 2^32 - 1, or encode another map."}
+            limit = "global_dim is written with 32 bits"
+            problems.append(replace_field.told(argument="dims", limit=limit, dim=1 << 32, **facts))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)

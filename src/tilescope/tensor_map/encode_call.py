@@ -26,7 +26,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import RuleError, counted, shortened
 from tilescope.tensor_map.argument_dump import LISTS, NAMES, TABLES, cut_to_rank, row_name
 from tilescope.tensor_map.arguments import MapArguments, distinct
-from tilescope.tensor_map.checking import map_rule
+from tilescope.tensor_map.checking import stated
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 _SAMPLE = (
@@ -34,9 +34,10 @@ _SAMPLE = (
     "cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, ptr, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, "
     "CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);"
 )
-encode_call = map_rule(
+encode_call = stated(
     "encode-call",
     "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
+    "text",
     source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide",
     subjects=("paste",),
     passing=f"ts.tensor_map.encode_call.encode_calls({'int K = 64;' + _SAMPLE!r})",
@@ -120,9 +121,8 @@ def _arguments(call: str, written: list[str], names: _Names) -> dict[str, Any]:
         written = written[1:]
     if len(written) != len(parameters):
         found = f"{counted(len(written), 'argument')} behind the map of cuTensorMapEncode{call}"
-        limit = f"{len(parameters)}: {', '.join(parameters)}"
-        numbers = {"arguments": len(written), "wanted": len(parameters)}
-        raise encode_call.error("text", found, limit, "Paste the whole call.", **numbers)
+        facts = {"limit": f"{len(parameters)}: {', '.join(parameters)}", "fix": "Paste the whole call."}
+        raise RuleError([encode_call.told(found=found, arguments=len(written), wanted=len(parameters), **facts)])
     arguments: dict[str, Any] = {"kind": kind}
     for place, value in zip(parameters, written, strict=True):
         keyword = re.match(r"(\w{1,40})\s*=(?!=)\s*(.*)", value, re.DOTALL)  # Python may name an argument
@@ -230,8 +230,8 @@ def _unknown(argument: str, written: str, why: str, example: str = "") -> RuleEr
     name = re.search(r"[A-Za-z_]\w*", written)
     line = example or (name and f"int {name[0]} = 64;")
     fix = f"Add a line such as `{line}` to the text." if line else "Write a number there, such as 64."
-    found, limit = f"{shortened(written, 60)} in {argument}: {why}", "numbers, or names that the text defines"
-    return encode_call.error("text", found, limit, fix)
+    found = f"{shortened(written, 60)} in {argument}: {why}"
+    return RuleError([encode_call.told(found=found, limit="numbers, or names that the text defines", fix=fix)])
 
 
 def _definitions(text: str) -> Iterator[_Definition]:

@@ -125,12 +125,14 @@ def map_of_array(array: np.ndarray[Any, Any], path: str, asked: MapArguments | N
     tiled = asked is not None and asked.map_class is TensorMap
     if asked is None or (tiled and "box" not in arguments):
         fix = f"Add --box {','.join(str(min(extent, 64)) for extent in array.shape[::-1])}, for example."
-        raise array_box.error("--box", "no box", "--npy needs --box, innermost first: the extents of one copy", fix)
+        raise array_box.rule.error(
+            "--box", "no box", "--npy needs --box, innermost first: the extents of one copy", fix
+        )
     array = with_named_elements(array, path, arguments.get("data_type"))
     if tiled and "dims" not in arguments:
         box = arguments.pop("box")
         if len(box) != array.ndim:
-            raise array_box.error(
+            raise array_box.rule.error(
                 "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
                 "one entry for each axis, innermost first",
                 f"Use {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",

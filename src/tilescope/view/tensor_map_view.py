@@ -51,7 +51,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     said = findings(report.violations)
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
-        broken = len(rules) - rules.count(DRIVER_RESULT.name)
+        broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
         arguments = Table(((name, _plain(name, value)) for name, value in (asked or {}).items()), title="The arguments")
         return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments])
     drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
