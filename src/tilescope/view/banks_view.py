@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 from tilescope.errors import by, counted
 from tilescope.layout import Layout
-from tilescope.smem.op import BANK_BYTES, BANKS
-from tilescope.smem.report import COUNTER_CAVEAT, BankGroup, BankReport, TileReport
-from tilescope.smem.search import FAMILIES, FoundLayout, LayoutSearch
-from tilescope.swizzle import SMEM_LINE_BYTES
+from tilescope.smem.op import BANK_BYTES
+from tilescope.smem.report import COUNTER_CAVEAT, BankReport, TileReport
+from tilescope.smem.search import FoundLayout, LayoutSearch
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, Header, Row, Tier, extent, holding, number_span, runs
+from tilescope.view.grid import Cell, Grid, Header, Tier, extent, holding, number_span, runs
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
@@ -80,66 +80,66 @@ def draw_tile_report(
 
 def draw_layout_search(search: LayoutSearch) -> Drawing:
     """What the search showed, and the layouts it found with their proof."""
-    rows: list[tuple[object, ...]] = []
-    more = []
-    for family in FAMILIES:
-        layouts = [layout for layout in search if layout.family == family]
-        rows += [(layout.label, *layout.wavefronts, layout.excess, _how(layout)) for layout in layouts[:_MOST_FOUND]]
-        if len(layouts) > _MOST_FOUND:
-            more.append(f"{len(layouts) - _MOST_FOUND} of {_FAMILY_WORDS[family]}")
+    families = {family: [layout for layout in search if layout.family == family] for family in _FAMILY_WORDS}
+    rows = [
+        (layout.label, *layout.wavefronts, layout.excess, _how(layout))
+        for layouts in families.values()
+        for layout in layouts[:_MOST_FOUND]
+    ]
+    more = {
+        f"{len(found) - _MOST_FOUND} of {_FAMILY_WORDS[family]}": found[_MOST_FOUND:]
+        for family, found in families.items()
+    }
+    notes = [f"As good, but not listed: {', '.join(holding(more))}."] if any(more.values()) else []
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     headings, align = ("layout", *patterns, "excess", "made by"), "l" + "r" * (len(patterns) + 1)
-    notes = [f"As good, but not listed: {', '.join(more)}."] if more else []
-    table = Table(rows, headings, "Wavefronts of each pattern", align, notes)
     title = f"Layouts for {by(search.tile)} elements of {search.element_bits} bits"
-    return Drawing(title, [search.conclusion, table])
+    return Drawing(title, [search.conclusion, Table(rows, headings, "Wavefronts of each pattern", align, notes)])
 
 
 def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
     """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once)."""
-    width = report.op.cell_bytes // BANK_BYTES
-    several = len(report.groups) > 1  # one group needs no label
-    rows: list[Row] = []
-    for group in report.groups:
-        for number, (line, cells) in enumerate(_lines(report, group).items()):
-            labels = (_lane_words(group.lanes), f"{line:#06x}")[not several :]
-            rows.append(Row(labels, tuple(cells), ruled=bool(rows) and number == 0))
-    notes = []
-    if any("+" in cell.text for row in rows for cell in row.cells):
-        notes.append("0+ is lane 0 with others that want the same word: read together.")
-    shown = range(BANKS)
-    if width == 1:  # a grid of 32 columns is wide: an unused half is left out
-        used = [any(row.cells[bank].text for row in rows) for bank in range(BANKS)]
-        shown = range(16) if not any(used[16:]) else range(16, 32) if not any(used[:16]) else shown
-    if len(shown) < BANKS:
-        rows = [Row(row.labels, row.cells[shown.start : shown.stop], row.ruled) for row in rows]
-        notes.append(f"No lane wants banks {extent((shown.start + 16) % 32, 16)}.")
-    tiers = [Tier.of("chunk", range(shown.start // 4, shown.stop // 4), span=4)] if width == 1 else []
-    tiers.append(Tier.of("bank", (Header.of_numbers(bank, width) for bank in shown[::width])))
-    return Grid(title, tuple(tiers), tuple(rows), ("lanes", "line")[not several :], tuple(notes))
-
-
-def _lines(report: BankReport, group: BankGroup) -> dict[int, list[Cell]]:
-    """The cells of each line that the group wants, in order of address."""
     cell_bytes = report.op.cell_bytes
-    waiting = {bank for collision in group.collisions for bank in collision.banks}
-    wanted: dict[int, list[int]] = {}
-    for lane in group.lanes:
-        address = report.lane_address[lane]
-        assert address is not None
-        wanted.setdefault(address // cell_bytes * cell_bytes, []).append(lane)
-    lines: dict[int, list[Cell]] = {}
-    for place, lanes in sorted(wanted.items()):
-        line, byte = place // SMEM_LINE_BYTES * SMEM_LINE_BYTES, place % SMEM_LINE_BYTES
-        cells = lines.setdefault(line, [Cell(colour="unused")] * (SMEM_LINE_BYTES // cell_bytes))
-        bank, said = byte // BANK_BYTES, _lane_words(lanes)
+    wanted: dict[tuple[int, int], list[int]] = {}  # lanes, by number of the group and first byte of the cell
+    for number, group in enumerate(report.groups):
+        places = [(report.lane_address[lane] or 0) // cell_bytes * cell_bytes for lane in group.lanes]
+        for place, lane in sorted(zip(places, group.lanes, strict=True)):
+            wanted.setdefault((number, place), []).append(lane)
+
+    def cell(row: tuple[int, int], byte: int) -> Cell:
+        group, place, bank = report.groups[row[0]], row[1] + byte, byte // BANK_BYTES
+        lanes = wanted.get((row[0], place))
+        if lanes is None:
+            return Cell(colour="unused")
+        waits, said = any(bank in collision.banks for collision in group.collisions), _lane_words(lanes)
         title = f"bytes {place:#x} to {place + cell_bytes - 1:#x}, {_bank_words(bank, cell_bytes)}: "
-        title += f"{'lane' if len(lanes) == 1 else 'lanes'} {said}"
-        title += ", waits for others" if bank in waiting else ""
+        title += f"{'lane' if len(lanes) == 1 else 'lanes'} {said}{', waits for others' if waits else ''}"
         text = f"{lanes[0]}+" if " " in said else said  # 7, 0-3, or 0+ for the first of several
         link = f"lanes{group.lanes[0]}-bank{bank}"  # those that wait for each other
-        cells[byte // cell_bytes] = Cell(text, lanes[0], "collision" if bank in waiting else "", title, link=link)
-    return lines
+        return Cell(text, lanes[0], "collision" if waits else "", title, link=link)
+
+    several = len(report.groups) > 1  # one group needs no label
+    lines = [(number, place // SMEM_LINE_BYTES * SMEM_LINE_BYTES) for number, place in wanted]
+    rows = {
+        (number, line): (_lane_words(report.groups[number].lanes), f"{line:#06x}")[not several :]
+        for number, line in lines
+    }
+    bytes_shown, half = range(0, SMEM_LINE_BYTES, cell_bytes), SMEM_LINE_BYTES // 2
+    unused = ""
+    if cell_bytes == BANK_BYTES and len(used := {place % SMEM_LINE_BYTES // half for _, place in wanted}) < 2:
+        first = half * min(used, default=0)  # a grid of 32 columns is wide: an unused half is left out
+        bytes_shown, unused = bytes_shown[first // 4 : first // 4 + 16], extent((half - first) // BANK_BYTES, 16)
+    chunks = range(bytes_shown.start // CHUNK_BYTES, bytes_shown.stop // CHUNK_BYTES)
+    shared = any(" " in _lane_words(lanes) for lanes in wanted.values())
+    notes = {
+        "0+ is lane 0 with others that want the same word: read together.": shared,
+        f"No lane wants banks {unused}.": unused,
+    }
+    banks = {byte: Header.of_numbers(byte // BANK_BYTES, cell_bytes // BANK_BYTES) for byte in bytes_shown}
+    outer = (Tier.of("chunk", chunks, span=4),) if cell_bytes == BANK_BYTES else ()
+    ruled = dict(reversed(lines)).items()  # the first line of every group
+    names = ("lanes", "line", "bank")[not several :]
+    return Grid.of(title, names, rows, banks, cell, ruled=ruled, outer=outer, notes=holding(notes))
 
 
 def _verdict(report: BankReport) -> str:

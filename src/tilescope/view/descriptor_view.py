@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid, runs
+from tilescope.view.palette import Tint
 from tilescope.view.parts import Beside, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
@@ -42,28 +43,22 @@ _SHOWN_NAME = {  # of fields that are not shown by their own names
 }  # fmt: skip
 
 
-def draw_operand_descriptor(descriptor: OperandDescriptor) -> Drawing:
-    """The descriptor as a word, read as K-major with 16-bit elements.
+def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | TmemAddress) -> Drawing:
+    """The descriptor, or the address in tensor memory, as a word; an operand's is read as K-major with 16-bit elements.
 
     >>> from tilescope.mma.descriptor import WgmmaDescriptor
     >>> descriptor = WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B")
-    >>> draw_operand_descriptor(descriptor).title
+    >>> draw_descriptor(descriptor).title
     'wgmma descriptor 0x4000004000010040'
     """
+    if isinstance(descriptor, TmemAddress):
+        return draw_inspection(inspect_tmem_address(descriptor.encode()))
+    if isinstance(descriptor, InstructionDescriptor):
+        return draw_inspection(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
     return draw_inspection(_inspected(descriptor, "K", 16))
 
 
-draw_wgmma_descriptor = draw_tcgen05_descriptor = draw_operand_descriptor
-
-
-def draw_instruction_descriptor(descriptor: InstructionDescriptor) -> Drawing:
-    """The descriptor as a word of its kind."""
-    return draw_inspection(inspect_instruction_descriptor(descriptor.encode(), descriptor.mma_kind))
-
-
-def draw_tmem_address(address: TmemAddress) -> Drawing:
-    """The address as a word."""
-    return draw_inspection(inspect_tmem_address(address.encode()))
+draw_wgmma_descriptor = draw_tcgen05_descriptor = draw_instruction_descriptor = draw_tmem_address = draw_descriptor
 
 
 def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
@@ -92,19 +87,19 @@ def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawi
     else:
         kinds = [*(f"a {word.name}" for word in possible), *(f"an {name}" for name in barriers)]
         title = ", or ".join(kinds) if possible else " or ".join(kinds) or "no descriptor"
-    verdicts = [(word.name, "yes" if word.sound else "no", _verdict(word)) for word in readings.readings]
+    verdicts = [
+        (word.name, "yes", word.descriptor)
+        if word.sound
+        else (word.name, "no", f"{word.violations[0].found}; {word.violations[0].limit}")
+        for word in readings.readings
+    ]
     verdicts += [(name, "yes", barrier.state) for name, barrier in barriers.items()]
     parts: list[Part] = [Table(verdicts, ("read as", "", "what it says, or why it is none"))]
     for word in possible or (() if barriers else readings.readings[:1]):
-        parts += [f"As a {word.name}:"] if len(possible) + len(barriers) > 1 else []
-        parts += _word_parts(word, rows)
+        parts += [f"As a {word.name}:" if len(possible) + len(barriers) > 1 else "", *_word_parts(word, rows)]
     for name, barrier in barriers.items():
         parts += [f"As an {name}:", *_barrier_parts(barrier, readings.word)]
     return Drawing(f"{readings.word:#x}: {title}", parts)
-
-
-def _verdict(word: Inspection) -> str:
-    return str(word.descriptor) if word.sound else f"{word.violations[0].found}; {word.violations[0].limit}"
 
 
 def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
@@ -191,14 +186,11 @@ def _addresses(word: Inspection, rows: int) -> list[Part]:
 def _steps(loop: DescriptorLoop) -> Table:
     rows = []
     for block, descriptors in enumerate(loop):
-        before = None
+        starts = [descriptor.start_address for descriptor in descriptors]
+        steps = ["", *(f"+{after - before}" for before, after in pairwise(starts))]
         for step, descriptor in enumerate(descriptors):
             spans = extent(block * loop.block_mn, loop.block_mn), extent(step * loop.k_per_step, loop.k_per_step)
-            start = descriptor.start_address
-            rows.append(
-                (*spans, hex(start), "" if before is None else f"+{start - before}", f"{descriptor.encode():#018x}")
-            )
-            before = start
+            rows.append((*spans, hex(starts[step]), steps[step], f"{descriptor.encode():#018x}"))
     headings = ("mn", "k", "start", "k step", "descriptor")
     return Table(rows, headings, "Every block of mn and K step", "rrrrl", most=_MOST_STEPS, noun="descriptors")
 
@@ -254,7 +246,17 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title
     'The descriptor reads something else: stride-bytes'
     """
-    said, facts = agreement.sentence, _agreement_facts(agreement)
+    (mn, k), first = agreement.shape, agreement.difference
+    known = {"compared": f"{mn} x {k} elements (mn x k), read as {agreement.major}-major"}
+    if first is not None:
+        written = "by no copy" if first.written_address is None else f"at {first.written_address:#x}"
+        known |= {
+            "differing": f"{agreement.differing} of {mn * k}",
+            "first": f"(mn {first.mn}, k {first.k}): written {written}, read at {first.read_address:#x}",
+            "lies there": "nothing of the tile" if first.found is None else "(mn {}, k {})".format(*first.found),
+            "cause": str(agreement.cause),
+        }
+    said, facts = agreement.sentence, Table(known | {"basis": agreement.basis})
     if isinstance(agreement.descriptor, Layout):
         verdict = f"The layout is another: {agreement.cause}"
         return Drawing("The layout has the tile where it lies" if agreement.agrees else verdict, [said, facts])
@@ -269,21 +271,6 @@ def draw_agreement(agreement: Agreement) -> Drawing:
         right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}") if wrong else None
     ruler = word_ruler(word, f"The descriptor: {word.word:#018x}", wrong)
     return Drawing(f"The descriptor reads something else: {agreement.cause}", [said, facts, ruler, right_ruler])
-
-
-def _agreement_facts(agreement: Agreement) -> Table:
-    mn, k = agreement.shape
-    rows = {"compared": f"{mn} x {k} elements (mn x k), read as {agreement.major}-major"}
-    first = agreement.difference
-    if first is not None:
-        written = "by no copy" if first.written_address is None else f"at {first.written_address:#x}"
-        rows |= {
-            "differing": f"{agreement.differing} of {mn * k}",
-            "first": f"(mn {first.mn}, k {first.k}): written {written}, read at {first.read_address:#x}",
-            "lies there": "nothing of the tile" if first.found is None else "(mn {}, k {})".format(*first.found),
-            "cause": str(agreement.cause),
-        }
-    return Table(rows | {"basis": agreement.basis})
 
 
 def draw_mbarrier(barrier: Mbarrier) -> Drawing:
@@ -314,25 +301,20 @@ def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
 
 
 def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:
-    rows: list[tuple[int, int, str, str, int | None]] = [
+    rows: list[tuple[int, int, str, str, Tint]] = [
         (63, 63, "phase", "parity of the running phase", 0),
         (43, 62, "- pending", f"arrivals missing: {barrier.pending}", 1),
     ]
     if isinstance(barrier, Mbarrier):
-        rows += [
-            (21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4),
-            (1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5),
-        ]
+        rows.append((21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4))
+        rows.append((1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5))
     else:
         known = f"bytes missing: {barrier.tx_bytes_lowest} to {barrier.tx_bytes_highest}"
-        rows += [
-            (32, 41, "- bytes, upper", known, 4),
-            (0, 31, "no state", "the lower half of a token is not the state", None),
-        ]
+        rows.append((32, 41, "- bytes, upper", known, 4))
+        rows.append((0, 31, "no state", "the lower half of a token is not the state", "unused"))
     fields = []
     for low, high, name, meaning, colour in rows:
         raw = word >> low & (1 << high + 1 - low) - 1
-        value = str(raw) if low == high else hex(raw)
-        fields.append(BitField(low, high, name, value, meaning, "unused" if colour is None else colour))
+        fields.append(BitField(low, high, name, str(raw) if low == high else hex(raw), meaning, colour))
     ruler = BitRuler("", tuple(fields), notes=("Counts are stored negated; unnamed bits are 0.",))
     return [f"It is in {barrier.state}. {_STALE}", ruler]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tilescope.errors import by, ceil_div, counted
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
-from tilescope.planner.plans import Plan
 from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Tier
 from tilescope.view.parts import Beside, Part, Table
-from tilescope.view.plan_view import bands
+from tilescope.view.plan_view import copies_grid
 
 _SHOWN_TILES = 8  # of the ranking, without `why`
 _REGION_NAMES = {"a": "A", "b": "B", "epilogue": "slice of C"}
@@ -18,26 +17,31 @@ _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matr
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
-    grids = [_operand_grid("A", gemm.a), _operand_grid("B", gemm.b), *_result_grids(gemm)]
-    parts: list[Part] = [
-        _facts(gemm),
-        _maps(gemm),
-        _reading(gemm),
-        Beside(tuple(grids)),
-        _smem_grid(gemm),
-        Table.numbered(gemm.reasons, "Why"),
-    ]
-    if gemm.others:
-        parts.append(_ranking(gemm, why=why))
-    if gemm.refused and why:
+    grids = []
+    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
+        problem, names = plan.problem, plan.problem.row_names
+        size = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}"
+        title = f"{size}: {'where it lies' if plan.boxes is None else 'copies'}"
+        grids.append(copies_grid(plan, title, names, colour=_COLOURS[name]))
+    if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
+        m, n, _ = gemm.tile
+        colour = _COLOURS["slice of C"]
+        grids.append(copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), n, colour))
+    leading = sum(tile.would_lead for tile in gemm.refused)
+    better = f", {leading} of which would rank before this one" if leading else ""
+    refused: Part = (
+        f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons." if gemm.refused else ""
+    )
+    if why:
         rows = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
-        parts.append(Table(rows, title="Refused"))
-    elif gemm.refused:
-        leading = sum(tile.would_lead for tile in gemm.refused)
-        better = f", {leading} of which would rank before this one" if leading else ""
-        parts.append(f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons.")
-    title = f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}"
-    return Drawing(title, parts)
+        refused = Table(rows, title="Refused")
+    return Drawing(
+        f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
+        [
+            _facts(gemm), _maps(gemm), _reading(gemm), Beside(tuple(grids)), _smem_grid(gemm),
+            Table.numbered(gemm.reasons, "Why"), _ranking(gemm, why=why) if gemm.others else None, refused,
+        ],
+    )  # fmt: skip
 
 
 def _facts(gemm: GemmPlan) -> Table:
@@ -101,42 +105,6 @@ def _reading(gemm: GemmPlan) -> Table:
         rows.append((name, word, *offsets, len(loop[0]), advance, blocks))
     headings = ("", "first of stage 0", "leading", "stride", "K steps", "each adds", "blocks")
     return Table(rows, headings, "Descriptors (bytes)", "llrrrrl")
-
-
-def _operand_grid(name: str, plan: Plan) -> Grid:
-    """Which copy brings what of an operand; without TMA, where its columns of atoms start in shared memory."""
-    problem, names = plan.problem, plan.problem.row_names
-    title = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}"
-    if plan.boxes is None:
-        tile = plan.layout.as_rows()
-        width = tile.tiling.atom[1]
-        cells = [Cell(f"+{tile.logical(0, column):#x}", _COLOURS[name]) for column in range(0, problem.columns, width)]
-        return bands(f"{title}: where it lies", names, [cells], (width, problem.rows), problem.rows)
-    cells_of_copies = _copies(plan, (problem.rows, problem.columns), name)
-    return bands(f"{title}: copies", names, cells_of_copies, plan.boxes.box, problem.rows)
-
-
-def _result_grids(gemm: GemmPlan) -> list[Grid]:
-    """The tile of C: slices that take turns in shared memory, each cut into boxes."""
-    if gemm.epilogue is None or gemm.epilogue.boxes is None:
-        return []
-    m, n, _ = gemm.tile
-    cells = _copies(gemm.epilogue, (m, n), "slice of C")
-    return [bands(f"C, {m} m x {n} n: stores", ("m", "n"), cells, gemm.epilogue.boxes.box, m)]
-
-
-def _copies(plan: Plan, shape: tuple[int, int], region: str) -> list[list[Cell]]:
-    """The number of the copy of every box of a matrix, which may be several tiles of the plan wide."""
-    assert plan.boxes is not None
-    (width, height), tile_columns = plan.boxes.box, plan.problem.columns
-    number = {copy.coords: place for place, copy in enumerate(plan.copies)}
-
-    def cell(row: int, column: int) -> Cell:
-        turn, inside = divmod(column, tile_columns)
-        copy = turn * len(plan.copies) + number[inside, row]
-        return Cell(str(copy), _COLOURS[region], title=f"copy {copy}")
-
-    return [[cell(row, column) for column in range(0, shape[1], width)] for row in range(0, shape[0], height)]
 
 
 def _smem_grid(gemm: GemmPlan) -> Grid:

@@ -162,15 +162,16 @@ class Grid:
         cell: Callable[[Down, Across], Cell],
         *,
         rule_every: int = 0,
-        outer: tuple[Tier, ...] = (),
+        ruled: Collection[Down] = (),
+        outer: Iterable[Tier] = (),
         notes: Iterable[str] = (),
         most: tuple[int | None, int | None] = (None, None),
         nouns: tuple[str, str] = ("rows", "columns"),
     ) -> Grid:
         """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
 
-        `names` are those of a row's labels, then that of the columns. A rule stands above rows that are multiples of
-        `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and columns are drawn.
+        `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that are
+        multiples of `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and columns are drawn.
 
         >>> grid = Grid.of("Sums", ("row", "k"), range(9), {0: "0-7", 8: "8-15"}, lambda a, b: Cell(str(a + b)), most=(2, None))
         >>> [cell.text for cell in grid.rows[1].cells], grid.notes
@@ -181,9 +182,9 @@ class Grid:
         shown = [*across][: most[1]]
         lines: list[Row] = []
         for row, label in [*down.items()][: most[0]]:
-            ruled = bool(rule_every and lines and isinstance(row, int) and row % rule_every == 0)
+            starts = row in ruled or (rule_every and isinstance(row, int) and row % rule_every == 0)
             labels = (label,) if isinstance(label, str) else label
-            lines.append(Row(labels, tuple(cell(row, column) for column in shown), ruled))
+            lines.append(Row(labels, tuple(cell(row, column) for column in shown), bool(lines and starts)))
         counts = zip((lines, shown), (down, across), nouns, strict=True)
         cut = [f"{len(some)} of {len(every)} {noun}" for some, every, noun in counts if len(some) < len(every)]
         said = (*notes, f"Drawn: {' and '.join(cut)}.") if cut else tuple(notes)

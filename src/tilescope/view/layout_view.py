@@ -19,6 +19,7 @@ column that it comes from: a column of one colour on one side fans out over all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, extent, holding
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent, extents, holding, memory_grid
 from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
@@ -85,59 +86,49 @@ class Pieces:
             "counted from shared address 0. One colour, one chunk of the banks."
         )
 
-    def first(self, piece: Element) -> Element:
-        """The row and column that a piece starts with."""
-        return self.corner[0] + piece[0], self.corner[1] + piece[1] * self.elements
+    def firsts(self) -> tuple[range, range]:
+        """The rows and columns that pieces start with."""
+        (row, column), (high, wide) = self.corner, self.addresses.shape
+        return range(row, row + high), range(column, column + wide * self.elements, self.elements)
 
-    def where(self, piece: Element) -> str:
+    def where(self, row: int, column: int) -> str:
         """The elements of a piece, such as "mn 1, k 8 to 15"."""
-        row, column = self.first(piece)
         return f"{self.names[0]} {row}, {self.names[1]} {extent(column, self.elements, ' to ')}"
 
     def grid(self, title: str, most: tuple[int, int] = (_MOST, _MOST), *, in_bytes: bool = False) -> Grid:
         """The pieces of the tile, each with the number of the place that holds it, or with its address."""
 
         def cell(row: int, column: int) -> Cell:
-            address = int(self.addresses[row, column])
-            said = f"{self.where((row, column))}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
+            address = int(self.addresses[row - self.corner[0], (column - self.corner[1]) // self.elements])
+            said = f"{self.where(row, column)}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
             text = f"{address:#05x}" if in_bytes else str(address // self.bytes)
             return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, title=said, link=f"{row},{column}")
 
-        high, wide = self.addresses.shape
-        rows = {row: str(self.first((row, 0))[0]) for row in range(high)}
-        columns = {column: self.first((0, column))[1] for column in range(wide)}
-        notes = (
-            ["A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."] if in_bytes else []
-        )
-        return Grid.of(title, self.names, rows, columns, cell, most=most, notes=notes)
+        note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
+        return Grid.of(title, self.names, *self.firsts(), cell, most=most, notes=[note] if in_bytes else [])
 
     def memory(self, title: str) -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
         held: dict[int, list[Element]] = {}
-        for (row, column), address in np.ndenumerate(self.addresses):
-            held.setdefault(int(address) // self.bytes, []).append((row, column))
-        width = max(1, min(SMEM_LINE_BYTES, 32 * self.bytes) // self.bytes)
+        for first, address in zip(product(*self.firsts()), self.addresses.ravel().tolist(), strict=True):
+            held.setdefault(address // self.bytes * self.bytes, []).append(first)
         mn_first = -1 if self.names == ("k", "mn") else 1
 
-        def cell(line: int, column: int) -> Cell:
-            place = line * width + column
-            pieces, where = held.get(place, []), f"from byte {place * self.bytes:#x} on"
-            if not pieces:
-                return Cell("", "gap", title=f"{where}: not of the tile")
-            several = f", and {counted(len(pieces) - 1, 'other')}" if len(pieces) > 1 else ""
-            link = " ".join(f"{row},{column}" for row, column in pieces[:8])
-            text = ",".join(map(str, self.first(pieces[0])[::mn_first]))
-            return Cell(text, pieces[0][1], title=f"{where}: {self.where(pieces[0])}{several}", link=link)
+        def cell(address: int) -> Cell:
+            if address not in held:
+                return Cell("", "gap", title=f"from byte {address:#x} on: not of the tile")
+            first, *others = held[address]
+            title = f"from byte {address:#x} on: {self.where(*first)}"
+            title += f", and {counted(len(others), 'other')}" if others else ""
+            link = " ".join(f"{row},{column}" for row, column in [first, *others[:7]])
+            text = ",".join(map(str, first[::mn_first]))
+            return Cell(text, (first[1] - self.corner[1]) // self.elements, title=title, link=link)
 
-        names = "byte", "bank" if width * self.bytes == SMEM_LINE_BYTES else "word"
-        lines = {line: f"{line * width * self.bytes:#06x}" for line in sorted({place // width for place in held})}
-        banks = max(1, self.bytes // BANK_BYTES)
-        columns = {place: Header.of_numbers(place * self.bytes // BANK_BYTES, banks) for place in range(width)}
-        notes = [
-            f"A cell names the {','.join(self.names[::mn_first])} that its piece starts with. Colour: its column of the tile."
-        ]
-        most, nouns = (_MOST_WHOLE, None), ("lines", "columns")
-        return Grid.of(title, names, lines, columns, cell, notes=notes, most=most, nouns=nouns)
+        names = ",".join(self.names[::mn_first])
+        note = f"A cell names the {names} that its piece starts with. Colour: its column of the tile."
+        row_bytes = min(SMEM_LINE_BYTES, 32 * self.bytes)
+        lines = sorted({address // row_bytes * row_bytes for address in held})
+        return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MOST_WHOLE, notes=[note])
 
 
 def draw_layout(layout: Layout, element: Element | None = None, other: Layout | None = None) -> Drawing:
@@ -195,17 +186,16 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
             shape=one.shape, element_bits=one.element_bits,
             other_shape=other.shape, other_element_bits=other.element_bits,
         )  # fmt: skip
-    arrays, names = (row_addresses(one), row_addresses(other)), None
-    if one.major != other.major:  # both as mn x k
-        arrays, names = ((one.addresses(), other.addresses()) if len(one.shape) == 2 else arrays), ("mn", "k")
-    elsewhere = arrays[0] != arrays[1]
-    both = [*zip((one, other), arrays, strict=True)]
-    count = min(Pieces.of(layout, addresses, names).elements for layout, addresses in both)
-    pieces = [Pieces.of(layout, addresses, names, count) for layout, addresses in both]
+    addresses_of, names = (row_addresses, None) if one.major == other.major else (Layout.addresses, ("mn", "k"))
+    both = [(layout, addresses_of(layout), names) for layout in (one, other)]
+    elsewhere = both[0][1] != both[1][1]
+    count = min(Pieces.of(*drawn).elements for drawn in both)
+    pieces = [Pieces.of(*drawn, count) for drawn in both]
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
-    links = {f"{row},{column}" for row, column in zip(*marked.nonzero(), strict=True)}
-    titled, most = zip(("The first", "The second"), pieces, strict=True), (_MOST_WHOLE, _MOST_WHOLE // 2)
-    grids = Beside(tuple(piece.grid(title, most).marked(links, "collision") for title, piece in titled))
+    links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
+    titled = zip(("The first", "The second"), pieces, strict=True)
+    drawn = [piece.grid(title, (_MOST_WHOLE, _MOST_WHOLE // 2)).marked(links, "collision") for title, piece in titled]
+    grids = Beside(tuple(drawn))
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
@@ -236,7 +226,7 @@ def _whole(addresses: npt.NDArray[np.int64], count: int, element_bits: int) -> b
         return False
     runs = addresses.reshape(rows, columns // count, count)
     expected = runs[:, :, :1] + np.arange(count) * element_bits // 8
-    return bool((runs == expected).all() and (runs[:, :, 0] % (count * element_bits // 8) == 0).all())
+    return bool((runs == expected).all()) and not (runs[:, :, 0] % (count * element_bits // 8)).any()
 
 
 def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
@@ -269,10 +259,9 @@ def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
     >>> draw_canonical_layout(CanonicalLayout("K", "32B")).title
     'K-major 32B: one atom of 8 x 16 (mn x k), 16-bit elements'
     """
-    mn, k = canonical.atom
-    title = f"{canonical.major}-major {canonical.mode}: one atom of {mn} x {k} (mn x k), {canonical.element_bits}-bit elements"
-    operand = _Operand(canonical, canonical.tile(canonical.atom), None)
-    return Drawing(title, [_atom_sentence(canonical), Beside(operand.atom_both_ways()), operand.facts()])
+    title = f"{canonical.major}-major {canonical.mode}: one atom of {by(canonical.atom)} (mn x k), {canonical.element_bits}-bit elements"
+    operand = _Operand(canonical, canonical.tile(canonical.atom))
+    return Drawing(title, [operand.sentence, Beside(operand.atom_both_ways()), operand.facts()])
 
 
 def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> Drawing:
@@ -282,107 +271,103 @@ def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | 
     >>> print(draw_operand(canonical, canonical.tile((128, 64))).text(80).splitlines()[0])
     Operand 128 x 64 (mn x k), 16-bit elements, K-major 128B
     """
-    mn, k = layout.shape
-    if element is not None:
-        layout.address(*element)  # refuses what lies outside
-    title = (
-        f"Operand {mn} x {k} (mn x k), {canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}"
-    )
-    if layout.start:
-        title += f", at shared address {layout.start:#x}"
     operand = _Operand(canonical, layout, element)
-    order = layout.atom_order if 1 in operand.grid else "row" if operand.down > operand.right else "column"
+    size = f"{by(layout.shape)} (mn x k), {canonical.element_bits}-bit elements"
+    title = f"Operand {size}, {canonical.major}-major {canonical.mode}"
+    title += f", at shared address {layout.start:#x}" if layout.start else ""
+    order = layout.atom_order if 1 in operand.counts else "row" if operand.steps[0] > operand.steps[1] else "column"
     dimension = "contiguous" if order == "row" else "strided"
     follow = f"Order `{order}`: atoms along the {dimension} dimension follow each other in shared memory."
     starts, atom = operand.atom_map(), operand.atom_both_ways()
     grids: list[Part] = [Beside((starts, *atom))] if starts.columns <= _NARROW_MAP else [starts, Beside(atom)]
-    return Drawing(title, [f"{_atom_sentence(canonical)} {follow}", *grids, operand.facts()])
-
-
-def _atom_sentence(canonical: CanonicalLayout) -> str:
-    mn, k = canonical.atom
-    strided, contiguous = oriented(canonical.major, "mn", "k")
-    moved = f"the {canonical.swizzle.name} swizzle then moves pieces of {canonical.swizzle.atom_bytes} bytes by their address"
-    if canonical.swizzle.bits == 0:
-        moved = "nothing is permuted, but this is not a tile of plain rows: a core matrix is 128 contiguous bytes"
-    return (
-        f"{contiguous} is contiguous. An atom of {mn} x {k} (mn x k) elements is stored whole in {canonical.atom_bytes} bytes, "
-        f"{canonical.atom_rows} rows along {strided} of {canonical.span_bytes} bytes each; {moved}."
-    )
+    return Drawing(title, [f"{operand.sentence} {follow}", *grids, operand.facts()])
 
 
 class _Operand:
     """A tile of atoms as rows and columns, and the element that is asked for."""
 
-    def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None) -> None:
-        self.canonical, self.layout, self.element = canonical, layout, element
-        self.tile = layout.as_rows()
-        self.atom = oriented(canonical.major, *canonical.atom)
-        self.grid = self.tile.shape[0] // self.atom[0], self.tile.shape[1] // self.atom[1]
-        self.at = None if element is None else oriented(canonical.major, *element)  # row, column
-        row, column = self.at or (0, 0)
-        self.corner = row - row % self.atom[0], column - column % self.atom[1]  # of the atom drawn in full
-        first = self.tile.logical(0, 0)
-        self.down = self.tile.logical(self.atom[0], 0) - first if self.grid[0] > 1 else 0
-        self.right = self.tile.logical(0, self.atom[1]) - first if self.grid[1] > 1 else 0
+    def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> None:
+        self.canonical, self.layout = canonical, layout
+        self.asked = {} if element is None else {element: layout.address(*element)}  # refuses what lies outside
+        self.tile, self.atom = layout.as_rows(), oriented(canonical.major, *canonical.atom)
+        self.counts = tuple(length // step for length, step in zip(self.tile.shape, self.atom, strict=True))
+        self.at = oriented(canonical.major, *(element or (0, 0)))  # row, column
+        row, column = (index // step * step for index, step in zip(self.at, self.atom, strict=True))
+        self.corner = row, column  # of the atom drawn in full
+        neighbours = (self.atom[0], 0), (0, self.atom[1])
+        self.steps = [
+            self.tile.logical(*at) - layout.start if count > 1 else 0
+            for at, count in zip(neighbours, self.counts, strict=True)
+        ]  # bytes from an atom to the one below it, and to that at its right
+
+    @property
+    def sentence(self) -> str:
+        """What an atom is."""
+        canonical, swizzle = self.canonical, self.canonical.swizzle
+        strided, contiguous = oriented(canonical.major, "mn", "k")
+        moved = f"the {swizzle.name} swizzle then moves pieces of {swizzle.atom_bytes} bytes by their address"
+        if not swizzle.bits:
+            moved = "nothing is permuted, but this is not a tile of plain rows: a core matrix is 128 contiguous bytes"
+        return (
+            f"{contiguous} is contiguous. An atom of {by(canonical.atom)} (mn x k) elements is stored whole in "
+            f"{canonical.atom_bytes} bytes, {canonical.atom_rows} rows along {strided} of {canonical.span_bytes} bytes each; "
+            f"{moved}."
+        )
 
     def atom_map(self) -> Grid:
         """Where each atom starts."""
+        atom_bytes = self.canonical.atom_bytes
+
+        def cell(row: int, column: int) -> Cell:
+            mn, k = oriented(self.canonical.major, row, column)
+            start = self.tile.logical(row, column)
+            number = (start - self.layout.start) // atom_bytes
+            title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
+            return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
+
         rows, columns = (
             _window(range(0, count * step, step), at // step)
-            for count, at, step in zip(self.grid, self.corner, self.atom, strict=True)
+            for count, at, step in zip(self.counts, self.corner, self.atom, strict=True)
         )
-        row_name, column_name = self.tile.names
-        shown = f"{len(rows)} x {len(columns)} of {self.grid[0]} x {self.grid[1]} atoms"
-        notes = {
-            f"Drawn: {shown}; the others continue in equal steps.": (len(rows), len(columns)) != self.grid,
-            f"One atom down ({self.atom[0]} {row_name}): {self.down} bytes.": self.down,
-            f"One atom to the right ({self.atom[1]} {column_name}): {self.right} bytes.": self.right,
+        shown, names = (len(rows), len(columns)), self.tile.names
+        notes: dict[str, object] = {
+            f"Drawn: {by(shown)} of {by(self.counts)} atoms; the others continue in equal steps.": shown != self.counts,
+            f"One atom down ({self.atom[0]} {names[0]}): {self.steps[0]} bytes.": self.steps[0],
+            f"One atom to the right ({self.atom[1]} {names[1]}): {self.steps[1]} bytes.": self.steps[1],
             "The marked atom is drawn in full.": True,
         }
-        down = {row: extent(row, self.atom[0]) for row in rows}
-        across = {column: extent(column, self.atom[1]) for column in columns}
-        return Grid.of("Where each atom starts", self.tile.names, down, across, self._atom_cell, notes=holding(notes))
-
-    def _atom_cell(self, row: int, column: int) -> Cell:
-        mn, k = oriented(self.canonical.major, row, column)
-        start, atom_bytes = self.tile.logical(row, column), self.canonical.atom_bytes
-        number = (start - self.layout.start) // atom_bytes
-        title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
-        return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
+        return Grid.of("Where each atom starts", names, extents(rows), extents(columns), cell, notes=holding(notes))
 
     def atom_both_ways(self) -> tuple[Grid, Grid]:
         """One atom by element, and by shared memory."""
         (row, column), (high, wide) = self.corner, self.atom
         addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
         pieces = Pieces.of(self.layout, addresses, corner=self.corner)
-        links = set()
-        if self.at is not None:
-            links = {f"{self.at[0] - row},{(self.at[1] - column) // pieces.elements}"}
+        links = {f"{self.at[0]},{self.at[1] // pieces.elements * pieces.elements}"} if self.asked else set()
         drawn = pieces.grid("One atom, by element", in_bytes=True), pieces.memory("The same atom, by shared memory")
         return drawn[0].marked(links), drawn[1].marked(links)
 
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""
-        canonical, rows = self.canonical, {}
-        if self.element is not None:
-            address = self.layout.address(*self.element)
-            line, byte = divmod(address, SMEM_LINE_BYTES)
-            said = f"address {address:#x}: line {line}, byte {byte} of it, bank {address // 4 % 32}"
-            rows[f"element {self.element[0]},{self.element[1]}"] = said
+        canonical = self.canonical
+        asked = {
+            f"element {mn},{k}": f"address {address:#x}: line {address // SMEM_LINE_BYTES}, byte {address % SMEM_LINE_BYTES} "
+            f"of it, bank {address // BANK_BYTES % 32}"
+            for (mn, k), address in self.asked.items()
+        }
         readers = ", ".join(reader.instruction for reader in canonical.readers)
-        (mn, k), (mn_atoms, k_atoms) = canonical.core_matrix, oriented(canonical.major, *self.grid)
         leading, stride = canonical.offsets(self.layout)
-        rows |= {
-            "size": f"{self.layout.size_bytes} bytes; {mn_atoms} x {k_atoms} atoms (mn x k)",
-            "core matrix": f"{mn} x {k} (mn x k), {canonical.core_matrices} side by side in an atom",
+        atoms = by(oriented(canonical.major, *self.counts))
+        facts = {
+            "size": f"{self.layout.size_bytes} bytes; {atoms} atoms (mn x k)",
+            "core matrix": f"{by(canonical.core_matrix)} (mn x k), {canonical.core_matrices} side by side in an atom",
             "leading": f"{leading} bytes {canonical.neighbours('leading_bytes')}",
             "stride": f"{stride} bytes {canonical.neighbours('stride_bytes')}",
             "alignment": f"{self.layout.alignment_bytes} bytes, for base offset 0",
             "read by": readers or "no instruction, with elements of this width",
             "basis": canonical.basis,
         }
-        return Table(rows)
+        return Table(asked | facts)
 
 
 def _window(atoms: range, around: int) -> range:

@@ -53,7 +53,6 @@ Span = tuple[int, int, Cell]  # the first tick, the one behind the last, and wha
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
     """What a pipeline consists of: barriers, slots, and the steps of every role."""
-    blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     barriers = [(barrier.name, barrier.stages, barrier.count) for barrier in pipeline.barriers]
     slots = [(slot.name, slot.stages, slot.bytes, slot.space) for slot in pipeline.slots]
     parts = [
@@ -64,6 +63,7 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         heading = f"{role.name}: {counted(role.threads, 'thread')}{many}"
         parts.append(Table(([line] for line in _listed(role.steps, 0)), [heading]))
+    blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     return Drawing(f"{pipeline.name}{blocks}", parts)
 
 
@@ -91,9 +91,8 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     mistake, blocks = simulation.mistake, simulation.pipeline.blocks
     instances = instances_by_name(simulation.pipeline)
     subject = None if mistake is None else instances.get(mistake.subject)
-    chosen = (
-        block if block is not None else 0 if subject is None else subject.block
-    )  # that of the mistake, or the first
+    failed = 0 if subject is None else subject.block
+    chosen = failed if block is None else block
     events = _window(_shown(simulation.events, instances, chosen), at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
@@ -168,29 +167,26 @@ def _window(events: list[_Shown], *, at_end: bool) -> list[_Shown]:
 def _timeline(events: list[_Shown], title: str, subject: Instance | None) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
     ticks = max(event.end for event in events)
-    roles: dict[str, list[Span]] = {}
+    lanes: dict[tuple[str, tuple[str, ...]], list[Span]] = {}
     for event in events:
         if event.op not in ("flight", "phase"):
-            roles.setdefault(event.role, []).append((event.start, event.end, _role_cell(event)))
-    flights = [event for event in events if event.op == "flight"]
-    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
-    lanes: list[tuple[str, tuple[str, ...], list[Span]]] = [("role", (role,), spans) for role, spans in roles.items()]
-    lanes += [("slot", names, spans) for names, spans in _slot_lanes(events).items()]
-    lanes += [("phase", (name,), spans) for name, spans in _barrier_lanes(events, ticks).items()]
+            lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event)))
     rows: list[Row] = []
-    for kind, names, spans in lanes:
+    for (kind, names), spans in (lanes | _slot_lanes(events) | _barrier_lanes(events, ticks)).items():
         cells = _lane(spans, ticks)
         if subject is not None and subject.name in names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
         rows.append(Row((kind, ", ".join(names)), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
-    if flights:
-        runs = [(size, len([*same])) for size, same in groupby(sizes)]
-        cells = [
-            Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=span) if size else Cell(span=span)
-            for size, span in runs
-        ]
-        rows.append(Row(("KiB in flight", ""), tuple(cells), ruled=True))
+    flights = [event for event in events if event.op == "flight"]
+    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
+    in_flight = [
+        Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=len([*run]))
+        if size
+        else Cell(span=len([*run]))
+        for size, run in groupby(sizes)
+    ]
+    rows += [Row(("KiB in flight", ""), tuple(in_flight), ruled=True)] if flights else []
     heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
     return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""))
 
@@ -217,47 +213,37 @@ def _role_cell(event: _Shown) -> Cell:
     return Cell(text, colour, title=event.said)
 
 
-def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, ...], list[Span]]:
+def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, tuple[str, ...]], list[Span]]:
     """The fills and reads of slots; slots with the same ones share a lane."""
     spans: dict[Instance, list[Span]] = {}
     for event in events:
-        title = event.said if event.op == "flight" else f"{event.role}: {event.said}"
-        for slot in event.slots:
-            if event.op == "flight":
-                spans.setdefault(slot, []).append((event.start, event.end, Cell("▸", slot.stage or 0, title=title)))
-            elif event.op in ("multiply", "read", "store", "write"):
-                cell = Cell(_LETTER[event.op], "fill", title=title)
-                spans.setdefault(slot, []).append((event.start, _finished(events, event), cell))
+        end, flies = event.end, event.op == "flight"
+        if event.op in ("multiply", "store"):  # ends when it is waited for
+            waits = (wait for wait in events if wait.op == "wait_group" and wait.role == event.role)
+            end = next((wait.end for wait in waits if wait.start >= end), end)
+        for slot in event.slots if flies or event.op in ("multiply", "read", "store", "write") else ():
+            filling = Cell("▸", slot.stage or 0, title=event.said)
+            cell = filling if flies else Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
+            spans.setdefault(slot, []).append((event.start, end, cell))
     lanes: dict[tuple[object, ...], list[Instance]] = {}
     for slot in sorted(spans, key=lambda slot: (slot.stage or 0, slot.name)):
         lanes.setdefault(tuple((start, end, cell.text) for start, end, cell in spans[slot]), []).append(slot)
-    return {tuple(slot.name for slot in slots): spans[slots[0]] for slots in lanes.values()}
+    return {("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in lanes.values()}
 
 
-def _finished(events: list[_Shown], begun: _Shown) -> int:
-    """When an access that ends later than it begins is waited for."""
-    waits = [
-        event.end
-        for event in events
-        if event.role == begun.role and event.op == "wait_group" and event.start >= begun.end
-    ]
-    return waits[0] if waits and begun.op in ("multiply", "store") else begun.end
-
-
-def _barrier_lanes(events: list[_Shown], ticks: int) -> dict[str, list[Span]]:
+def _barrier_lanes(events: list[_Shown], ticks: int) -> dict[tuple[str, tuple[str, ...]], list[Span]]:
     """The phases of every barrier, each up to the tick in which it ends."""
     running = {event.barrier: event.phase for event in reversed(events) if event.barrier}
-    lanes: dict[str, list[Span]] = {}
+    lanes: dict[tuple[str, tuple[str, ...]], list[Span]] = {}
     for barrier in sorted(running, key=lambda barrier: (barrier.of.name, barrier.stage or 0)):
         ended = (event for event in events if event.op == "phase" and event.barrier == barrier)
         ends = sorted((event.start, event.phase) for event in ended)
         last = ends[-1][1] + 1 if ends else running[barrier]
-        spans, start = lanes.setdefault(barrier.name, []), 0
+        spans, start = lanes.setdefault(("phase", (barrier.name,)), []), 0
         for end, phase in [*ends, (ticks, last)]:
             title = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
-            if end > start:
-                spans.append((start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title)))
-                start = end
+            spans += [(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title))] if end > start else []
+            start = max(start, end)
     return lanes
 
 

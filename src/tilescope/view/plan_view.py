@@ -9,7 +9,7 @@ from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, lines_of_bytes, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid, extents, lines_of_bytes, memory_grid
 from tilescope.view.parts import Beside, Part, Table
 
 _SHOWN_LINES = 8
@@ -24,21 +24,21 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     """The best plan on one screen, the ranked table, and (with `why`) every refusal's reasons."""
     if not report.candidates:
         return Drawing(f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}", [_refusals(report)])
-    plain = [plan for plan in report.candidates if not plan.folded]
-    folded = [plan for plan in report.candidates if plan.folded]
+    plain, folded = ([plan for plan in report.candidates if plan.folded == fold] for fold in (False, True))
     fewest: dict[object, int] = {}  # copies, by swizzle and order
-    for plan in plain:
-        key = plan.swizzle, plan.atom_order
-        fewest[key] = min(plan.tma_instructions, fewest.get(key, plan.tma_instructions))
+    for plan in sorted(plain, key=lambda plan: -plan.tma_instructions):
+        fewest[plan.swizzle, plan.atom_order] = plan.tma_instructions
     tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
     shorter = len(plain) - len(tallest)
-    refused = f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons."
+    refused = (
+        f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons." if report.refused else ""
+    )
     parts: list[Part] = [
         *_plan_parts(report.best),
         _ranking(report, tallest, "Plans, best first"),
         f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
         _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
-        _refusals(report) if why else refused if report.refused else "",
+        _refusals(report) if why else refused,
     ]
     return Drawing(_title(report.best), parts)
 
@@ -60,25 +60,27 @@ def _title(plan: Plan) -> str:
 
 
 def _plan_parts(plan: Plan) -> list[Part]:
-    return [_facts(plan), Beside((_tile_grid(plan), _smem_grid(plan))), Table.numbered(plan.reasons, "Why")]
+    verb = "takes" if plan.problem.direction == "store" else "brings"
+    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
+    grids = copies_grid(plan, title, ("rows", plan.problem.row_names[1])), _smem_grid(plan)
+    return [_facts(plan), Beside(grids), Table.numbered(plan.reasons, "Why")]
 
 
 def _facts(plan: Plan) -> Table:
-    facts = {"swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})"}
-    if plan.boxes is None:
-        facts["copy"] = f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"
-    else:
+    completion, names = plan.completion, plan.problem.extent_names
+    ended = f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
+    facts = {
+        "swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})",
+        "copy": f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests",
+    }
+    if plan.boxes is not None:
         box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first)"
         copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MOST_COPIES]]
         copies += [f"… ({len(plan.copies)} in all)"] if len(plan.copies) > _MOST_COPIES else []
-        facts |= {"TMA": f"{box}, L2 promotion {plan.l2_promotion}", "copies": ", ".join(copies)}
-    completion = plan.completion
-    if completion.expected_bytes is not None:
-        facts["mbarrier expects"] = f"{completion.expected_bytes} bytes a tile"
-    else:
-        facts["completes by"] = f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
-    names = plan.problem.extent_names
+        facts |= {"copy": "", "TMA": f"{box}, L2 promotion {plan.l2_promotion}", "copies": ", ".join(copies)}
     facts |= {
+        "mbarrier expects": "" if completion.expected_bytes is None else f"{completion.expected_bytes} bytes a tile",
+        "completes by": ended if completion.expected_bytes is None else "",
         "shared memory": f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}",
         f"({', '.join(names)}) at": f"`{plan.layout.terms(*names).c}`",
         **(_descriptor_facts(plan) if plan.problem.reads_by_descriptor else {}),
@@ -89,56 +91,41 @@ def _facts(plan: Plan) -> Table:
 
 def _descriptor_facts(plan: Plan) -> dict[str, str]:
     loop = plan.descriptors()
-    first = loop[0][0]
-    advances = [f"+{step}" for step in loop.advance_bytes]
+    first, advances = loop[0][0], [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
     offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
-    blocks = f"{counted(len(loop), 'block')} of {loop.block_mn}"
-    if len(loop) > 1:
-        blocks += f", each {loop[1][0].start_address - first.start_address} bytes after the one before"
+    apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop[1:2]]
+    steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
     return {
         "descriptor": f"`{first.encode():#018x}` at address 0: {offsets}",
-        "K loop": f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
-        + (f": start address {shown}" if shown else ""),
-        f"along {plan.problem.extent_names[0]}": blocks,
+        "K loop": f"{steps}: start address {shown}" if shown else steps,
+        f"along {plan.problem.extent_names[0]}": f"{counted(len(loop), 'block')} of {loop.block_mn}{''.join(apart)}",
     }
 
 
-def bands(title: str, names: tuple[str, str], cells: list[list[Cell]], box: tuple[int, ...], rows: int) -> Grid:
-    """A tile of `rows` rows cut into boxes of so many columns and rows; `names` are those of its rows and columns."""
-    width, height = box
-    labels = {band: number_span(band * height, min((band + 1) * height, rows) - 1) for band in range(len(cells))}
-    columns = {column: column * width for column in range(len(cells[0]))}
-    most, nouns = (_MOST_BANDS, None), ("bands of rows", "columns")
-    return Grid.of(title, names, labels, columns, lambda band, column: cells[band][column], most=most, nouns=nouns)
+def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0, colour: int | None = None) -> Grid:
+    """Which copy brings what of a tile, or of several side by side in `columns` columns; without TMA, where atoms start.
 
-
-def _tile_grid(plan: Plan) -> Grid:
-    """Which copy brings which atoms: one cell for each column of atoms and band of rows."""
+    A cell is a column of atoms and a band of rows, in the colour of its copy or in `colour`.
+    """
     tile = plan.layout.as_rows()
-    layout = tile.tiling
-    rows, width = layout.shape[0], layout.atom[1]
-    height = layout.atom[0] if layout.atom[0] < rows else min(rows, 8)
-    if plan.boxes is not None and not plan.folded:
-        height = max(height, plan.boxes.box[1])
+    tiling = tile.tiling
+    (rows, wide), (height, width) = tiling.shape, tiling.atom
+    height = height if height < rows else min(rows, 8)
+    height = height if plan.boxes is None or plan.folded else max(height, plan.boxes.box[1])
 
     def cell(row: int, column: int) -> Cell:
-        offset = tile.logical(row, column) - plan.layout.start
-        if plan.boxes is None:
-            return Cell(f"{offset:#x}", offset // layout.atom_bytes, title=f"starts at +{offset:#x}")
-        if plan.folded:
-            return Cell("0", 0, title=f"copy 0, atom at +{offset:#x}")
-        start, number = max(
-            (copy.smem_offset_bytes, number)
-            for number, copy in enumerate(plan.copies)
-            if copy.smem_offset_bytes <= offset
-        )
-        return Cell(str(number), number, title=f"copy {number} to +{start:#x}")
+        offset = tile.logical(row, column % wide) - plan.layout.start
+        number, text, said = offset // tiling.atom_bytes, f"{offset:#x}", f"starts at +{offset:#x}"
+        if plan.boxes is not None:
+            copies = [copy.smem_offset_bytes if copy.smem_offset_bytes <= offset else -1 for copy in plan.copies]
+            number = column // wide * len(copies) + copies.index(max(copies))
+            text, said = str(number), f"copy {number}, at +{offset if plan.folded else max(copies):#x}"
+        return Cell(text, number if colour is None else colour, title=said)
 
-    cells = [[cell(row, column) for column in range(0, layout.shape[1], width)] for row in range(0, rows, height)]
-    verb = "takes" if plan.problem.direction == "store" else "brings"
-    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
-    return bands(title, ("rows", plan.problem.row_names[1]), cells, (width, height), rows)
+    bands, across = extents(range(0, rows, height)), range(0, columns or wide, width)
+    most, nouns = (_MOST_BANDS, None), ("bands of rows", "columns")
+    return Grid.of(title, names, bands, across, cell, most=most, nouns=nouns)
 
 
 def _smem_grid(plan: Plan) -> Grid:
@@ -168,11 +155,10 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
     headings = ("swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
     rows = []
     for plan in plans:
-        costs, copies = plan.costs, None if plan.box is None else plan.tma_instructions
-        taken = costs.read_wavefronts if costs.read_wavefronts is not None else costs.write_wavefronts
-        request, share = f"{plan.gmem_request_bytes} B", _share(costs.bandwidth_share)
-        behind = decisive(plan, report.best) or ""
-        rows.append((plan.swizzle.name, plan.atom_order, _box(plan.box), copies, request, share, taken, behind))
+        read, written = plan.costs.read_wavefronts, plan.costs.write_wavefronts
+        copies, request = None if plan.box is None else plan.tma_instructions, f"{plan.gmem_request_bytes} B"
+        costs = _share(plan.costs.bandwidth_share), written if read is None else read, decisive(plan, report.best) or ""
+        rows.append((plan.swizzle.name, plan.atom_order, _box(plan.box), copies, request, *costs))
     return Table(rows, headings, title, "lllrrrrl")
 
 
@@ -198,23 +184,15 @@ def draw_sweep(sweep: Sweep) -> Drawing:
     """
     asked = [_asked(row) for row in sweep.rows if row.problem is not None]
     common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1]
-    rows = []
+    rows: list[list[object]] = []
     reasons: dict[str, list[str]] = {}
     for row in sweep.rows:
         tile, *others = _asked(row)
-        name = " ".join([tile, *(word for word in others if word not in common)])
         plan: list[object] = ["no plan", *[""] * 5]
         if row.has_plan:
-            share = _share(row.bandwidth_share)
-            plan = [
-                row.swizzle,
-                _box(row.box),
-                row.tma_instructions,
-                f"{row.gmem_request_bytes} B",
-                row.smem_bytes,
-                share,
-            ]
-        rows.append((name, *plan))
+            request, share = f"{row.gmem_request_bytes} B", _share(row.bandwidth_share)
+            plan = [row.swizzle, _box(row.box), row.tma_instructions, request, row.smem_bytes, share]
+        rows.append([" ".join([tile, *(word for word in others if word not in common)]), *plan])
         for violation in row.violations[:1]:
             reasons.setdefault(str(violation), []).append(row.asked)
     headings = ("problem", "swizzle", "box", "copies", "request", "smem", "bandwidth")
@@ -228,13 +206,7 @@ def draw_sweep(sweep: Sweep) -> Drawing:
 
 
 def _asked(row: SweepRow) -> tuple[str, ...]:
-    problem = row.problem
-    if problem is None:
+    if (problem := row.problem) is None:
         return (row.asked,)
-    return (
-        by(problem.tile).replace(" ", ""),
-        problem.data_type.ptx,
-        problem.major,
-        problem.consumer_name,
-        problem.arch.name,
-    )
+    tile = by(problem.tile).replace(" ", "")
+    return tile, problem.data_type.ptx, problem.major, problem.consumer_name, problem.arch.name

@@ -73,9 +73,8 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
         f" (the {swizzle.hardware_mode} mode)": swizzle.hardware_mode not in (None, swizzle),
         f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}": address,
     }
-    return Drawing(
-        "".join(holding(titles)), [rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address))]
-    )
+    shown = Beside(tuple(grids))
+    return Drawing("".join(holding(titles)), [rule_sentence(swizzle), shown, Table(facts(swizzle, address))])
 
 
 def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
@@ -90,12 +89,25 @@ def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
 def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
     """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold."""
     frame = _Frame.of(swizzle)
-    unit = "line" if frame.is_line else "row"
-    first = address // frame.row_bytes * frame.row_bytes
-    asked = {f"{address // frame.piece_bytes * frame.piece_bytes:x}"} if address % frame.row_bytes else set()
+    unit, row, piece = "line" if frame.is_line else "row", frame.row_bytes, frame.piece_bytes
 
     def cell(start: int, byte: int) -> Cell:
-        return _cell(swizzle, frame, start + byte, physical)
+        place = start + byte
+        other = swizzle.apply(place)
+        source = other if physical else place
+        number, column = source // row, source % row // piece
+        text, colour = str(column), column
+        if frame.between_rows:
+            text, colour = str(number), number // frame.row_step
+        elif swizzle.flip_bytes:
+            text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
+        here, there = (f"{at:#x} to {at + piece - 1:#x}" for at in (place, other))
+        banks = extent(place // BANK_BYTES % 32, piece // BANK_BYTES)
+        where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
+        title = (
+            f"bytes {here}{where}: hold logical bytes {there}" if physical else f"logical bytes {here}: lie at {there}"
+        )
+        return Cell(text, colour, title=title, link=f"{source:x}")
 
     notes = {
         "L and H are the lower and upper 8 bytes of a chunk; odd lines exchange them.": swizzle.flip_bytes,
@@ -103,52 +115,23 @@ def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
         f"One row in {frame.row_step} is drawn: those between look the same.": frame.row_step > 1 and not frame.cut,
         f"The pattern is larger than this drawing, which shows {_MOST} columns and rows of it at most.": frame.cut,
     }
-    name, columns, outer = _headers(frame)
-    step = frame.row_step * frame.row_bytes
+    places, outer = range(0, row, piece), []
+    columns: dict[int, object] = {byte: byte // piece for byte in places}
+    banks: dict[int, object] = {byte: Header.of_numbers(byte // BANK_BYTES, piece // BANK_BYTES) for byte in places}
+    name = "chunk" if piece == CHUNK_BYTES else f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB"
+    if frame.is_line and piece < CHUNK_BYTES:
+        name, columns, outer = "bank", banks, [Tier.of("chunk", range(CHUNKS_PER_LINE), span=CHUNK_BYTES // piece)]
+    elif frame.is_line:
+        outer = [Tier.of("bank", banks.values())]
+    first, step = address // row * row, frame.row_step * row
     starts = range(first, first + frame.row_count * step, step)
-    rule_every = 0 if frame.between_rows else max(frame.row_bytes, swizzle.repeat_bytes)
-    names: tuple[str, ...] = (unit, name)
-    title, said = "Logical: as a program counts", []
-    rows: dict[int, tuple[str, ...]] = {start: (str(start // frame.row_bytes),) for start in starts}
-    if physical:
-        title, names = "Physical: as it lies in shared memory", (unit, "byte", name)
-        rows = {start: (*labels, f"{start:#06x}") for start, labels in rows.items()}
-        said = holding(notes)
-    grid = Grid.of(title, names, rows, columns, cell, rule_every=rule_every, outer=outer, notes=said)
-    return grid.marked(asked)
-
-
-def _cell(swizzle: Swizzle, frame: _Frame, place: int, physical: bool) -> Cell:
-    other = swizzle.apply(place)
-    source, last = other if physical else place, frame.piece_bytes - 1
-    column = source % frame.row_bytes // frame.piece_bytes
-    text, colour = str(column), column
-    if frame.between_rows:
-        text, colour = str(source // frame.row_bytes), source // frame.row_bytes // frame.row_step
-    elif swizzle.flip_bytes:
-        text, colour = f"{column // 2}{'LH'[column % 2]}", column // 2
-    if not physical:
-        title = f"logical bytes {place:#x} to {place + last:#x}: lie at {other:#x} to {other + last:#x}"
-        return Cell(text, colour, title=title, link=f"{source:x}")
-    banks = extent(place // BANK_BYTES % 32, frame.piece_bytes // BANK_BYTES)
-    where = f", bank{'s' if '-' in banks else ''} {banks}" if frame.is_line else ""
-    title = f"bytes {place:#x} to {place + last:#x}{where}: hold logical bytes {other:#x} to {other + last:#x}"
-    return Cell(text, colour, title=title, link=f"{source:x}")
-
-
-def _headers(frame: _Frame) -> tuple[str, dict[int, object], tuple[Tier, ...]]:
-    """What the headers over the pieces are called and say, by the piece's first byte, and the tiers above them."""
-    piece, bytes_of_row = frame.piece_bytes, range(0, frame.row_bytes, frame.piece_bytes)
-    numbers: dict[int, object] = {byte: byte // piece for byte in bytes_of_row}
-    size = f"{piece} B" if piece < 1024 else f"{piece // 1024} KiB"
-    if not frame.is_line:
-        return size, numbers, ()
-    banks: dict[int, object] = {
-        byte: Header.of_numbers(byte // BANK_BYTES, piece // BANK_BYTES) for byte in bytes_of_row
-    }
-    if piece < CHUNK_BYTES:
-        return "bank", banks, (Tier.of("chunk", range(CHUNKS_PER_LINE), span=CHUNK_BYTES // piece),)
-    return "chunk" if piece == CHUNK_BYTES else size, numbers, (Tier.of("bank", banks.values()),)
+    rows = {start: (str(start // row), f"{start:#06x}")[: 1 + physical] for start in starts}
+    return Grid.of(
+        "Physical: as it lies in shared memory" if physical else "Logical: as a program counts",
+        (unit, "byte", name) if physical else (unit, name), rows, columns, cell,
+        rule_every=0 if frame.between_rows else max(row, swizzle.repeat_bytes), outer=outer,
+        notes=holding(notes) if physical else (),
+    ).marked({f"{address // piece * piece:x}"} if address % row else ())  # fmt: skip
 
 
 def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:
@@ -163,21 +146,16 @@ def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:
         title = f"bytes {byte:#x} to {byte + CHUNK_BYTES - 1:#x}: hold chunk {source} of box row {row}"
         return Cell(str(source), source, title=title, link=f"{first + source * CHUNK_BYTES:x}")
 
+    period, phase = swizzle.period_lines, swizzle.base_offset(start)
+    right = f"`c ^ ((r / {rows_per_line}{f' + {phase}' if phase else ''}) % {period})`"
+    mistakes = [[place ^ row % period for place in places] for row in rows]  # taking rows for lines
+    wrong = next(row for row in rows if sources[row] != mistakes[row])
+    held, mistaken = (" ".join(map(str, chunks[wrong])) for chunks in (sources, mistakes))
+    rule = f"{rows_per_line} rows share a line: chunk c of row r lies at {right}, not at `c ^ (r % {period})`."
     labels = {row: (str(row), str((start + row * span_bytes) // SMEM_LINE_BYTES)) for row in rows}
     title, outer = f"The same by box rows of {span_bytes} bytes", (Tier.of("byte", range(0, span_bytes, CHUNK_BYTES)),)
-    note = _trap(swizzle.period_lines, rows_per_line, swizzle.base_offset(start), sources)
-    names = ("row", "line", "chunk")
-    return Grid.of(title, names, labels, places, cell, rule_every=rows_per_line, outer=outer, notes=[note])
-
-
-def _trap(period: int, rows_per_line: int, phase: int, sources: list[list[int]]) -> str:
-    """The rule by rows, and the first row where taking rows for lines goes wrong."""
-    right = f"`c ^ ((r / {rows_per_line}{f' + {phase}' if phase else ''}) % {period})`"
-    mistakes = [[place ^ row % period for place in range(len(sources[0]))] for row in range(len(sources))]
-    row = next(row for row, chunks in enumerate(sources) if chunks != mistakes[row])
-    held, mistaken = (" ".join(map(str, chunks[row])) for chunks in (sources, mistakes))
-    rule = f"{rows_per_line} rows share a line: chunk c of row r lies at {right}, not at `c ^ (r % {period})`."
-    return f"{rule} Row {row} holds `{held}`, not `{mistaken}`."
+    names, notes = ("row", "line", "chunk"), [f"{rule} Row {wrong} holds `{held}`, not `{mistaken}`."]
+    return Grid.of(title, names, labels, places, cell, rule_every=rows_per_line, outer=outer, notes=notes)
 
 
 def rule_sentence(swizzle: Swizzle) -> str:
@@ -189,10 +167,8 @@ def rule_sentence(swizzle: Swizzle) -> str:
     if swizzle.bits == 0:
         return "Nothing moves: every byte lies at its own address."
     if swizzle.feature is None or swizzle.atom_bytes not in _PIECE:
-        target, source = _changed_and_causing(swizzle)
-        if swizzle.bits == 1:
-            return f"Address bit {target} is XORed with bit {source}."
-        return f"Address bits {target} are XORed with bits {source}."
+        bit, verb = ("bit", "is") if swizzle.bits == 1 else ("bits", "are")
+        return f"Address {bit} {{}} {verb} XORed with {bit} {{}}.".format(*_changed_and_causing(swizzle))
     piece, name = _PIECE[swizzle.atom_bytes]
     return (
         f"{piece} {name} of line l (128 bytes) lies at place {name[0]} XOR (l mod {1 << swizzle.bits})."
@@ -278,8 +254,8 @@ def used_by(swizzle: Swizzle) -> str:
     mode = swizzle.hardware_mode
     if mode is None:
         return "software alone: neither TMA nor the tensor core has this mode"
-    readers = ["TMA", *(["`wgmma`"] if mode.wgmma_code else []), *(["`tcgen05`"] if mode.tcgen05_code else [])]
-    listed = " and ".join(filter(None, [", ".join(readers[:-1]), readers[-1]]))
+    readers = holding({"TMA": 1, "`wgmma`": mode.wgmma_code, "`tcgen05`": mode.tcgen05_code})
+    listed = " and ".join(holding({", ".join(readers[:-1]): readers[1:], readers[-1]: 1}))
     taken = f"{listed} {'take' if readers[1:] else 'takes'} it"
     if mode.span_bytes:
         taken += f" where rows are {mode.span_bytes} bytes wide; threads may store rows of any width"

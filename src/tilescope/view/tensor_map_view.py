@@ -108,46 +108,41 @@ def in_words(tensor_map: AnyMap) -> str:
     >>> in_words(TensorMap("u8", (256,), (), (64,))).split(".")[0]
     'A tensor of 256 uint8 elements at 0x0'
     """
-    a = tensor_map
+    a, interleaved = tensor_map, tensor_map.interleave.slice_bytes
     where = f"A tensor of {by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
-    if a.interleave.slice_bytes:
+    if interleaved:
         where = (
             f"A tensor of {by(a.dims)} pixels (W to N, slices last but one) at {a.address:#x}, "
-            f"{a.interleave.slice_bytes} bytes of {a.data_type.name} a pixel and slice."
+            f"{interleaved} bytes of {a.data_type.name} a pixel and slice."
         )
-    sentences = [where, _copy_in_words(a), _smem_in_words(a)]
-    fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
-    sentences.append(f"What lies outside the tensor is loaded as {fill}.")
-    if a.l2_promotion.name != "none":
-        sentences.append(f"L2 fetches {a.l2_promotion.name} at a time.")
-    return " ".join(sentences)
-
-
-def _copy_in_words(a: AnyMap) -> str:
-    if isinstance(a, TensorMap):
-        ignores = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride
-        strides = [*enumerate(a.element_strides)][ignores:]
-        steps = ", ".join(f"every {_ORDINAL[stride]} element of dim {axis}" for axis, stride in strides if stride > 1)
-        return f"One copy brings a box of {by(a.box)}{f': {steps}' if steps else ''}."
-    if isinstance(a, Im2colMap):
-        extents = a.dims[0 if a.interleave.slice_bytes else 1 :]
-        spans = ", ".join(
-            f"{name} {low} to {extent - 1 + high}"
-            for name, low, high, extent in zip("WHD", a.lower_corner, a.upper_corner, extents, strict=False)
-        )
-        pixels = f"{a.pixels_per_column} pixels of {a.channels_per_pixel} channels"
-        return f"One copy brings {pixels}, walking base positions {spans}."
-    assert isinstance(a, Im2colWideMap)
-    return f"One copy brings {a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})."
-
-
-def _smem_in_words(a: AnyMap) -> str:
-    row_bytes = a.interleave.slice_bytes or a.inner_bytes
-    rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes"
-    if a.pitch_bytes > row_bytes:
-        rows += f", {a.pitch_bytes} bytes apart (the gaps keep their old content)"
+    row_bytes = interleaved or a.inner_bytes
+    gaps = f", {a.pitch_bytes} bytes apart (the gaps keep their old content)" if a.pitch_bytes > row_bytes else ""
     swizzled = f", swizzled {a.swizzle.name}" if a.swizzle.bits else ""
-    return f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}."
+    rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes{gaps}"
+    fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
+    sentences = {
+        where: True,
+        f"One copy brings {_copied(a)}.": True,
+        f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.": True,
+        f"What lies outside the tensor is loaded as {fill}.": True,
+        f"L2 fetches {a.l2_promotion.name} at a time.": a.l2_promotion.name != "none",
+    }
+    return " ".join(holding(sentences))
+
+
+def _copied(a: AnyMap) -> str:
+    """What one copy brings."""
+    first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
+    if isinstance(a, TensorMap):
+        strides = [*enumerate(a.element_strides)][first:]
+        steps = ", ".join(f"every {_ORDINAL[stride]} element of dim {axis}" for axis, stride in strides if stride > 1)
+        return f"a box of {by(a.box)}{f': {steps}' if steps else ''}"
+    if isinstance(a, Im2colMap):
+        corners = zip("WHD", a.lower_corner, a.upper_corner, a.dims[first:], strict=False)
+        spans = ", ".join(f"{name} {low} to {length - 1 + high}" for name, low, high, length in corners)
+        return f"{a.pixels_per_column} pixels of {a.channels_per_pixel} channels, walking base positions {spans}"
+    assert isinstance(a, Im2colWideMap)
+    return f"{a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})"
 
 
 def findings(violations: Iterable[Violation]) -> list[Table]:
@@ -185,22 +180,17 @@ def map_title(a: AnyMap) -> str:
 
 def _dimensions(a: AnyMap) -> Table:
     """One line a dimension: its extent, its step, and what a copy takes of it."""
-    inner_bytes = a.interleave.slice_bytes or a.data_type.bits / 8
-    columns: dict[str, Iterable[object]] = {
-        "dim": range(a.rank),
-        "extent": a.dims,
-        "stride bytes": [f"{inner_bytes:g}", *a.strides_bytes],
-    }
+    inner_bytes, first = a.interleave.slice_bytes or a.data_type.bits / 8, 0 if a.interleave.slice_bytes else 1
+    steps = [f"{inner_bytes:g}", *a.strides_bytes]
+    columns: dict[str, Iterable[object]] = {"dim": range(a.rank), "extent": a.dims, "stride bytes": steps}
     columns |= {"box": a.box} if isinstance(a, TensorMap) else {}
     columns |= {"element stride": a.element_strides}
     if isinstance(a, TensorMap):
         columns |= {"visited": a.visited_elements, "boxes": map(ceil_div, a.dims, a.box)}
     elif isinstance(a, Im2colMap):
-        first = 0 if a.interleave.slice_bytes else 1
         for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
-            columns[name] = [dict(enumerate(corner, first)).get(axis, "") for axis in range(a.rank)]
-    rows = zip(*columns.values(), strict=True)
-    return Table(rows, columns, "Dimensions, innermost first", "r" * len(columns))
+            columns[name] = [*[""] * first, *corner, *[""] * (a.rank - first - len(corner))]
+    return Table(zip(*columns.values(), strict=True), columns, "Dimensions, innermost first", "r" * len(columns))
 
 
 def _facts(a: AnyMap) -> Table:

@@ -14,7 +14,6 @@ row 1  1      33     65     97
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
@@ -23,11 +22,12 @@ from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUAR
 from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, extent, holding, number_span
+from tilescope.view.grid import Cell, Grid, extent, extents, holding, number_span
 from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
+_SCALES = ("SFA", "SFB")
 _BAND_LANES = 16  # what a row of the drawing stands for
 _MOST_GROUPS = 4  # columns of the drawing
 _ROWS_SHOWN = 8  # of the 32 of an atom
@@ -49,7 +49,7 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     (rows, columns), (first, second) = layout.matrix, layout.names[:2]
     kind = f": layout {layout.datapath}" if layout.datapath else ""
     title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({first} x {second}), in tensor memory{kind}"
-    what = f"{first}, then {second}" if _is_scales(layout) else f"the {second} that it holds of its {first}"
+    what = f"{first}, then {second}" if layout.operand in _SCALES else f"the {second} that it holds of its {first}"
     is_half = layout.datapath is not None and DATAPATHS[layout.datapath].is_half
     sentences = {
         f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}.": True,
@@ -68,68 +68,53 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     return Drawing(title, [" ".join(holding(sentences)), told, grids, Table(facts)])
 
 
-def _is_scales(layout: TmemLayout) -> bool:
-    return layout.operand in ("SFA", "SFB")
-
-
-def _owners(layout: TmemLayout) -> npt.NDArray[np.int64]:
-    """For each (lane, column) the first element there as row * columns + column, or _NOBODY."""
-    owner = np.full(TMEM_LANES * TMEM_COLUMNS, _NOBODY, np.int64)
-    place = layout.bit_addresses()[: layout.rows, : layout.matrix[1]]
-    number = np.arange(place.shape[0])[:, None, None] * layout.matrix[1] + np.arange(place.shape[1])[None, :, None]
-    np.minimum.at(owner, place // LANE_BITS * TMEM_COLUMNS + place % LANE_BITS // CELL_BITS, number)
-    return owner.reshape(TMEM_LANES, TMEM_COLUMNS)
-
-
 def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     """One block's lanes by columns, in bands of 16 lanes."""
-    scales = _is_scales(layout)  # a column of theirs holds other rows than its neighbour: drawn one by one
-    owner, columns = _owners(layout), layout.matrix[1]
-    first, width = layout.base.column, layout.columns
-    end, step = first + width, 1 if scales else -(-width // _MOST_GROUPS)
-    notes = []
+    scales = layout.operand in _SCALES  # a column of theirs holds other rows than its neighbour: drawn one by one
     place = None if element is None else layout.place(*element)
-    if scales and width > _MOST_GROUPS:
-        first += 0 if place is None else (place.column - first) // _MOST_GROUPS * _MOST_GROUPS
-        end = min(first + _MOST_GROUPS, end)
-        notes = [f"Columns {number_span(first, end - 1)} of {width}."]
-    focused = place if place is not None and place.cta == cta else None
-    bits = layout.bit_addresses()[0, :2, 0]
-    apart = int(bits[-1] - bits[0])  # of neighbours in a row; several may share a cell
+    first, step, notes = layout.base.column, 1 if scales else -(-layout.columns // _MOST_GROUPS), []
+    starts = range(first, first + layout.columns, step)
+    if scales and len(starts) > _MOST_GROUPS:
+        skipped = 0 if place is None else starts.index(place.column) // _MOST_GROUPS * _MOST_GROUPS
+        starts = starts[skipped : skipped + _MOST_GROUPS]
+        notes = [f"Columns {number_span(starts[0], starts[-1])} of {layout.columns}."]
+    marked = set()
+    if place is not None and place.cta == cta:
+        marked = {(lane // _BAND_LANES * _BAND_LANES, place.column) for lane in place.lanes}
+    columns = layout.matrix[1]
+    bits = layout.bit_addresses()[: layout.rows, :columns]
+    apart = int(bits[0, :2, 0][-1] - bits[0, 0, 0])  # of neighbours in a row; several may share a cell
     per_cell = CELL_BITS // apart if 0 < apart < CELL_BITS else 1
+    owner = np.full((TMEM_LANES, TMEM_COLUMNS), _NOBODY)  # the first element of every cell, as row * columns + column
+    number = (np.arange(layout.rows)[:, None, None] + cta * layout.rows) * columns + np.arange(columns)[:, None]
+    np.minimum.at(owner, (bits // LANE_BITS, bits % LANE_BITS // CELL_BITS), number)
 
-    def held(lane: int, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def held(lane: int, start: int, stop: int) -> list[tuple[int, int]]:
+        """The least and the largest row and column of the elements in some cells; empty if there are none."""
         block = owner[lane : lane + _BAND_LANES, start:stop]
-        inside = block[block != _NOBODY]
-        return inside // columns + cta * layout.rows, inside % columns
+        indices = divmod(block[block < _NOBODY], columns)
+        return [(int(found.min()), int(found.max())) for found in indices if found.size]
 
     def cell(lane: int, start: int) -> Cell:
-        stop = min(start + step, end)
-        row, column = held(lane, start, stop)
-        where = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}"
-        if not row.size:
+        stop = min(start + starts.step, starts.stop)
+        where, found = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}", held(lane, start, stop)
+        if not found:
             return Cell("", "unused", title=f"{where}: free")
-        rows = number_span(int(row.min()), int(row.max()))
-        across = number_span(int(column.min()), min(int(column.max()) + per_cell, columns) - 1)
-        focus = (
-            focused is not None
-            and start <= focused.column < stop
-            and any(at // _BAND_LANES == lane // _BAND_LANES for at in focused.lanes)
-        )
+        (low, high), (left, right) = found
+        rows, across = number_span(low, high), number_span(left, min(right + per_cell, columns) - 1)
+        focus = any((lane, column) in marked for column in range(start, stop))
         title = f"{where}: {layout.names[0]} {rows}, {layout.names[1]} {across}"
-        colour = int(row.min() - cta * layout.rows) // _BAND_LANES
+        colour = (low - cta * layout.rows) // _BAND_LANES
         return Cell(f"{rows}, {across}" if scales else across, colour, "focus" if focus else "", title)
 
     labels = {}
-    for lane in range(0, TMEM_LANES, _BAND_LANES):
+    for lane, lanes in extents(range(0, TMEM_LANES, _BAND_LANES)).items():
         quarter = "" if lane % QUARTER_LANES else f"warp {lane // QUARTER_LANES}"
-        row, _ = held(lane, first, end)
-        rows = number_span(int(row.min()), int(row.max())) if row.size else ""
-        labels[lane] = (quarter, extent(lane, _BAND_LANES)) + (() if scales else (rows,))
-    headers = {start: number_span(start, min(start + step, end) - 1) for start in range(first, end, step)}
+        rows = [number_span(*span) for span in held(lane, starts.start, starts.stop)[:1]] or [""]
+        labels[lane] = (quarter, lanes, *rows)[: 2 if scales else 3]
     title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
-    names = ("quarter", "lane", "column") if scales else ("quarter", "lane", layout.names[0], "column")
-    return Grid.of(title, names, labels, headers, cell, rule_every=QUARTER_LANES, notes=notes)
+    names = ("quarter", "lane", *([] if scales else [layout.names[0]]), "column")
+    return Grid.of(title, names, labels, extents(starts), cell, rule_every=QUARTER_LANES, notes=notes)
 
 
 def _element_table(layout: TmemLayout, element: Element) -> Table:

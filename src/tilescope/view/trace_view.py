@@ -18,7 +18,8 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -57,14 +58,18 @@ def draw_trace(
     >>> print(draw_trace(Trace(a, (0, 4))).text(120).splitlines()[0])
     Load of a box at (0, 4) to shared address 0x0
     """
-    direction = "to" if trace.is_load else "from"
-    what = "a box" if trace.tensor_map.kind == "tensor_map" else "a column of pixels"
-    what = "four rows" if trace.operation in ("gather4", "scatter4") else what
-    title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {direction} shared address {trace.smem_address:#x}"
+    a, start = trace.tensor_map, trace.smem_address
+    what = "four rows" if "4" in trace.operation else "a box" if a.kind == "tensor_map" else "a column of pixels"
+    where = f"{'to' if trace.is_load else 'from'} shared address {start:#x}"
+    title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
-    tensor, shared = plane(trace, exact).marked(links), _shared_memory(trace, lines).marked(links)
-    asked, legend = [_place(trace, place) for place in places], _legend(trace, shared, tensor)
-    return Drawing(title, [*asked, Beside((tensor, shared)), legend, Table(_facts(trace))])
+    shared = memory_grid(
+        f"Shared memory, swizzle {a.swizzle.name}", lines_of_bytes(start, start + trace.footprint_bytes),
+        lambda address: _chunk(trace, address), most=lines, period=a.swizzle.period_lines if a.swizzle.bits else 0, numbered=True,
+    )  # fmt: skip
+    grids = plane(trace, exact).marked(links), shared.marked(links)
+    asked = [_place(trace, place) for place in places]
+    return Drawing(title, [*asked, Beside(grids), _legend(trace, *grids), _facts(trace)])
 
 
 def _place(trace: Trace, place: Place) -> Table:
@@ -75,6 +80,11 @@ def _place(trace: Trace, place: Place) -> Table:
     if place.element is None or place.offset_xor_address is None:
         return Table(where | {"holds": "nothing of this copy: it leaves the byte alone"}, title=f"At {address:#x}")
     row, column = place.element
+    instead = "the same address" + ("" if trace.base_offset else ": the buffer starts where the pattern does")
+    if place.offset_xor_address != address:
+        there = "a gap" if place.element_instead is None else "row {}, column {}".format(*place.element_instead)
+        aligned = f"align the buffer to {trace.tensor_map.swizzle.repeat_bytes} bytes"
+        instead = f"{place.offset_xor_address:#x} instead, where {there} lies. The hardware XORs the address: do the same, or {aligned}"
     source = {
         "element": f"byte {place.source_offset or 0:#x} of the tensor",
         "fill": f"outside the tensor: {'filled' if trace.is_load else 'dropped'}",
@@ -85,27 +95,9 @@ def _place(trace: Trace, place: Place) -> Table:
         "element": f"row {row}, column {column} of the box, byte {place.byte} of it",
         "in the tensor": f"coordinates {place.coords} (innermost first), {source}",
         **where,
-        "XOR of the offset": _offset_xor(trace, place) if trace.tensor_map.swizzle.bits else "",
+        "XOR of the offset": instead if trace.tensor_map.swizzle.bits else "",
     }
     return Table(facts, title=f"Row {row}, column {column}")
-
-
-def _offset_xor(trace: Trace, place: Place) -> str:
-    """Where code that XORs the offset from the buffer's start would look for the element."""
-    if place.offset_xor_address == place.address:
-        return "the same address" + ("" if trace.base_offset else ": the buffer starts where the pattern does")
-    there = "a gap" if place.element_instead is None else "row {}, column {}".format(*place.element_instead)
-    aligned = f"align the buffer to {trace.tensor_map.swizzle.repeat_bytes} bytes"
-    return f"{place.offset_xor_address:#x} instead, where {there} lies. The hardware XORs the address: do the same, or {aligned}"
-
-
-def _shared_memory(trace: Trace, lines: int | None) -> Grid:
-    swizzle, start = trace.tensor_map.swizzle, trace.smem_address
-    return memory_grid(
-        f"Shared memory, swizzle {swizzle.name}", lines_of_bytes(start, start + trace.footprint_bytes),
-        lambda address: _chunk(trace, address),
-        most=lines, period=swizzle.period_lines if swizzle.bits else 0, numbered=True,
-    )  # fmt: skip
 
 
 def _chunk(trace: Trace, address: int) -> Cell:
@@ -141,25 +133,33 @@ def _span(held: list[Origin]) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
+def _legend(trace: Trace, tensor: Grid, shared: Grid) -> Legend:
     """What the cells mean, of those that are drawn."""
-    cells, copied = ([cell for row in grid.rows for cell in row.cells] for grid in (shared, tensor))
-    of_rows, of_tensor = ([cell for cell in drawn if isinstance(cell.colour, int)] for drawn in (cells, copied))
+    copied, cells = ([cell for row in grid.rows for cell in row.cells] for grid in (tensor, shared))
     value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
     outside = f"filled with {value}" if trace.is_load else "dropped"
     several = chunks_of_row(trace) > 1
-    says = "row.chunk" if several else "its row"
-    pixels = [cell for cell in of_tensor if cell.text.isdecimal() and several]
     repeats = "the eight colours repeat" if trace.rows > len(CHUNK_COLOURS) else "every row has its colour"
-    filled, outside_tensor = ([cell for cell in drawn if cell.colour == "fill"] for drawn in (cells, copied))
+    says = "row.chunk" if several else "its row"
+    of_rows, of_tensor = ([cell for cell in drawn if isinstance(cell.colour, int)] for drawn in (cells, copied))
     cut, swapped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
     overrun, asked = ([cell for cell in cells if cell.mark == mark] for mark in ("collision", "focus"))
     meanings: list[tuple[str, list[Cell], str, Mark]] = [
         (f"row {{row}}; {repeats}, and a cell says {says}", of_rows, "", ""),
-        ("pixel that becomes row {row}; a cell of several names the first", pixels, "", ""),
+        (
+            "pixel that becomes row {row}; a cell of several names the first",
+            [cell for cell in of_tensor if several and cell.text.isdecimal()],
+            "",
+            "",
+        ),
         ("the part of the tensor that is copied", [cell for cell in of_tensor if cell.text == "box"], "", ""),
-        (f"outside the tensor: {outside}", filled, "", ""),
-        ("the part of the copy that lies outside the tensor", outside_tensor, "", ""),
+        (f"outside the tensor: {outside}", [cell for cell in cells if cell.colour == "fill"], "", ""),
+        (
+            "the part of the copy that lies outside the tensor",
+            [cell for cell in copied if cell.colour == "fill"],
+            "",
+            "",
+        ),
         ("the tensor ends within the chunk; the rest is outside", cut, "~", ""),
         ("not part of the copy: keeps its bytes", [cell for cell in cells if cell.colour == "gap"], "", ""),
         ("the store also overwrites what lies behind the row", overrun, "", "collision"),
@@ -174,54 +174,45 @@ def _legend(trace: Trace, shared: Grid, tensor: Grid) -> Legend:
     return Legend(tuple(entries))
 
 
-def _facts(trace: Trace) -> dict[str, str]:
+def _facts(trace: Trace) -> Table:
     a, overrun, offset = trace.tensor_map, trace.overrun_bytes, trace.base_offset
-    expected = trace.transaction_bytes
-    return {
+    whole, others = trace.filled_rows, trace.rows - trace.filled_rows
+    cut_bytes = trace.outside_bytes - (overrun // others if others else 0)  # of a row; what overruns is not dropped
+    rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
+    outside = holding({f"{whole} of {trace.rows} rows": whole, f"{cut_bytes} bytes of {rows}": cut_bytes})
+    whole_chunks = "a store writes whole 16 bytes"
+    facts = {
         "tensor": f"{a.data_type.name}, dims {a.dims}, strides {a.strides_bytes} bytes",
         "copy": f"{trace.rows} rows of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart",
-        "mbarrier": "" if expected is None else f"expect_tx {expected} bytes",
+        "mbarrier": "" if trace.transaction_bytes is None else f"expect_tx {trace.transaction_bytes} bytes",
         "written": f"{trace.written_bytes} bytes of {'shared' if trace.is_load else 'global'} memory",
-        "outside": _outside(trace),
-        "overrun": f"{overrun} bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
-        if overrun
-        else "",
+        "outside": f"{' and '.join(outside)}: {'filled' if trace.is_load else 'dropped'}" if outside else "",
+        "overrun": f"{overrun} bytes behind the rows' ends are overwritten: {whole_chunks}" if overrun else "",
         "base offset": f"{offset}: the buffer starts on line {offset} of the swizzle's pattern" if offset else "",
         "basis": trace.basis,
     }
-
-
-def _outside(trace: Trace) -> str:
-    """How much of the copy is outside the tensor and so filled or dropped: whole rows, and bytes of the others."""
-    whole, others = trace.filled_rows, trace.rows - trace.filled_rows
-    which = [f"{whole} of {trace.rows} rows"] if whole else []
-    overrun_bytes = trace.overrun_bytes // others if others else 0  # of a row; what overruns is not dropped
-    if cut_bytes := trace.outside_bytes - overrun_bytes:
-        rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
-        which.append(f"{cut_bytes} bytes of {rows}")
-    return f"{' and '.join(which)}: {'filled' if trace.is_load else 'dropped'}" if which else ""
+    return Table(facts)
 
 
 def draw_identification(tile: Identification) -> Drawing:
     """A tile found in a dump: where it lies, in which layout, and how much of it fits; if it was not found, that alone."""
     if not tile.found:
         return Drawing("The tile is not in the dump", [tile.advice])
-    fits = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes
+    fits, wrong = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes, tile.first_wrong
+    as_good, said = counted(tile.equally_good, "more layout"), ""
+    if wrong is not None:
+        element = f"element ({wrong.row}, {wrong.column}) byte {wrong.byte}"
+        said = f"at {wrong.address:#x} of the dump: {element} should be {wrong.expected:#04x} and is {wrong.found:#04x}"
     facts = {
         "offset": f"byte {tile.offset:#x} of the dump",
         "swizzle": f"{tile.swizzle.name}, base offset {tile.base_offset}",
         "order": tile.order_words + (" of the transposed tile" if tile.transposed else ""),
         "pitch": f"{tile.layout.as_rows().tiling.pitch_bytes} bytes from row to row",
         "fits": f"{fits} of {tile.compared_bytes} bytes, {tile.fitting_share:.1%}",
+        "outside": f"{tile.missing_bytes} bytes of the tile would lie outside the dump" if tile.missing_bytes else "",
+        "first wrong": said,
+        "as good": f"{as_good} explain as much; this is the simplest" if tile.equally_good else "",
     }
-    if tile.missing_bytes:
-        facts["outside"] = f"{tile.missing_bytes} bytes of the tile would lie outside the dump"
-    if (wrong := tile.first_wrong) is not None:
-        element = f"element ({wrong.row}, {wrong.column}) byte {wrong.byte}"
-        said = f"{element} should be {wrong.expected:#04x} and is {wrong.found:#04x}"
-        facts["first wrong"] = f"at {wrong.address:#x} of the dump: {said}"
-    if tile.equally_good:
-        facts["as good"] = f"{counted(tile.equally_good, 'more layout')} explain as much; this is the simplest"
     title = "The tile is in the dump" if tile.explained else "A part of the tile is in the dump"
     return Drawing(title, [Table(facts), *draw_layout(tile.layout).parts])
 
@@ -239,26 +230,23 @@ class _Axis(NamedTuple):
     @classmethod
     def of(cls, name: str, dim: int, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> _Axis:
         """Cells of a unit for the whole tensor and the copy beside it; those of more than `most` units are `scaled` down."""
-        low = min(0, copied[0][0] // unit * unit)
-        high = max(extent, *(end for _, end in copied))
+        low, high = min(0, copied[0][0] // unit * unit), max(extent, *(end for _, end in copied))
         units = ceil_div(high - low, unit)
         if units <= most:
             return cls(name, dim, tuple(range(low, low + units * unit + 1, unit)), extent, unit)
         step = unit << (ceil_div(units, scaled) - 1).bit_length()  # a power of two: round numbers
         ticks = range(ceil_div(low, step) * step, high, step)
         kept = (tick for tick in ticks if not any(first < tick < end for first, end in copied))
-        edges = {low, 0, extent, high, *kept, *(edge for interval in copied for edge in interval)}
+        edges = {low, 0, extent, high, *kept, *chain(*copied)}
         return cls(name, dim, tuple(sorted(edges)), extent, step, exact=False)
 
     def cell_of(self, index: int) -> int:
         return self.edges[bisect_right(self.edges, index) - 1]
 
-    def reaches(self, cell: Interval) -> bool:
-        """Whether the tensor reaches into a cell."""
-        return cell[1] > 0 and cell[0] < self.extent
-
-    def where(self, cell: Interval) -> str:
-        return f"dim {self.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}"
+    def where(self, cell: Interval) -> tuple[str, bool]:
+        """The indices of a cell, and whether the tensor reaches into it."""
+        said = f"dim {self.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}" if self.name else ""
+        return said, cell[1] > 0 and cell[0] < self.extent
 
 
 def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
@@ -274,48 +262,37 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     fixed = [dim for dim in range(a.rank) if dim not in (x, y) and (dim > 0 or x == 0)]  # channels lie within a pixel
     rows = np.flatnonzero((coords[:, fixed] == coords[0, fixed]).all(axis=1))
     unit, length = (1, 1) if pixels else (max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits), a.inner_elements)
-    line_of = np.zeros_like(rows) if y is None else coords[rows, y]
-    starts = coords[rows, x]
+    line_of, starts = np.zeros_like(rows) if y is None else coords[rows, y], coords[rows, x]
     lines = {
         line: (int(starts[line_of == line].min()), int(starts[line_of == line].max()) + length)
         for line in np.unique(line_of).tolist()
     }
-    across = _Axis.of(
-        names[x],
-        x,
-        a.dims[x],
-        sorted(set(lines.values())),
-        unit,
-        most_rows if pixels else most_columns,
-        _SCALED_COLUMNS,
-    )
+    most = most_rows if pixels else most_columns
+    across = _Axis.of(names[x], x, a.dims[x], sorted(set(lines.values())), unit, most, _SCALED_COLUMNS)
     down = _Axis("", -1)
     if y is not None:
         down = _Axis.of(names[y], y, a.dims[y], _runs(lines, a.element_strides[y]), 1, most_rows, _SCALED_ROWS)
     is_exact = across.exact and down.exact
-    spots: dict[
-        Interval, tuple[int, str, str]
-    ] = {}  # by first line and column of the cell: row of the copy, text, link
+    spots: dict[Interval, Cell] = {}  # by first line and column
     for row, line, start in zip(rows.tolist(), line_of.tolist(), starts.tolist(), strict=True):
-        reached = (edge for edge in across.edges if across.cell_of(start) <= edge < start + length)
-        for edge in reached:
+        for edge in across.edges[across.edges.index(across.cell_of(start)) :]:
+            if edge >= start + length:
+                break
             piece = f"{row}.{(edge - start) // unit}"
             text = piece if is_exact and length > unit else str(row) if is_exact or pixels else "box"
             link = (chunk_links(trace, row) if pixels else piece) if is_exact else ""
-            spots.setdefault((down.cell_of(line), edge), (row, text, link))
+            spots.setdefault((down.cell_of(line), edge), Cell(text, row, title=f": row {row} of the copy", link=link))
 
     def cell(along: Interval, column: Interval) -> Cell:
-        inside = across.reaches(column) and down.reaches(along)
-        where = across.where(column) + (f", {down.where(along)}" if down.name else "")
-        where += "" if inside else ", outside the tensor"
-        spot = spots.get((along[0], column[0]))
+        (first, reaches_across), (second, reaches_down) = across.where(column), down.where(along)
+        inside, spot = reaches_across and reaches_down, spots.get((along[0], column[0]))
+        where = ", ".join(holding({first: 1, second: second, "outside the tensor": not inside}))
         if spot is None:
             return Cell("·" if inside else "", "unused" if inside else None, title=where)
-        row, text, link = spot
-        title = f"{where}: row {row} of the copy"
-        return Cell(text if inside else f"({text})", row if inside else "fill", title=title, link=link)
+        said = replace(spot, title=where + spot.title)
+        return said if inside else replace(said, text=f"({spot.text})", colour="fill")
 
-    axes = [across, down] if down.name else [across]
+    axes = [axis for axis in (across, down) if axis.name]
     steps = " and ".join(f"{axis.step} of {axis.name}" for axis in axes if not axis.exact)
     notes = {
         f"Cells end at every {steps}, and at the copy's edges.": steps,
