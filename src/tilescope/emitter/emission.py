@@ -34,11 +34,7 @@ SnippetName = Literal[
     "fences",
 ]  # fmt: skip
 SNIPPETS: tuple[SnippetName, ...] = get_args(SnippetName)
-_FUNCTION = {
-    "tensor_map": "cuTensorMapEncodeTiled",
-    "im2col_map": "cuTensorMapEncodeIm2col",
-    "im2col_wide_map": "cuTensorMapEncodeIm2colWide",
-}
+_FUNCTION = {"tensor_map": "Tiled", "im2col_map": "Im2col", "im2col_wide_map": "Im2colWide"}  # cuTensorMapEncode…
 
 
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
@@ -130,7 +126,7 @@ def _encode_facts(tensor_map: Any, name: str) -> dict[str, Any]:
     mode = f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{tensor_map.mode}" if kind == "im2col_wide_map" else ""
     return {
         "title": f"{' x '.join(map(str, tensor_map.dims))} {tensor_map.data_type.name}, innermost first",
-        "function": _FUNCTION[kind],
+        "function": f"cuTensorMapEncode{_FUNCTION[kind]}",
         "map": map_facts(tensor_map) | {"mode": mode},
     }
 

@@ -10,7 +10,6 @@ from tilescope.emitter.source import CONVERSION, EMIT, K_STEP_BYTES, Multiplied,
 from tilescope.emitter.tile_program import (
     ELEMENT,
     REGISTER,
-    built_for,
     copies_of,
     copy_lines,
     descriptor_facts,
@@ -37,7 +36,6 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
     offsets = gemm.smem_offsets()
     plans = {"a": ("a", gemm.a), "b": ("b", gemm.b), "c": ("epilogue", gemm.epilogue)}
     operands = [_operand(gemm, name, plan, offsets[at][0]) for name, (at, plan) in plans.items() if plan is not None]
-    barriers = offsets.get("barriers", (0,) * 2 * gemm.stages)
     facts: dict[str, Any] = row.sums | {
         "gemm": gemm,
         "title": f"GEMM {' x '.join(map(str, gemm.shape))} {gemm.data_type.ptx}, tile {' x '.join(map(str, gemm.tile))}",
@@ -45,8 +43,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "c": None,
         **{operand["name"]: operand for operand in operands},
         "tma": tma,
-        "full_offset": barriers[0],
-        "empty_offset": barriers[gemm.stages],
+        "offsets": offsets,
         "element_type": ELEMENT[gemm.data_type.bits],
         "output_type": ELEMENT[bits],
         "register": REGISTER[bits],
@@ -123,9 +120,8 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
     n, groups = b.block_mn, min(2, len(a))
     blocks = len(a) // groups
     if len(b) != 1 or len(a) % groups or blocks * n // 2 > MAX_ACCUMULATORS:
-        limit = (
-            f"two warpgroups hold at most {MAX_ACCUMULATORS} accumulators a thread, and one instruction covers all of n"
-        )
+        most = f"at most {MAX_ACCUMULATORS} accumulators a thread"
+        limit = f"two warpgroups hold {most}, and one instruction covers all of n"
         raise _refused_tile(gemm, limit, f"Plan with tile=(128, 256, {gemm.tile[2]}).")
     return row.wgmma(n, b.k_per_step, (gemm.a.problem.major, gemm.b.problem.major)) | {
         "consumer": "wgmma",
@@ -136,7 +132,7 @@ def _wgmma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "threads": groups * WARPGROUP_THREADS + 32,
         "columns": gemm.epilogue.problem.columns if gemm.epilogue else 0,
         "partial": False,
-        **built_for(str(gemm.arch.target("wgmma"))),
+        "target": str(gemm.arch.target("wgmma")),
     }  # fmt: skip
 
 
@@ -155,5 +151,5 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "threads": 32 * (prod(warps) + (gemm.epilogue is not None)),
         "columns": n // warps[1],
         "partial": partial or warps[1] > 1,
-        **built_for(gemm.arch.name),
+        "target": gemm.arch.name,
     }

@@ -61,16 +61,12 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
         "copies": copies_of(plan) if tma else (),
     }
     facts |= _store(plan, facts["copies"]) if problem.direction == "store" else _load(plan, facts["copies"])
-    limit_bytes = problem.arch.smem_per_block_bytes
-    if facts["smem_bytes"] > limit_bytes:
-        raise EMIT.error(
-            "stages",
-            f"{facts['smem_bytes']} bytes of shared memory, barriers and identity included",
-            f"a block of {problem.arch.name} has {limit_bytes} bytes",
-            f"Plan with {max(problem.stages - 1, 1)} stages or a smaller tile.",
-            smem_bytes=facts["smem_bytes"],
-            limit_bytes=limit_bytes,
-        )
+    smem_bytes, limit_bytes = facts["smem_bytes"], problem.arch.smem_per_block_bytes
+    if smem_bytes > limit_bytes:
+        found = f"{smem_bytes} bytes of shared memory, barriers and identity included"
+        limit = f"a block of {problem.arch.name} has {limit_bytes} bytes"
+        fix = f"Plan with {max(problem.stages - 1, 1)} stages or a smaller tile."
+        raise EMIT.error("stages", found, limit, fix, smem_bytes=smem_bytes, limit_bytes=limit_bytes)
     return facts
 
 
@@ -141,13 +137,6 @@ def map_facts(tensor_map: Any) -> dict[str, Any]:
     }
 
 
-def built_for(target: str) -> dict[str, str]:
-    """The target, such as sm_90a, and the command that compiles for it."""
-    number = target.removeprefix("sm_")
-    command = f"nvcc -std=c++17 -gencode=arch=compute_{number},code=sm_{number} -o tile tile.cu"
-    return {"target": target, "build_command": command}
-
-
 def roles_facts(pipeline: Pipeline, producer: Work, consumer: Work, consumer_arrivals: str) -> dict[str, Any]:
     """What the producer and the consumers do, as a pipeline says."""
     return {
@@ -187,11 +176,11 @@ def _load(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
         facts["group_steps"] = group_text(pipeline, "wgmma")
     *offsets, smem_bytes = accumulate((size for _, size, _ in behind), initial=problem.stages * plan.stage_bytes)
     target = problem.arch.target("wgmma") if problem.reads_by_descriptor else problem.arch.name
-    return facts | built_for(str(target)) | {
+    return facts | {
+        "target": str(target),
         "regions": [(name, at, comment) for (name, _, comment), at in zip(behind, offsets, strict=True)],
         "smem_bytes": smem_bytes,
         "threads": 32 * (CONSUMER_WARPS + tma),
-        "threads_comment": f"{CONSUMER_WARPS} consumer warps{' and a producer warp' if tma else ', which also copy'}",
     }  # fmt: skip
 
 
@@ -213,7 +202,6 @@ def _reader(plan: Plan) -> dict[str, Any]:
     name = consumer.op.name if isinstance(consumer, Access) else consumer
     row = multiplied(data_type, name, 'Plan for consumer="ld.b128 rows".')
     facts = row.sums | {
-        "proof": "multiplies it by an identity matrix, so that the results are its elements",
         "result_type": row.sums["accumulator"],
         "one": row.one,
         "k_step": K_STEP_BYTES * 8 // data_type.bits,
@@ -232,7 +220,6 @@ def _threads(plan: Plan, access: Access) -> dict[str, Any]:
     bits = MULTIPLIED["tf32"].sample if data_type.ptx.startswith("tf32") else "h"
     return {
         "consumer": "threads",
-        "proof": "lets threads read it and write it back",
         "result_type": "Element",
         "vector_bytes": vector_bytes,
         "vector_words": _VECTOR[vector_bytes],
@@ -254,9 +241,8 @@ def _wgmma(plan: Plan, row: Multiplied) -> dict[str, Any]:
         "consumer": f"wgmma_{operand.lower()}",
         "identity": {
             "bytes": rows * K_STEP_BYTES,
-            "comment": f"{rows} x {k_step}, K-major, no swizzle",
+            "rows": rows,
             "descriptor": f"{identity.encode():#x}",
-            "fields": "core matrices 128 bytes apart along k, 256 along the rows",
         },
         "blocks": len(loop),
         "k_steps": len(loop[0]),
@@ -297,7 +283,8 @@ def _store(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
             "fence proxy.async": "every writer, before the barrier",
         },
     )
-    return built_for(problem.arch.name) | {
+    return {
+        "target": problem.arch.name,
         "stmatrix_count": count,
         "register": REGISTER[bits],
         "smem_bytes": problem.stages * plan.stage_bytes,

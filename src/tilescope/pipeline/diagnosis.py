@@ -124,14 +124,9 @@ def _bytes(machine: Machine, _: int, action: Action) -> None:
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return
     expected, brought = (machine.noted(barrier, op)[1] for op in ("expect", "bytes"))
-    raise machine.program.mistake(
-        "too few bytes" if brought < expected else "too many bytes",
-        BULK_CUT if expected % CHUNK_BYTES else "",
-        barrier=barrier,
-        phase=machine.phase[barrier],
-        expected=expected,
-        brought=brought,
-    )
+    kind, more = "too few bytes" if brought < expected else "too many bytes", BULK_CUT if expected % CHUNK_BYTES else ""
+    facts = {"barrier": barrier, "phase": machine.phase[barrier], "expected": expected, "brought": brought}
+    raise machine.program.mistake(kind, more, **facts)
 
 
 def _count(machine: Machine, _: int, action: Action) -> None:

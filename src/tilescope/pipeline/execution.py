@@ -37,14 +37,16 @@ class Mark(NamedTuple):
     phase: int = NONE
 
 
-Watch = Callable[["Run", int], None]  # called after every action of an agent
-
-
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
     def __init__(
-        self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS, watch: Watch | None = None
+        self,
+        program: Program,
+        *,
+        slow: int | None = None,
+        copy_ticks: int = COPY_TICKS,
+        watch: Callable[[int], None] | None = None,  # called with the agent after every action
     ) -> None:
         self.machine = Machine(program)
         self.slow, self.copy_ticks, self.watch = slow, copy_ticks, watch
@@ -71,7 +73,7 @@ class Run:
                 else:
                     self._act(agent)
                     if self.watch is not None:
-                        self.watch(self, agent)
+                        self.watch(agent)
                 if machine.actions_done > MAX_ACTIONS:
                     return None
             check_end(machine)

@@ -79,6 +79,7 @@ class Instance(NamedTuple):
 
 Place = Callable[[int, dict[str, int]], int]  # from a block and the values of names to the number of a barrier or slot
 Emit = Callable[[dict[str, int]], Action]
+Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
 
 
 class Program:
@@ -172,11 +173,7 @@ class Program:
         return self._run(agent, agent.of.steps, agent_names(self.pipeline, agent), {})
 
     def _run(
-        self,
-        agent: Instance,
-        steps: tuple[Step | Loop, ...],
-        names: dict[str, int],
-        emitters: dict[int, tuple[Expression, Emit]],
+        self, agent: Instance, steps: tuple[Step | Loop, ...], names: dict[str, int], emitters: Emitters
     ) -> Iterator[Action]:
         for step in steps:
             if isinstance(step, Loop):

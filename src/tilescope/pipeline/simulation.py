@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import Violation, counted, printed
+from tilescope.errors import RuleError, Violation, argument_type, counted
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Mark, Run, search, with_way
 from tilescope.pipeline.mistake import Mistake
@@ -35,7 +35,6 @@ from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
 from tilescope.pipeline.program import NONE, Flight, Instance, Program, agent_names, loop_values
 from tilescope.pipeline.state import State
 from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
@@ -134,40 +133,31 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)
     if not isinstance(pipeline, Pipeline):
-        raise ARGUMENT_TYPE.error(
-            "pipeline",
-            printed(pipeline),
-            "a Pipeline, or plain data that describes one",
-            "Use ts.plan_pipeline(…), or Pipeline.from_file(…).",
+        raise RuleError(
+            [argument_type("pipeline", pipeline, "a Pipeline, or its plain data", "Use ts.plan_pipeline(…).")]
         )
     max_states = integer("max_states", max_states, least=0)
-    short = shortened(pipeline)
-    if short is not None:  # a short run whose state recurs proves a long loop
-        run = Run(short.program, watch=short)
-        if run() is None and not run.machine.aliasing and short.recurs:
-            return _simulation(pipeline, run, None, "proven", more=short.actions_cut)
-    run = Run(Program(pipeline))
-    mistake, states = run(), 0
-    verdict: Verdict = "undecided" if run.queue else "proven"
-    if mistake is not None:
-        mistake = _shortest(run, mistake)
-    elif run.machine.aliasing and not run.queue:
+    short, run = shortened(pipeline), Run(Program(pipeline))
+    mistake: Mistake | None = None
+    verdict: Verdict = "proven"
+    states = actions_cut = 0
+    if short is not None and short.proves():  # a short run whose state recurs proves a long loop
+        run, actions_cut = short.run, short.actions_cut
+    elif (mistake := run()) is not None:
+        mistake, verdict = _shortest(run, mistake), "mistake"
+    elif run.queue:
+        verdict = "undecided"
+    elif run.machine.aliasing:
         mistake, states, complete = _other_orders(run.machine, max_states)
-        verdict = "proven" if complete else "undecided"
-    return _simulation(pipeline, run, mistake, verdict, states)
-
-
-def _simulation(
-    pipeline: Pipeline, run: Run, mistake: Mistake | None, verdict: Verdict, states: int = 0, *, more: int = 0
-) -> Simulation:
+        verdict = "mistake" if mistake is not None else "proven" if complete else "undecided"
     machine = run.machine
     return Simulation(
-        verdict if mistake is None else "mistake",
+        verdict,
         pipeline,
         mistake,
         tuple(machine.warnings.values()),
         tuple(machine.aliasing),
-        machine.actions_done + more,
+        machine.actions_done + actions_cut,
         states,
         tuple(_barrier_facts(run)),
         tuple(_event(machine.program, mark) for mark in run.marks()),
@@ -289,6 +279,7 @@ class Shortened:
         self.steps, self.period = steps, period  # left of every long loop; of a round
         roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
         self.program = Program(replace(pipeline, roles=tuple(roles)))
+        self.run = Run(self.program, watch=self)
         self.places = {  # agents in a long loop: its first action, and the actions of a round
             number: self._place(agent, loops[agent.of.name])
             for number, agent in enumerate(self.program.agents)
@@ -307,23 +298,26 @@ class Shortened:
         )
         return before, after - before
 
-    def __call__(self, run: Run, agent: int) -> None:
+    def proves(self) -> bool:
+        """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
+        return self.run() is None and not self.run.machine.aliasing and self.recurs
+
+    def __call__(self, agent: int) -> None:
         """Look at the state when the leading agent begins a round."""
         if agent != self.leader or self.recurs:
             return
         first, length = self.places[agent]
-        rounds, inside = divmod(run.machine.pc[agent] - first, length)
+        rounds, inside = divmod(self.run.machine.pc[agent] - first, length)
         if inside or not 0 <= rounds < self.ends:
             return
-        state = self._state(run, rounds)
+        state = self._state(rounds)
         if state is not None:
             before = self.seen.setdefault(state, rounds)
             self.recurs = before < rounds and _ROUNDS % (rounds - before) == 0
 
-    def _state(self, run: Run, rounds: int) -> bytes | None:
+    def _state(self, rounds: int) -> bytes | None:
         """All that the future depends on, counted from now; None while some agent is not in its loop."""
-        machine = run.machine
-        positions = []
+        run, machine, positions = self.run, self.run.machine, []
         for agent, (pc, left) in enumerate(zip(machine.pc, machine.left, strict=True)):
             first, length = self.places.get(agent, (0, 0))
             if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
