@@ -154,7 +154,7 @@ class Machine(State):
 
     def _require_present(self, agent: int, reached: Instance, block: int | None = None) -> None:
         block = reached.block if block is None else block
-        if all(left for left, other in zip(self.left, self.program.agents, strict=True) if other.block == block):
+        if not self.present[block]:
             raise self._exit_mistake(block, self.program.agents[agent].title, reached.title)
 
     def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:

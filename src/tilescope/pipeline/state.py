@@ -44,7 +44,7 @@ class Access(NamedTuple):
     agent: int
     time: int
     write: bool
-    how: str  # a row of memory.HOW
+    how: str  # a row of machine.HOW
     key: int | None = None
     fill: tuple[int, int] | None = None  # barrier and phase that count a copy's bytes: copies of one fill may overlap
 
@@ -104,6 +104,7 @@ class State:
         self.finished: dict[int, Points] = {}  # key of an access: which values of a clock mean that it is finished
         self.flights: dict[int, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
+        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]  # agents
         self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
 
     def current(self, agent: int) -> Action | None:
@@ -323,6 +324,7 @@ class State:
     def leave(self, agent: int) -> None:
         """An agent leaves: the cluster barrier no longer waits for it."""
         self.left[agent] = True
+        self.present[self.program.agents[agent].block] -= 1
         cluster = self.program.cluster
         self.expected[cluster] -= 1
         if agent not in self.noted(cluster, "arrive")[0]:
