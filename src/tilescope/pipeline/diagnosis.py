@@ -51,8 +51,8 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
         for agent, action in blocked[:_WAITS_SHOWN]
     ]
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
-    orders = [
-        (needed.op not in _MEET_OPS, machine.tx[at] or needed.times < machine.pending[at], agent, needed, held, wait)
+    orders = [  # best is a meeting, then an arrival that ends the phase
+        (needed.op not in _MEET_OPS, machine.tx[at] != 0, needed.times < machine.pending[at], agent, needed, held, wait)
         for agent, action in blocked
         for at in action.barriers
         for held, wait in blocked
@@ -60,11 +60,9 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
     ]
     fix = "Let one of them go on without the others."
     if orders:
-        *_, agent, needed, held, wait = min(
-            orders, key=lambda order: order[:2]
-        )  # best a meeting, or what ends the phase
-        before, after = program.said(needed), program.said(wait)
-        fix = f"Let {program.agents[held].title} do {before!r} before {after!r}: {program.agents[agent].title} waits for it."
+        *_, agent, needed, held, wait = min(orders, key=lambda order: order[:3])
+        first, then = program.said(needed), program.said(wait)
+        fix = f"Let {program.agents[held].title} do {first!r} before {then!r}: {program.agents[agent].title} waits for it."
     return program.mistake(
         "circle",
         agent=blocked[0][0],
