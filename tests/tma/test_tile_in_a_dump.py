@@ -123,6 +123,12 @@ def test_the_command_reads_what_people_have(form, tmp_path, capsys):
     assert "4096 of 4096 bytes, 100.0%" in said
 
 
+@pytest.mark.parametrize("text", [b"0x (", b"0x" + b"1" * 17, b"0x12 34", b"3f8", b"nothing"])
+def test_text_that_is_no_dump_is_refused_by_its_first_wrong_word(text):
+    with pytest.raises(ts.RuleError, match=r"dump-text: '(0x|0x1+…?|34|3f8|nothing)' among"):
+        dump_bytes(text)
+
+
 def test_the_command_in_all_its_ways(tmp_path, capsys):
     for name, content in (("dump.bin", FORMS["bin"]), ("tile.bin", TILE.tobytes()), ("noise.bin", NOISE.tobytes())):
         (tmp_path / name).write_bytes(content)

@@ -155,23 +155,20 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
         return np.frombuffer(content, np.uint8)
     plain = _OFFSET.sub(b"", _ADDRESS.sub(b" ", _XXD.sub(rb"\1", _HEXDUMP.sub(rb"\2", content))))
     words = re.findall(rb"[^\s,;{}()\[\]]+", plain)
-    marked = [word[2:] for word in words if word[:2].lower() == b"0x"]
-    digits = marked if len(marked) == len(words) else words
-    odd = next((word for word in digits if re.fullmatch(rb"[0-9a-fA-F]+", word) is None or len(word) % 2), None)
-    if marked:
-        width = max(map(len, marked))
-        width = next((digits for digits in (2, 4, 8, 16) if digits >= width), 0)
-        if width and len(marked) == len(words) and all(re.fullmatch(rb"[0-9a-fA-F]+", word) for word in marked):
-            return np.frombuffer(b"".join(int(word, 16).to_bytes(width // 2, "little") for word in marked), np.uint8)
-        odd = odd or next(word for word in words if word[:2].lower() != b"0x")
-    if odd is not None or not digits:
+    marked = any(word[:2].lower() == b"0x" for word in words)
+    number = re.compile(rb"0[xX][0-9a-fA-F]{1,16}" if marked else rb"(?:[0-9a-fA-F]{2})+")
+    odd = next((word for word in words if number.fullmatch(word) is None), None)
+    if odd is not None or not words:
         raise DUMP_TEXT.error(
             "dump", f"{shortened(odd.decode(), 20)!r} among {counted(len(words), 'word')} of text" if odd else "no number",
             "hexadecimal bytes, or words of one width marked by 0x",
             "Write it with np.save, dump the bytes to a .bin file, or paste what xxd or cuda-gdb's x/64xw prints.",
             words=len(words),
         )  # fmt: skip
-    return np.frombuffer(bytes.fromhex(b"".join(digits).decode()), np.uint8)
+    if not marked:
+        return np.frombuffer(bytes.fromhex(b"".join(words).decode()), np.uint8)
+    size = next(size for size in (1, 2, 4, 8) if 2 * size >= max(map(len, words)) - 2)
+    return np.frombuffer(b"".join(int(word, 16).to_bytes(size, "little") for word in words), np.uint8)
 
 
 def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
