@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -87,7 +87,7 @@ class TmaRates(Value):
         box_rows: int = 64, boxes: int = 1, issuers: int = 1,
     ) -> float:  # fmt: skip
         """Loads by every SM of tiles in such boxes; bytes in flight (None: enough) and issuing threads are those of one SM."""
-        width = _at_most(row_bytes, ROW_BYTES)
+        width = _measured_width(row_bytes)
         memory = float(self.loads[l2_promotion][width])
         bounds = [memory, self.sms * issuers * tile_bytes / (boxes * self.issue_ns["one thread"])]
         if in_flight_bytes is not None:
@@ -95,18 +95,17 @@ class TmaRates(Value):
             narrowest = min(ROW_BYTES)  # such rows pass one SM's engine at one a cycle
             rows_ns = (box_rows - 64) * narrowest / self.sm_loads[narrowest]
             engine_ns = tile_bytes / tiles / self.sm_loads[width] - 8192 / self.sm_loads[128]
-            copy_ns = 1e3 * self.latency_us + rows_ns + engine_ns
-            bounds.append(self.sms * in_flight_bytes / copy_ns)
+            bounds.append(self.sms * in_flight_bytes / (1e3 * self.latency_us + rows_ns + engine_ns))
         rate = sum(bound**-_SHARPNESS for bound in bounds) ** (-1 / _SHARPNESS)
         return memory if rate > _FULL * memory else rate
 
     def store(self, row_bytes: int) -> float:
         """Stores of boxes with such rows by every SM."""
-        return float(self.stores[_at_most(row_bytes, ROW_BYTES)])
+        return float(self.stores[_measured_width(row_bytes)])
 
     def one_sm(self, row_bytes: int, in_flight_bytes: int) -> float:
         """Loads by one SM: a box row a cycle at most, and what is in flight once in the time that a copy takes."""
-        return min(float(self.sm_loads[_at_most(row_bytes, ROW_BYTES)]), in_flight_bytes / self.latency_us / 1e3)
+        return min(float(self.sm_loads[_measured_width(row_bytes)]), in_flight_bytes / self.latency_us / 1e3)
 
     def fastest(self, direction: str) -> int:
         """The fastest loads, or stores, that were measured."""
@@ -123,9 +122,9 @@ class TmaRates(Value):
         return round(max(self.sm_loads.values()) * self.latency_us * 1e3)
 
 
-def _at_most(number: int, known: Collection[int]) -> int:
-    """The largest measured one that is no larger, or the smallest of all."""
-    return max((width for width in known if width <= number), default=min(known))
+def _measured_width(row_bytes: int) -> int:
+    """The widest row that was measured and is no wider, or the narrowest of all."""
+    return max((width for width in ROW_BYTES if width <= row_bytes), default=min(ROW_BYTES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,8 +186,7 @@ class Card(Row):
         >>> Card.named("H200").basis("bfloat16"), Card.named("H200").basis("e4m3"), Card.named("L40S").basis("l2_bytes")
         ('measured', 'documented', None)
         """
-        found = self.tflop_per_s.get(cell) if cell not in self.__slots__ else getattr(self, cell)
-        if found is None:
+        if (self.tflop_per_s.get(cell) if cell not in self.__slots__ else getattr(self, cell)) is None:
             return None
         return "measured" if cell in self.measured else "documented"
 
@@ -208,8 +206,7 @@ def card_called(name: str) -> Card | None:
     >>> card_called("h100-pcie").name, card_called("sm_90")
     ('H100 PCIe', None)
     """
-    plain = re.sub(r"nvidia|geforce|tesla|[\s_-]", "", name.casefold())
-    return _BY_PLAIN_NAME.get(plain)
+    return _BY_PLAIN_NAME.get(re.sub(r"nvidia|geforce|tesla|[\s_-]", "", name.casefold()))
 
 
 def _by_row_bytes(*gb_per_s: int) -> GbPerS:
@@ -246,9 +243,7 @@ def _tflops(**by_width: float) -> Mapping[str, float]:
 
 
 _NONE: frozenset[str] = frozenset()
-_H200_MEASURED = frozenset({
-    "name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma", "float16", "bfloat16",
-})  # fmt: skip
+_MEASURED = frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma"})
 
 # Of an architecture's cards, the first stands for it. Peaks with sparsity are halved; where a datasheet tells them apart,
 # TFLOP/s are those with 32-bit sums.
@@ -256,7 +251,7 @@ _H200_MEASURED = frozenset({
 CARD: dict[str, Card] = {row.name: row for row in (
     #    name        arch             SMs  MHz   L2         GB/s  TFLOP/s
     Card("H200",      ARCH["sm_90"],  132, 1980, 60 << 20,  4559, _tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
-         _H200_TMA, _H200_MEASURED,
+         _H200_TMA, _MEASURED | {"float16", "bfloat16"},
          "measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet"),
     Card("H100 SXM",  ARCH["sm_90"],  132, 1980, 50 << 20,  3350, _tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
          None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
@@ -287,8 +282,7 @@ def cards_folder() -> Path:
     try:
         from platformdirs import user_config_path
     except ModuleNotFoundError as error:  # in a checkout that was not installed
-        message = f"A card of your own needs the package {error.name}: pip install platformdirs."
-        raise DeviceError(message) from error
+        raise DeviceError(f"A card of your own needs the package {error.name}: pip install platformdirs.") from error
     return user_config_path("tilescope") / "cards"
 
 
@@ -307,16 +301,13 @@ def saved_card(name: str) -> Card | None:
     path = cards_folder() / f"{name}.json"
     try:
         cells = json.loads(path.read_text("utf-8"))
-        rates = cells["tma"]
+        rates, known = cells["tma"], card_called(cells["card"])
         loads = MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()})
         stores, sm_loads = _by_number(rates["stores"]), _by_number(rates["sm_loads"])
         tma = TmaRates(rates["sms"], loads, stores, sm_loads, rates["latency_us"], MappingProxyType(rates["issue_ns"]))
-        known = card_called(cells["card"])
-        return Card(
-            name, ARCH[cells["arch"]], cells["sms"], cells["clock_mhz"], cells["l2_bytes"], cells["memory_gb_per_s"],
-            MappingProxyType({} if known is None else known.tflop_per_s), tma,
-            frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_gb_per_s", "tma"}), cells["source"],
-        )  # fmt: skip
+        size = cells["sms"], cells["clock_mhz"], cells["l2_bytes"], cells["memory_gb_per_s"]
+        tflops = MappingProxyType({} if known is None else known.tflop_per_s)
+        return Card(name, ARCH[cells["arch"]], *size, tflops, tma, _MEASURED, cells["source"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SAVED_CARD.error(
             "card", f"{path}: {type(error).__name__} {error}", "a file that `tilescope bench --save-card` wrote",

@@ -6,7 +6,7 @@ from tilescope.planner.gemm_plan import FloorTerm, GemmPlan, RankedTile, Refused
 from tilescope.planner.plans import Completion, Costs, Plan
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
-from tilescope.planner.search import PlanReport, Refusal, Unplanned, plan, planned, weighed_for
+from tilescope.planner.search import PlanReport, Refusal, Unplanned, plan, weighed_for
 from tilescope.planner.sweeping import Sweep, read_problems, sweep
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Unplanned",
     "plan",
     "plan_gemm",
-    "planned",
     "read_problems",
     "sweep",
     "weighed_for",

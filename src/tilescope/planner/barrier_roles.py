@@ -100,8 +100,7 @@ class _Planning:
         problems: list[Violation] = []
 
         def number(name: str, default: int, most: int) -> int:
-            value = default if asked[name] is None else asked[name]
-            return attempted(problems, 1, integer, name, value, 1, most)
+            return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
         self.plans = (
@@ -134,6 +133,7 @@ class _Planning:
         self.copiers = 1 if first.copy == "tma" else WARPGROUP_THREADS  # threads that arrive at a full barrier
         # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
         self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
+        self.drain = [] if gemm is None or gemm.epilogue is None else [_DRAIN]
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         raise_all(problems)
         if contradictions := violations(self._contradictions()):
@@ -202,7 +202,6 @@ class _Planning:
     def _producer(self) -> dict[str, Any]:
         full, tiles = f"full[{self.stage}]", zip(self.slots, self.plans, strict=True)
         accumulators = ["acc_full", "acc_empty"] if self.gemm is not None and self.in_tmem else []
-        arrive = {"arrive": full, "count": WARPGROUP_THREADS}
         if self.first.copy == "tma":
             filling = self._by_tma(full)
         elif self.first.copy == "cp.async":  # whose landing arrives
@@ -212,7 +211,7 @@ class _Planning:
             filling += [{"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
         else:
             fence = [{"fence": "proxy.async"}] if self.by_descriptor else []
-            filling = [{"write": self.slots, "tile": self.step}, *fence, arrive]
+            filling = [{"write": self.slots, "tile": self.step}, *fence, {"arrive": full, "count": WARPGROUP_THREADS}]
         wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
         tail = {
             "loop": "j",
@@ -239,7 +238,6 @@ class _Planning:
         b_shared = f"{sum(1 << x for x in range(0, across, self.cta_group))} << ({row})", self.b_sharers
         shared = [sharing if self.shares and sharing[1] > 1 else (None, 1) for sharing in (a_shared, b_shared)]
         copies = zip(self.slots, self.plans, [*shared, *shared[1:] * len(self.plans)], strict=False)
-        leader = "rank - rank % 2" if in_pairs else None
         return [
             _step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None),
             *(
@@ -249,7 +247,7 @@ class _Planning:
                     tile=self.step,
                     bytes=plan.transaction_bytes // parts,
                     mask=mask,
-                    barrier_rank=leader,
+                    barrier_rank="rank - rank % 2" if in_pairs else None,
                 )
                 for slot, plan, (mask, parts) in copies
             ),
@@ -272,14 +270,13 @@ class _Planning:
             free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
         read = [{"commit": "wgmma"}, done] if self.by_warpgroups else [{"fence": "proxy.async"}]
         loops = self._loops([*self._filled(), multiply, *read, free], [], last + self._epilogue())
-        steps = [*self._meet(2), loops, *self._drain()]
+        steps = [*self._meet(2), loops, *self.drain]
         return {"name": "consumer", "threads": self.threads, "instances": self.consumers, "steps": steps}
 
     def _feeders(self) -> str:
         """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
         across, down = self.cluster
-        x = "x" if self.cta_group == 1 else "(x - x % 2)"
-        column = f"{_column(across, down, self.cta_group)} << {x}"
+        column = f"{_column(across, down, self.cta_group)} << {'x' if self.cta_group == 1 else '(x - x % 2)'}"
         return f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
 
     def _tmem_consumer(self) -> dict[str, Any]:
@@ -311,7 +308,7 @@ class _Planning:
             *self._epilogue(),
         ]
         loop = {"loop": "t", "count": "tiles", "steps": steps}
-        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(), loop, *self._drain()]}
+        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(), loop, *self.drain]}
 
     def _epilogue(self) -> Steps:
         """The slices of a tile of C, written by all threads and stored by one of them."""
@@ -322,9 +319,6 @@ class _Planning:
         first = {"when": "instance == 0"} if self.writers > 1 else {}
         steps = _stored("c[instance]", parts, bytes_stored, meet, 0, first)
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
-
-    def _drain(self) -> Steps:
-        return [] if self.gemm is None or self.gemm.epilogue is None else [_DRAIN]
 
     def storing(self) -> dict[str, Any]:
         """The pipeline of a plan that stores: threads write a stage, and TMA takes it from there."""
@@ -355,8 +349,7 @@ def _stored(
 
 def _cluster(cluster: Any) -> tuple[int, int]:
     """Blocks along x and along y."""
-    extents = (cluster, 1) if plain_int(cluster) is not None else cluster
-    blocks = or_obstacles(pair, "cluster", extents, 1, MAX_BLOCKS)
+    blocks = or_obstacles(pair, "cluster", cluster if plain_int(cluster) is None else (cluster, 1), 1, MAX_BLOCKS)
     if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
         wrong = PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
         raise RuleError(violations([wrong]))

@@ -202,8 +202,8 @@ class Consumed(NamedTuple):
         bits, smem_bits = problem.data_type.bits, problem.data_type.smem_bits
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
         row, column = oriented(problem.major, mn, k)
-        by_descriptor = problem.reads_by_descriptor
-        address = descriptors_of(problem, layout).addresses() if by_descriptor else layout.address(mn, k)
+        reader = descriptors_of(problem, layout) if problem.reads_by_descriptor else None
+        address = layout.address(mn, k) if reader is None else reader.addresses()
         if bits < smem_bits and problem.direction == "store":
             values = np.random.default_rng(0).integers(0, 1 << bits, (problem.rows, problem.columns), np.uint8)
             return cls(packed(values, bits).reshape(-1), address, address, values[row, column], False)
@@ -246,10 +246,9 @@ def _load(plan: Plan, memory: Bytes, smem: Bytes) -> None:
             start = copy.smem_offset_bytes
             load(tensor_map, memory, copy.coords, smem=smem[start:], smem_address=start)
         return
-    boxes = load_tiles(tensor_map, memory)
     numbers = np.array([copy.coords for copy in plan.copies]) // tensor_map.box
     places = smem[: len(offsets) * tensor_map.smem_bytes].reshape(-1, tensor_map.smem_bytes)
-    places[offsets // tensor_map.smem_bytes] = boxes[tuple(numbers.T[::-1])]
+    places[offsets // tensor_map.smem_bytes] = load_tiles(tensor_map, memory)[tuple(numbers.T[::-1])]
 
 
 def _prove_store(plan: Plan, memory: Bytes, smem: Bytes) -> None:
@@ -269,9 +268,8 @@ def _tile_map(plan: Plan) -> TensorMap:
     """The plan's map over the tile alone, moving bits as they are (tf32 would round the indices away)."""
     assert plan.boxes is not None
     arguments = map_arguments(plan.problem, plan.layout, plan.boxes, plan.problem.tile, None)
-    if arguments["data_type"].tma.name.startswith("tfloat32"):
-        arguments["data_type"] = "uint32"
-    return TensorMap(**arguments)
+    is_rounded = plan.problem.data_type.tma.name.startswith("tfloat32")
+    return TensorMap(**arguments | ({"data_type": "uint32"} if is_rounded else {}))
 
 
 # fmt: off

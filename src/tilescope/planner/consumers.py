@@ -62,14 +62,14 @@ PLAN_ROWS = plan_rule(
           "Use [{up} rows][{order} order]."),
     atoms=("{extent} rows in row order",
            "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits",
-           "Use {up}[, or {other}]."),
+           "Use {up}[, or a smaller swizzle than {asked}]."),
 )
 PLAN_SPAN = plan_rule(
     "plan-span", "A row of the tile is a whole number of the swizzle's spans.",
     "cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
     'ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
     'ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
-    said=("{extent} contiguous elements", PLAN_ROWS.texts["atoms"][1], "Use {up}[, or {other}]."),
+    said=("{extent} contiguous elements", PLAN_ROWS.texts["atoms"][1], "Use {up}[, or a smaller swizzle than {asked}]."),
 )
 # fmt: on
 
@@ -92,7 +92,14 @@ def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> La
     rows = problem.rows if atom_order == "column" else min(problem.rows, period)
     told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
     torn: list[Obstacle] = [
-        row.broken("tile", case, extent=extent, up=_up(extent, part), other=_other_swizzle(problem), **told)
+        row.broken(
+            "tile",
+            case,
+            extent=extent,
+            up=_up(extent, part),
+            asked=swizzle.name if problem.swizzle and swizzle.bits else None,
+            **told,
+        )
         for row, case, extent, part in (
             (PLAN_SPAN, "said", columns, width),
             (PLAN_ROWS, "atoms", problem.rows, rows),
@@ -122,7 +129,7 @@ PLAN_TILE = plan_rule(
 _TORN_ATOMS = PlanRule(TILE_ATOMS, {"said": (
     "a tile of {mn} x {k} ({names: x })",
     "{major}-major {mode} with {element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, and a tile is a whole number of them",
-    "Use {up: x } ({names: x })[, or {other}].",
+    "Use {up: x } ({names: x })[, or a smaller swizzle than {asked}].",
 )})
 # fmt: on
 
@@ -151,12 +158,16 @@ def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -
         return against or canonical.tile(problem.tile, atom_order=atom_order)
     told = {"major": canonical.major, "mode": canonical.mode, "element_bits": canonical.element_bits}
     told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (_up(mn, atom_mn), _up(k, atom_k))}
-    return [_TORN_ATOMS.broken("tile", mn=mn, k=k, names=problem.extent_names, other=_other_swizzle(problem), **told)]
-
-
-def _other_swizzle(problem: Problem) -> str | None:
-    """Advice for those who asked for a swizzle: where nobody did, all of them are tried."""
-    return None if problem.swizzle is None else "a smaller swizzle"
+    return [
+        _TORN_ATOMS.broken(
+            "tile",
+            mn=mn,
+            k=k,
+            names=problem.extent_names,
+            asked=swizzle.name if problem.swizzle and swizzle.bits else None,
+            **told,
+        )
+    ]
 
 
 def _up(number: int, multiple: int) -> int:
@@ -250,8 +261,7 @@ def _widest(walks: Callable[..., Access], after: str = "") -> Access:
 
 def operand_of(problem: Problem) -> Operand:
     """The operand a tile serves as: as asked, else A where its rows allow it."""
-    rows_of_a = _loop(problem).extents(problem.data_type).m[0]
-    return problem.operand or ("A" if problem.tile[0] % rows_of_a == 0 else "B")
+    return problem.operand or ("B" if problem.tile[0] % _loop(problem).extents(problem.data_type).m[0] else "A")
 
 
 def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:

@@ -193,8 +193,7 @@ def _matrix_plan(
     against = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
     if not against:
         options |= {"global_shape": tuple(extents[name] for name in names), "extent_names": names, "card": product.card}
-        asked = Problem(shape, element, consumer=product.consumer, arch=product.arch, **options)
-        plans, refused = candidates(asked)
+        plans, refused = candidates(Problem(shape, element, consumer=product.consumer, arch=product.arch, **options))
         if plans:
             return plans[0]
         against = _nearest([reasons for *_, reasons in refused])
@@ -228,11 +227,10 @@ def _fitting_stages(product: Product, a: Plan, b: Plan, epilogue: Plan | None, s
     """How many stages fit, of as many as were asked for or as are ever chosen."""
     most = MAX_AUTO_STAGES if stages is None else stages
     if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
-        enough = product.card.tma.enough_in_flight_bytes
-        most = max(most, -(-enough // (a.transaction_bytes + b.transaction_bytes)))
+        stage = a.transaction_bytes + b.transaction_bytes
+        most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
-    fitting = (count for count in range(most, 0, -1) if end_of(regions_of(a, b, epilogue, count)) <= budget)
-    return next(fitting, 0)
+    return next((count for count in range(most, 0, -1) if end_of(regions_of(a, b, epilogue, count)) <= budget), 0)
 
 
 def _too_many_stages(

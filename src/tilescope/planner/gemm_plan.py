@@ -251,13 +251,12 @@ class GemmPlan(Value):
 
 def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment."""
-    barriers = 0 if a.boxes is None else 2 * stages  # cp.async completes by cp.async.wait_group
     slices = [] if epilogue is None else [("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes)]
     wanted = [
         ("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         ("b", stages, b.stage_bytes, b.smem_alignment_bytes),
         *slices,
-        ("barriers", barriers, MBARRIER_BYTES, MBARRIER_BYTES),
+        ("barriers", 0 if a.boxes is None else 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES),  # cp.async waits without
     ]
     regions: list[SmemRegion] = []
     end = 0

@@ -131,9 +131,8 @@ def _unknown_type(product: Product) -> list[Obstacle]:
     if product.mma_forms:
         return []
     elsewhere = next((name for name, other in ARCH.items() if mma_rows(other, row)), None)
-    case = "float32" if row.name in ("float32", "float32_ftz") else "said"
     told = {"data_type": row.name, "arch": arch.name, "known": mma_types(arch), "elsewhere": elsewhere}
-    return [GEMM_TYPE.broken("data_type", case, **told)]
+    return [GEMM_TYPE.broken("data_type", "float32" if row.name in ("float32", "float32_ftz") else "said", **told)]
 
 
 def _unmoved_types(product: Product) -> Iterator[Obstacle]:
@@ -353,8 +352,7 @@ def narrow_instruction(product: Product, tile: Tile, b: Plan) -> Iterator[Obstac
         return
     block, kind = b.descriptors().block_mn, tcgen05_for(product.data_type).name
     if block % 16 and kind in _EVERY_16_WITH_128_ROWS:
-        blocks = range(8, 257, 8)
         wider = range(ceil_div(n, 16) * 16, n + 512, 16)
-        up = next(up for up in wider if max(size for size in blocks if up % size == 0) % 16 == 0)
+        up = next(up for up in wider if max(size for size in range(8, 257, 8) if up % size == 0) % 16 == 0)
         told = {"block_n": None if block == n else block, "rows": TENSOR_MEMORY_LANES, "kind": kind}
         yield GEMM_TILE.broken("tile", "narrow", n=n, up=up, **told)

@@ -210,10 +210,9 @@ def or_obstacles(make: Callable[..., Made], *arguments: Any) -> Made | list[Obst
 @cache
 def _pieces(template: str) -> tuple[tuple[bool, tuple[tuple[str, str | None, str | None], ...]], ...]:
     """A template taken apart: whether a piece stands in brackets; its texts, with the value behind them and its unit."""
-    pieces = re.split(r"\[([^\]]*)\]", template)
     return tuple(
         (number % 2 == 1, tuple(part[:3] for part in string.Formatter().parse(piece)))
-        for number, piece in enumerate(pieces)
+        for number, piece in enumerate(re.split(r"\[([^\]]*)\]", template))
     )
 
 
@@ -261,9 +260,9 @@ def with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEFHILMNORSX' else 'a'} {name}"
 
 
-def in_percent(share: float) -> str:
-    """A share as people write it: 97 %."""
-    return f"{100 * share:.0f} %"
-
-
-_UNITS: dict[str, Callable[[Any], str]] = {"us": in_us, "MB": in_mb, "an": with_article, "%": in_percent}
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "us": in_us,
+    "MB": in_mb,
+    "an": with_article,
+    "%": lambda share: f"{100 * share:.0f} %",
+}

@@ -230,9 +230,7 @@ def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
     """The floor, whose rates it comes from, and what they do not know."""
     card, terms = product.card, best.ranked[0].terms
     if card is None:
-        yield Reason.of("no-card", arch=product.arch.name)
-        if product.sms is None:
-            yield Reason.of("no-sms")
+        yield from _told({"arch": product.arch.name}, {"no-card": True, "no-sms": product.sms is None})
         return
     said = tuple(map(str, terms))
     yield Reason.of("floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=said)

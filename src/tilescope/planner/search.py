@@ -29,7 +29,6 @@ from tilescope.planner.consumers import (
     counted_accesses,
     layout_for,
     swizzles_for,
-    wavefronts_on,
 )
 from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, barrier_bytes, blocks_per_sm, stage_bytes
 from tilescope.planner.problem import CopyName, Direction, Operand, Problem, Traffic
@@ -115,11 +114,7 @@ def plan(
     >>> best.swizzle.name, best.box, best.gmem_request_bytes
     ('128B', (64, 128), 128)
     """
-    return planned(Problem(**locals()))
-
-
-def planned(problem: Problem) -> PlanReport:
-    """The report of a problem, every candidate proven."""
+    problem = Problem(**locals())
     plans, refused = candidates(problem)
     views = {(plan.swizzle, plan.atom_order): plan.layout for plan in plans}  # box splits of one layout share it
     consumed = {key: Consumed.of(problem, layout) for key, layout in views.items()}
@@ -204,7 +199,10 @@ def _candidate(
         against, warnings = _of_copies(problem, layout, boxes)
         if against:
             return layout.swizzle, tile.atom_order, boxes.folded, against
-    read, written = counted, _thread_writes(layout) if boxes is None else UNCOUNTED
+    lines = ceil_div(
+        layout.size_bytes, SMEM_LINE_BYTES
+    )  # which threads write whole, in the order in which they lie there
+    read, written = counted, Wavefronts(lines, lines) if boxes is None else UNCOUNTED
     if problem.direction == "store":
         read, written = UNCOUNTED, counted
     canonical = canonical_layout(problem.major, layout.swizzle, problem.data_type) if problem.for_tensor_core else None
@@ -251,12 +249,6 @@ def _of_copies(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obs
     for copy in (boxes.copies[-1], boxes.copies[0]):
         against = against or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
     return against, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
-
-
-def _thread_writes(layout: Layout) -> Wavefronts:
-    """A warp writes four whole lines, 16 bytes a lane, in the order in which they lie in shared memory."""
-    lines = Layout((ceil_div(layout.size_bytes, SMEM_LINE_BYTES), SMEM_LINE_BYTES), 8)
-    return wavefronts_on(lines, Access.rows(lines.as_rows().shape, 8, "st.b128"))
 
 
 def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: int, issuers: int) -> dict[str, Any]:

@@ -23,13 +23,13 @@ from itertools import islice, product
 from typing import Any
 
 from tilescope import written
-from tilescope.errors import RuleError, Violation, by, printed, raise_all, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, by, printed, raise_all, shortened, unknown_name
 from tilescope.planner.boxes import proven
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import violations
 from tilescope.planner.search import candidates
 from tilescope.reading import entries
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.rule import rule
 from tilescope.value import Value
 
 MAX_PROBLEMS = 100_000
@@ -95,12 +95,12 @@ def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor
     """
     listed = entries(problems, MAX_PROBLEMS)
     if listed is None:
-        limit, fix = "an iterable of Problem, or of mappings with its arguments", 'Use [Problem((64, 64), "bf16")].'
-        raise ARGUMENT_TYPE.error("problems", f"a {type(problems).__name__}", limit, fix)
+        wanted = "an iterable of Problem, or of mappings with its arguments"
+        raise RuleError([argument_type("problems", problems, wanted, 'Use [Problem((64, 64), "bf16")].')])
     pool: object = executor
-    if pool is not None and not isinstance(pool, Executor):
-        limit, fix = "an executor of concurrent.futures", "Use ThreadPoolExecutor(2), or leave it out."
-        raise ARGUMENT_TYPE.error("executor", f"a {type(pool).__name__}", limit, fix)
+    if not isinstance(pool, Executor | None):
+        fix = "Use ThreadPoolExecutor(2), or leave it out."
+        raise RuleError([argument_type("executor", pool, "an executor of concurrent.futures", fix)])
     return Sweep(tuple(map(_row, listed) if executor is None else executor.map(_row, listed)))
 
 
@@ -111,9 +111,9 @@ def _row(asked: Any) -> SweepRow:
     except RuleError as error:
         return SweepRow(_in_words(asked), None, violations=error.violations)
     except TypeError:
-        limit = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
-        said = _in_words(asked), limit, 'Use {"tile": (64, 64), "data_type": "bf16"}.'
-        return SweepRow(said[0], None, violations=(ARGUMENT_TYPE.violation("problems", *said),))
+        wanted = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
+        wrong = argument_type("problem", asked, wanted, 'Use {"tile": (64, 64), "data_type": "bf16"}.')
+        return SweepRow(_in_words(asked), None, violations=(wrong,))
     named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
     plans, refused = candidates(problem)
     if not plans:
@@ -138,9 +138,8 @@ def read_problems(content: bytes) -> list[dict[str, Any]]:
     >>> read_problems(b'[{"tile": "128x64", "type": "bf16", "stages": 4}]')
     [{'tile': (128, 64), 'data_type': 'bf16', 'stages': 4}]
     """
-    text = content.decode("utf-8-sig", errors="replace").strip()
     try:
-        rows = list(islice(_rows(text), MAX_PROBLEMS + 1))
+        rows = list(islice(_rows(content.decode("utf-8-sig", errors="replace").strip()), MAX_PROBLEMS + 1))
     except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML say what is wrong with a ValueError
         raise _wrong(shortened(" ".join(str(error).split()), 80)) from None
     if not rows or len(rows) > MAX_PROBLEMS:
