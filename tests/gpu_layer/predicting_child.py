@@ -22,12 +22,11 @@ FACTS = {
 
 
 def results(name, cases, wrong):
-    from tilescope.gpu.streaming import moved_bytes
     from tilescope.gpu.suites import suite_named
 
     for case in cases:
         if name == "streams":
-            yield struct.pack("<d", moved_bytes(case) / 4e12)
+            yield struct.pack("<d", case["bytes"] / 4e12)
             continue
         data = suite_named(name).expected(case).data
         yield data[:-1] + bytes([data[-1] ^ 1]) if wrong and data else data

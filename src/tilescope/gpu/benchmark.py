@@ -17,6 +17,8 @@ from functools import partial
 from itertools import combinations, groupby, product
 from typing import Any
 
+import numpy as np
+
 from tilescope.arch import Arch
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
@@ -27,7 +29,7 @@ from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, issuin
 from tilescope.gpu.suites import Case
 from tilescope.planner import Plan, plan, weighed_for
 from tilescope.rule import rule
-from tilescope.smem.op import WARP_LANES
+from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value
@@ -43,9 +45,7 @@ _SWIZZLE_OF_ROW: dict[int, Any] = {128: "128B", 64: "64B", 32: "32B", 16: "none"
 _PROMOTIONS = ("none", "64B", "128B", "256B")
 _BATCH = 100  # measurements that travel together
 _MANY_SMS = 64  # from here on the whole matrix is moved
-_SMALL_BOXES = 32  # of a tile, 64 bytes by 8 rows each
-_ISSUING = f"loads, {_SMALL_BOXES} boxes of 8 rows by 64 bytes a tile, issuing warps"
-_SMEM_READS = "shared memory of one SM, reads down the rows of a tile"
+_ISSUING = "loads, 32 boxes of 8 rows by 64 bytes a tile, issuing warps"
 _BAR = 32  # characters of the fastest rate
 _MISSES_SHOWN = 20
 _KIB = 1024
@@ -145,8 +145,7 @@ def rates(
             raise DeviceError(f"A measurement failed ({outcome.ended}): {case}.")
         if progress is not None:
             progress(topic, number, len(cases))
-        (seconds,) = struct.unpack("<d", outcome.data)
-        yield streaming.moved_bytes(case) / seconds / 1e9
+        yield case["bytes"] / struct.unpack("<d", outcome.data)[0] / 1e9
 
 
 Setting = tuple[str, str, Case]  # table, setting, what is measured
@@ -184,10 +183,7 @@ def _rows_of(width: int) -> str:
 
 
 def _loads(sms: int) -> list[Setting]:
-    """96 KiB in flight on every SM, unless that is what varies.
-
-    The last two tables say what issuing costs, and that it bounds nothing above: from some number of warps on, more do not help.
-    """
+    """96 KiB in flight on every SM, unless that is what varies. The last two tables say that issuing bounds none above."""
     busy_sms = (*(count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms), sms)
     in_flight = "loads, bytes in flight on every SM"
     return [
@@ -230,19 +226,20 @@ def _stores(_sms: int) -> list[Setting]:
 
 def _plain(_sms: int) -> list[Setting]:
     kernels = {"copy, read and written": "plain_copy", "read": "plain_read"}
-    return [("plain kernels", setting, {"plain": kernel}) for setting, kernel in kernels.items()]
+    return [("plain kernels", setting, {"plain": kernel, "bytes": MATRIX_BYTES}) for setting, kernel in kernels.items()]
 
 
 def _smem(_sms: int) -> list[Setting]:
     """Reads down the rows of a tile of 128-byte rows, as they lie and swizzled."""
-    lanes = {
-        name: [int(Swizzle.named(name).apply(lane * SMEM_LINE_BYTES)) for lane in range(WARP_LANES)]
-        for name in ("none", "128B")
+    rows = np.arange(WARP_LANES) * SMEM_LINE_BYTES
+    lanes = {name: Swizzle.named(name).apply(rows).tolist() for name in ("none", "128B")}
+    ops = [SmemOp.named(name) for name in ("ld.b32", "ld.b128", "ldmatrix.x4")]
+    cases = {
+        f"{op.name}, swizzle {name}": {"op": op.name, "lanes": lanes[name], "bytes": op.lanes * op.access_bytes}
+        for op, name in product(ops, lanes)
     }
-    return [
-        (_SMEM_READS, f"{op}, swizzle {name}", {"op": op, "lanes": lanes[name], "active": (1 << WARP_LANES) - 1})
-        for op, name in product(("ld.b32", "ld.b128", "ldmatrix.x4"), lanes)
-    ]
+    table, active = "shared memory of one SM, reads down the rows of a tile", {"active": (1 << WARP_LANES) - 1}
+    return [(table, setting, case | active) for setting, case in cases.items()]
 
 
 SETTINGS: dict[str, Callable[[int], list[Setting]]]
@@ -301,8 +298,7 @@ def drawn_tile(random: random.Random, **where: Any) -> DrawnTile:
         tile = (8 * random.randint(1, 32), 32 // size * random.randint(1, 16))
         major: Any = random.choice(("K", "MN")) if size == 2 else "K"
         options: dict[str, Any] = random.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
-        in_flight_bytes = random.choice(_IN_FLIGHT_KIB) * _KIB
-        tile_bytes = tile[0] * tile[1] * size
+        in_flight_bytes, tile_bytes = random.choice(_IN_FLIGHT_KIB) * _KIB, tile[0] * tile[1] * size
         if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
             continue
         places = spread(max(_FEWEST_TILES, in_flight_bytes // (ceil_div(tile_bytes, _KIB) * _KIB)))

@@ -23,7 +23,6 @@ from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES
 
 _MAP_ALIGNMENT_BYTES = 64
-_LIBRARY = "libcuda.so.1"
 _ARRAYS = {
     "dims": ctypes.c_uint64,
     "strides_bytes": ctypes.c_uint64,
@@ -48,7 +47,7 @@ class Device:
         _value(self._driver.cuCtxSetCurrent(_value(self._driver.cuDevicePrimaryCtxRetain(self._number))))
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
-        self._library = ctypes.CDLL(_LIBRARY)
+        self._library = ctypes.CDLL("libcuda.so.1")
         cuda = _value(self._driver.cuDriverGetVersion())
         # what captures and benchmarks say about where they were made
         self.facts: dict[str, Any] = {
@@ -66,23 +65,16 @@ class Device:
         """The driver's result code and 128 bytes for a map's arguments, whether or not they keep the rules."""
         storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
         place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
-        spread = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}
-        head = (
-            ctypes.c_void_p(place),
-            DataType.named(arguments["data_type"]).tma.driver_code,
-            len(arguments["dims"]),
-            ctypes.c_void_p(arguments["address"]),
-            spread["dims"],
-            spread["strides_bytes"],
-        )
-        options = ("interleave", "swizzle", "l2_promotion", "oob_fill")
-        tail = (spread["element_strides"], *(TABLES[name][arguments[name]].driver_code for name in options))
-        if "box" in arguments:
-            result = self._library.cuTensorMapEncodeTiled(*head, spread["box"], *tail)
-        else:
-            corners = spread["lower_corner"], spread["upper_corner"]
-            columns = arguments["channels_per_pixel"], arguments["pixels_per_column"]
-            result = self._library.cuTensorMapEncodeIm2col(*head, *corners, *columns, *tail)
+        code = DataType.named(arguments["data_type"]).tma.driver_code
+        arrays = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}
+        head = ctypes.c_void_p(place), code, len(arguments["dims"]), ctypes.c_void_p(arguments["address"])
+        kind, names = "Tiled", ["box"]
+        if "box" not in arguments:
+            kind, names = "Im2col", ["lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"]
+        own = (arrays.get(name, arguments.get(name)) for name in names)
+        options = (TABLES[name][arguments[name]].driver_code for name in TABLES if name != "data_type")
+        encode = getattr(self._library, f"cuTensorMapEncode{kind}")
+        result = encode(*head, arrays["dims"], arrays["strides_bytes"], *own, arrays["element_strides"], *options)
         return result, ctypes.string_at(place, 128)
 
     def encoded(self, tensor_map: AnyMap, address: int) -> bytes:

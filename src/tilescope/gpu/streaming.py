@@ -1,8 +1,8 @@
 """Streams of tiles on a card: how long a kernel takes that does nothing but move them, box after box.
 
-A case is plain data; `run` gives its time as eight bytes, a float. Accesses to shared memory are timed beside them, in
-clocks of one SM at its highest rate. See kernels/streams.cu for the loop, which is not what
-bounds it: streams run side by side, warps share the boxes of a tile, and no tile costs a division.
+A case is plain data, with the bytes that it moves; `run` gives its time as eight bytes, a float. Accesses to shared
+memory are timed beside them, in clocks of one SM at its highest rate. See kernels/streams.cu for the loop, which is not
+what bounds it: streams run side by side, warps share the boxes of a tile, and no tile costs a division.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tilescope.errors import ceil_div
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import Case
 from tilescope.gpu.suites.wavefronts import cycles_of
-from tilescope.smem.op import SmemOp
 from tilescope.tensor_map import TensorMap
 
 NAME = "streams"  # for the children
@@ -29,8 +29,6 @@ MAX_STAGES = 32  # of one stream
 MAX_STREAMS = 8  # of one block
 _MOST_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
-_PLAIN_BLOCKS_PER_SM = 4
-_PLAIN_THREADS = 512
 
 
 def stream(tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], **options: Any) -> Case:
@@ -42,8 +40,10 @@ def stream(tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: t
     case = {"direction": "load", "streams": 1, "issuers": None, "blocks_per_sm": 1, "sms": None, **options}
     if case["issuers"] is None:
         case["issuers"] = 1 if case["direction"] == "store" else issuing_warps(len(boxes), case["streams"])
-    case["stage_bytes"] = -(-case["stage_bytes"] // 1024) * 1024
-    return {"map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), **case}
+    case["stage_bytes"] = ceil_div(case["stage_bytes"], 1024) * 1024
+    tiles = [extent // step for extent, step in zip(tensor_map.dims, tile, strict=True)]
+    case |= {"map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "tiles": tiles}
+    return case | {"bytes": tiles[0] * tiles[1] * len(boxes) * tensor_map.transaction_bytes}
 
 
 def spread(tiles: int) -> dict[str, Any]:
@@ -58,25 +58,13 @@ def spread(tiles: int) -> dict[str, Any]:
 
 def issuing_warps(boxes: int, streams: int) -> int:
     """Warps that share the boxes of a tile: two boxes each, as far as a block of `streams` has warps."""
-    return max(1, min(-(-boxes // 2), _MOST_WARPS // streams))
+    return max(1, min(ceil_div(boxes, 2), _MOST_WARPS // streams))
 
 
 def matrix_dims(tile: tuple[int, int], element_bytes: int, size_bytes: int = MATRIX_BYTES) -> tuple[int, int]:
     """Extents of a matrix of about `size_bytes` that holds whole tiles: contiguous elements, rows."""
     x = PITCH_BYTES // element_bytes // tile[0] * tile[0]
     return x, size_bytes // PITCH_BYTES // tile[1] * tile[1]
-
-
-def moved_bytes(case: Case) -> int:
-    """What one launch moves."""
-    if "plain" in case:
-        return MATRIX_BYTES
-    if "op" in case:
-        op = SmemOp.named(case["op"])
-        return op.lanes * op.access_bytes
-    tensor_map = TensorMap.from_dict(case["map"])
-    tiles: int = (tensor_map.dims[0] // case["tile"][0]) * (tensor_map.dims[1] // case["tile"][1])
-    return tiles * len(case["boxes"]) * tensor_map.transaction_bytes
 
 
 def run(device: Device, cases: Sequence[Case]) -> list[bytes]:
@@ -94,7 +82,7 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
     if "op" in case:
         return float(cycles_of(device, [case])[0] / (device.facts["clock_mhz"] * 1e6))
     tensor_map = TensorMap.from_dict(case["map"])
-    tiles_x, tiles_y = (extent // step for extent, step in zip(tensor_map.dims, case["tile"], strict=True))
+    tiles_x, tiles_y = case["tiles"]
     blocks = (case["sms"] or device.facts["sms"]) * case["blocks_per_sm"]
     streams = blocks * case["streams"]
     table = [
@@ -117,6 +105,4 @@ def _plain(device: Device, matrix: int, kernel: str) -> float:
         "plain_copy": (matrix, matrix + MATRIX_BYTES // 2, MATRIX_BYTES // 32),
         "plain_read": (matrix, MATRIX_BYTES // 16, device.allocate(4)),
     }
-    return device.seconds(
-        f"streams:{kernel}", *values[kernel], blocks=device.facts["sms"] * _PLAIN_BLOCKS_PER_SM, threads=_PLAIN_THREADS
-    )
+    return device.seconds(f"streams:{kernel}", *values[kernel], blocks=4 * device.facts["sms"], threads=512)

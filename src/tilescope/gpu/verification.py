@@ -91,26 +91,18 @@ class Capture:
         except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
             limit = "a file that `tilescope verify --save` wrote"
             raise CAPTURE.error("path", f"{path}", limit, "Use the FILE of tilescope verify --save FILE.") from error
-        raise CAPTURE_FORMAT.error(
-            "path",
-            f"{path} has format {number}",
-            f"this tilescope reads {FORMAT}",
-            "Capture again: tilescope verify --save FILE.",
-            format=number,
-        )
+        found, limit = f"{path} has format {number}", f"this tilescope reads {FORMAT}"
+        fix = "Capture again: tilescope verify --save FILE."
+        raise CAPTURE_FORMAT.error("path", found, limit, fix, format=number)
 
 
 def _recording(header: Mapping[str, Any], arrays: Any) -> Recording:
     name = header["suite"]
     digests, lengths, kept = (arrays[f"{name}.{part}"] for part in ("digests", "lengths", "kept"))
-    data = np.split(kept, np.cumsum(np.maximum(lengths, 0)))
-    results = (
-        Outcome(None if length < 0 else whole.tobytes(), ended, digest.tobytes())
-        for ended, digest, length, whole in zip(
-            header["ended"], digests.reshape(-1, DIGEST_BYTES), lengths.tolist(), data[:-1], strict=True
-        )
-    )
-    return Recording(name, tuple(header["cases"]), tuple(results))
+    whole = [part.tobytes() for part in np.split(kept, np.cumsum(np.maximum(lengths, 0)))[:-1]]
+    data = [None if length < 0 else part for length, part in zip(lengths, whole, strict=True)]
+    outcomes = map(Outcome, data, header["ended"], map(bytes, digests.reshape(-1, DIGEST_BYTES)))
+    return Recording(name, tuple(header["cases"]), tuple(outcomes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +115,6 @@ class SuiteResult(Value):
     difference: str  # the first one, in words; empty where there is none
     seconds: float
 
-    @property
-    def agrees(self) -> bool:
-        """Whether the card did what tilescope says in every case."""
-        return self.equal == self.cases
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification(MadeOnCard):
@@ -139,8 +126,8 @@ class Verification(MadeOnCard):
 
     @property
     def agrees(self) -> bool:
-        """Whether every suite agrees."""
-        return all(suite.agrees for suite in self.suites)
+        """Whether the card did what tilescope says in every case."""
+        return all(suite.equal == suite.cases for suite in self.suites)
 
 
 def verify(

@@ -29,20 +29,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from tilescope.errors import DeviceError
+from tilescope.gpu import watch_text
 from tilescope.gpu.watch_build import built_library, find_cupti
 from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Call, Counts, Verdict, judged
 from tilescope.gpu.watch_signals import HeldSignals
-from tilescope.gpu.watch_text import (
-    LIMITS,
-    WatchSummary,
-    accepted_line,
-    explained,
-    map_line,
-    repeated_line,
-    summarised,
-    warned,
-    watched_maps,
-)
 from tilescope.view.drawing import Drawing, lines_of, plain_line
 from tilescope.view.parts import Table
 
@@ -78,7 +68,7 @@ def watch(
         listener.bind(path)
         listener.listen(socket.SOMAXCONN)
         teller = Teller(verbose, as_json, out)
-        teller.say(LIMITS)
+        teller.say(watch_text.LIMITS)
         environment = os.environ | {INJECTION: str(library), SOCKET: path, CUPTI: str(cupti.library)}
         pid = signals.spawn(list(command), environment)
         status = _follow(pid, signals, Reader(listener), teller)
@@ -108,13 +98,11 @@ def _follow(pid: int, signals: HeldSignals, reader: Reader, teller: Teller) -> i
 def _ended(pid: int) -> int | None:
     """The wait status of a program that ended, else None. If it is stopped, we stop too, for the shell to see."""
     changed, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-    if not changed:
-        return None
-    if os.WIFSTOPPED(status):
+    if changed and os.WIFSTOPPED(status):
         os.kill(os.getpid(), signal.SIGSTOP)
         os.kill(pid, signal.SIGCONT)
         return None
-    return status
+    return status if changed else None
 
 
 def _end_by(number: int) -> int:
@@ -240,11 +228,11 @@ class Teller:
         if is_worth_telling:
             self.told[distinct] = call.record.pid
         if is_worth_telling and told is None:
-            self._show(map_line(verdict), lambda: (warned if is_accepted else explained)(verdict, process))
+            self._show(watch_text.map_line(verdict), lambda: watch_text.explained(verdict, process))
         elif not is_accepted and told != call.record.pid:
-            self.say(repeated_line(call, process))
+            self.say(watch_text.repeated_line(call, process))
         elif is_accepted and self.verbose:
-            self._show(map_line(verdict), lambda: Drawing(accepted_line(call, process), ()))
+            self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), ()))
 
     def _show(self, plain: dict[str, Any], drawn: Callable[[], Drawing]) -> None:
         """One object of JSON, or lines of at most the terminal's width."""
@@ -266,7 +254,7 @@ class Teller:
         if self.out is None:
             return
         try:
-            self.out.write(json.dumps(map_line(verdict)) + "\n")
+            self.out.write(json.dumps(watch_text.map_line(verdict)) + "\n")
             self.out.flush()
         except OSError as error:
             self.say(f"no more maps are written to {self.out.name}: {error.strerror}.")
@@ -280,8 +268,10 @@ class Teller:
         placed = [(verdict, verdict.call.record.site, counts[process]) for verdict, process in self.heard]
         calls = [(verdict, 1 + (count.repeats[site] if site < SITES else 0)) for verdict, site, count in placed]
         lost, refused = (sum(getattr(count, name) for count in counts.values()) for name in ("lost", "lost_refused"))
-        summary = WatchSummary(watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, refused)
-        self._show(summary.to_dict(), lambda: summarised(summary))
+        summary = watch_text.WatchSummary(
+            watch_text.watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, refused
+        )
+        self._show(summary.to_dict(), lambda: watch_text.summarised(summary))
 
     def say(self, text: str) -> None:
         """One line of our own."""

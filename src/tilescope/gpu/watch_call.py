@@ -42,6 +42,7 @@ MOST_DIMS = 5
 State = Literal["accepted", "refused", "disagreement", "failed"]
 SUCCESS, INVALID_VALUE = 0, 1
 DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
+_MAP_POINTER = "Pass the address of a CUtensorMap."
 _ANY_MAP = {"data_type": "uint8", "dims": (16,), "strides_bytes": (), "box": (16,)}  # sound at any sound address
 LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
 NULL_POINTER = rule(
@@ -178,9 +179,7 @@ class Call:
         passed, bits = record.arguments, record.arguments.readable
         self.function, self.result, self.rank = FUNCTIONS[passed.function], passed.result, passed.rank
         self.arch = f"sm_{passed.capability}" if passed.capability else None
-        self.descriptor = (
-            bytes(record.descriptor) if bits & POINTERS["tensor_map"].bit else None
-        )  # the map after the call
+        self.descriptor = bytes(record.descriptor) if bits & POINTERS["tensor_map"].bit else None  # after the call
         encoded = self.function.map_class
         named = ("address",) if encoded is None else encoded.readers
         is_rank = 0 < self.rank <= MOST_DIMS  # the arrays of another were not read
@@ -222,15 +221,13 @@ class Call:
     @property
     def short(self) -> str:
         """The map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
-        said = self.arguments
+        said, columns = self.arguments, "pixels_per_column" in self.arguments
         if self.function.map_class is None:
             return self.function.short
         parts = [
             f"{self.function.short} {by(said.get('dims') or ()) or f'of rank {self.rank}'} {said['data_type']}",
             f"box {by(said['box'])}" if said.get("box") else "",
-            "{pixels_per_column} pixels of {channels_per_pixel} channels".format(**said)
-            if "channels_per_pixel" in said
-            else "",
+            f"{said['pixels_per_column']} pixels of {said['channels_per_pixel']} channels" if columns else "",
             *(f"{name} {said[name]}" for name in ("interleave", "swizzle") if said[name] != "none"),
         ]
         return ", ".join(filter(None, parts))
@@ -313,8 +310,7 @@ def _report(call: Call) -> MapReport:
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
     """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
     entries = {pointer.name: counted(rank - pointer.fewer, "entry", "entries") for pointer in POINTERS.values()}
-    fixes = {name: f"Pass an array of {count}." for name, count in entries.items()}
-    fixes["tensorMap"] = "Pass the address of a CUtensorMap."
+    fixes = {name: f"Pass an array of {count}." for name, count in entries.items()} | {"tensorMap": _MAP_POINTER}
     return tuple(
         NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fixes[name], rank=rank)
         for name in names
@@ -326,11 +322,9 @@ def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
     if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
         return ()
     row_bytes = tensor_map.box[0] * tensor_map.data_type.bits // 8
-    whole_bytes = tensor_map.dims[0] * tensor_map.data_type.bits // 8
-    rates = CARD["H200"].tma
-    assert rates is not None
+    rates: Any = CARD["H200"].tma
     share = rates.load(min(row_bytes, REQUEST_BYTES)) / rates.fastest("load")
-    if share >= LEAST_SHARE or whole_bytes <= row_bytes:
+    if share >= LEAST_SHARE or tensor_map.dims[0] <= tensor_map.box[0]:
         return ()
     wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits
     return (NARROW_ROWS.violation(

@@ -79,9 +79,14 @@ def watched_maps(calls: Iterable[tuple[Verdict, int]]) -> tuple[WatchedMap, ...]
 
 
 def explained(verdict: Verdict, process: str) -> Drawing:
-    """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers."""
-    call, reasons = verdict.call, [verdict.reason] if verdict.reason else []
-    kind = "Refused"
+    """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers.
+
+    Of an accepted call, what the rules have to say.
+    """
+    call, remarks = verdict.call, findings(verdict.report.violations)
+    if verdict.state == "accepted":
+        return Drawing(f"Accepted, with remarks: {call.short}, by {call.caller} in {process}", remarks)
+    kind, reasons = "Refused", [verdict.reason] if verdict.reason else []
     if verdict.state == "disagreement":
         kind = "DISAGREEMENT between the driver and the rules"
         reasons.append("One of the two is wrong: please report it with these arguments and the driver's version.")
@@ -95,7 +100,7 @@ def explained(verdict: Verdict, process: str) -> Drawing:
         title="The arguments",
     )
     title = f"{kind}: {call.function.name} in {process} returned {verdict.result_name}"
-    tables = (*findings(verdict.report.violations), arguments, *_called_by(call), *_accepted_instead(verdict))
+    tables = (*remarks, arguments, *_called_by(call), *_accepted_instead(verdict))
     return Drawing(title, (*reasons, *tables))
 
 
@@ -111,13 +116,6 @@ def _accepted_instead(verdict: Verdict) -> list[Part]:
         return []
     lines = [line for line in snippet(tensor_map, "encode").splitlines() if line]
     return [Table(tuple((f"`{line}`",) for line in lines), title="A call that is accepted")]
-
-
-def warned(verdict: Verdict, process: str) -> Drawing:
-    """An accepted map of which the rules have something to say."""
-    call = verdict.call
-    title = f"Accepted, with remarks: {call.short}, by {call.caller} in {process}"
-    return Drawing(title, findings(verdict.report.violations))
 
 
 def accepted_line(call: Call, process: str) -> str:
@@ -186,10 +184,7 @@ def _called_by(call: Call) -> Iterator[Part]:
 
 
 def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, str]]:
-    """The functions of frames as their authors wrote them, else their offsets; with file and line where a library tells.
-
-    It tells where it is of moderate size and has debug information.
-    """
+    """The functions of frames, else their offsets; with file and line where a library of moderate size tells."""
     names = [frame.function for frame in frames]
     tells = library.is_file() and library.stat().st_size <= _LARGEST_SYMBOLISED_BYTES
     places = [hex(frame.place) for frame in frames]

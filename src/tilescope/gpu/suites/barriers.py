@@ -87,8 +87,8 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
         return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
     if kind in ("arrivals", "bytes"):
         return {"kind": kind, "steps": _steps(random, kind)}
-    reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
-    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col"), "reduce": reduce}
+    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col")}
+    options["reduce"] = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
     case = copies.drawn(random, arch, data_type=random.choice(types_of("sm_90")), **options)
     if case is None:
         return None

@@ -19,18 +19,10 @@ from typing import Any
 import numpy as np
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, ceil_div
+from tilescope.errors import ceil_div
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, memory, pool
-from tilescope.gpu.suites.maps import (
-    IMAGE_BYTES,
-    TENSOR_BYTES,
-    drawn_coords,
-    drawn_map,
-    drawn_pixel,
-    drawn_place,
-    reach_bytes,
-)
+from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, maps, memory, pool
+from tilescope.gpu.suites.maps import IMAGE_BYTES, TENSOR_BYTES, drawn_place
 from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
 from tilescope.tensor_map import AnyMap
@@ -44,7 +36,6 @@ _KINDS = ("tensor_map", "im2col_map", "bulk", "four rows")  # likewise
 _ROWS = 4  # that gather4 and scatter4 take
 _CLUSTER_BLOCKS = 4
 _MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
-_THREADS = 256
 # An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
 _WORD_AFTER = 0xFFFFF800001FFFFE
 _NO_COPY = 1  # what a block that receives nothing reports as its word
@@ -68,11 +59,11 @@ def drawn(
     With `rows4` a column and four rows of a matrix: in any order, some of them outside.
     """
     is_im2col = random.random() < im2col
-    tensor_map: Any = drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
+    tensor_map: Any = maps.drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
     too_few_rows = rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS)
-    if too_few_rows or (stores and reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
+    if too_few_rows or (stores and maps.reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
         return None
-    coords = (drawn_pixel if is_im2col else drawn_coords)(random, tensor_map, negative=not stores)
+    coords = (maps.drawn_pixel if is_im2col else maps.drawn_coords)(random, tensor_map, negative=not stores)
     if rows4:
         tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
         rows = range(tensor_map.dims[1] + 2)
@@ -128,10 +119,10 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
     major = random.choice(("K", "MN")) if size == 2 else "K"
     tile = (random.choice((8, 16, 24, 64, 96, 128)), 32 // size * random.choice((1, 2, 3, 4, 8)))
     consumer = random.choice(("ldmatrix", None)) if size == 2 else None
-    candidates = _candidates(tile, data_type, major, consumer, arch, random.random() < 0.3)
-    contiguous = 16 // size * random.randint(1, 20)
-    shape = (random.randint(1, 200), contiguous) if major == "K" else (contiguous, random.randint(1, 200))
-    if not candidates or shape[0] * shape[1] * size > TENSOR_BYTES:
+    fold, contiguous, rows = random.random() < 0.3, 16 // size * random.randint(1, 20), random.randint(1, 200)
+    shape = (rows, contiguous) if major == "K" else (contiguous, rows)
+    candidates = _candidates(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer)
+    if not candidates or rows * contiguous * size > TENSOR_BYTES:
         return None
     chosen = random.choice(candidates)
     tensor_map = chosen.tensor_map(1 << 30, shape)
@@ -145,14 +136,9 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
 
 
 @cache
-def _candidates(
-    tile: tuple[int, int], data_type: str, major: Any, consumer: str | None, arch: Any, fold: bool
-) -> tuple[Plan, ...]:
+def _candidates(tile: tuple[int, int], data_type: str, **options: Any) -> tuple[Plan, ...]:
     """The plans of a problem: planning takes far longer than a copy, so a problem is planned once."""
-    try:
-        return plan(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer).candidates
-    except RuleError:
-        return ()
+    return plan(tile, data_type, **options).candidates
 
 
 def predicted(case: Case) -> list[Piece]:
@@ -229,27 +215,26 @@ def _kernel(case: Case) -> str:
 def run(device: Device, cases: list[Case]) -> Iterable[Any]:
     """What the card makes of cases that one kernel runs."""
     kernel, source = _kernel(cases[0]), device.upload(pool())
-    sizes: Any = {"threads": _THREADS, "smem_bytes": IMAGE_BYTES}
-    results: Iterable[list[Piece]]
+    sizes: Any = {"threads": 256, "smem_bytes": IMAGE_BYTES}
     if kernel == "to_global":
         before = np.stack([_memory_before(case) for case in cases])
         target = device.upload(before)
         tensors = [target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES for number in range(len(cases))]
         tables = _tables(device, cases, tensors)
         device.launch(f"copies:{kernel}", *tables, source, MEMORY_BYTES, target, blocks=len(cases), **sizes)
-        results = map(_changed, before, device.download(target, before.copy()))
+        results = list(map(_changed, before, device.download(target, before.copy())))
     else:
         tables = _tables(device, cases, [source + case.get("source", 0) for case in cases])
         words = np.empty((len(cases), _CLUSTER_BLOCKS if kernel == "to_cluster" else 1), "<u8")
         images = np.empty((*words.shape, IMAGE_BYTES), np.uint8)
         device.launch(f"copies:{kernel}", *tables, source, IMAGE_BYTES, out=(images, words), blocks=words.size, **sizes)
-        results = map(_received, words, images)
+        results = list(map(_received, words, images))
     return ([piece.numbers for piece in pieces] for pieces in results)
 
 
 def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Array, ...]:
     """The maps that the driver encodes, and the rows of integers of copies and blocks, as kernels/copies.cu reads them."""
-    maps = b""
+    blobs = b""
     copies: list[list[int]] = []
     blocks: list[list[int]] = []
     for case, address in zip(cases, tensors, strict=True):
@@ -261,9 +246,9 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
             kind, rows = ("four rows", _ROWS) if "gathers" in case else (case["map"]["kind"], 1)
             expected = tensor_map.transaction_bytes * len(own) * rows
         blocks.append([len(copies), len(own), expected, IMAGE_BYTES])
-        copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(maps) + shift)] for copy in own]
-        maps += (bytes(shift) + blob).ljust(_MAP_SLOT_BYTES, b"\0")
-    return np.frombuffer(maps, np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
+        copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(blobs) + shift)] for copy in own]
+        blobs += (bytes(shift) + blob).ljust(_MAP_SLOT_BYTES, b"\0")
+    return np.frombuffer(blobs, np.uint8), np.array(copies, np.int32), np.array(blocks, np.int32)
 
 
 def _row(case: Case, copy: Case, map_place: int) -> list[int]:

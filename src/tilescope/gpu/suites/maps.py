@@ -40,7 +40,7 @@ def drawn_map(
                 return tensor_map
 
 
-def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> dict[str, Any]:
+def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> Case:
     row = DataType.named(data_type or random.choice(types_of(arch)))
     interleave = random.choice(("none",) * 6 + ("16B", "32B"))
     rank = random.randint(1, 5) if interleave == "none" else random.randint(3, 5)
@@ -60,19 +60,12 @@ def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, de
     strides = _strides(dims, 8 * sliced or row.bits, align)
     if not dense and random.random() < 0.2:
         strides = [align * random.randint(0, 40) for _ in strides]
-    return {
-        "data_type": row.name,
-        "dims": tuple(dims),
-        "strides_bytes": tuple(strides),
-        "box": tuple(box),
-        "element_strides": tuple(random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims),
-        "interleave": interleave,
-        "swizzle": swizzle,
-        **_last_options(random, row, arch),
-    }
+    steps = [random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims]
+    own: Case = {"dims": dims, "strides_bytes": strides, "box": box, "element_strides": steps}
+    return _completed(random, row, arch, **own, interleave=interleave, swizzle=swizzle)
 
 
-def _columns(random: random.Random, arch: str, data_type: str | None = None) -> dict[str, Any]:
+def _columns(random: random.Random, arch: str, data_type: str | None = None) -> Case:
     row = DataType.named(data_type or random.choice(types_of(arch)[:13]))
     size = row.bits // 8
     interleave = random.choice(("none", "none", "none", "16B", "32B"))
@@ -85,19 +78,16 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
     span_bytes = Swizzle.named(swizzle).span_bytes or 256
     images = random.randint(1, 3)
     dims = [*extents, random.randint(1, 3), images] if sliced else [channels, *extents, images]
-    return {
-        "data_type": row.name,
-        "dims": tuple(dims),
-        "strides_bytes": tuple(_strides(dims, 8 * sliced or row.bits)),
-        "lower_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
-        "upper_corner": tuple(random.randint(-3, 2) for _ in range(rank - 2)),
+    own: Case = {
+        "dims": dims,
+        "strides_bytes": _strides(dims, 8 * sliced or row.bits),
+        "lower_corner": [random.randint(-3, 2) for _ in range(rank - 2)],
+        "upper_corner": [random.randint(-3, 2) for _ in range(rank - 2)],
         "channels_per_pixel": sliced // size if sliced else min(channels, span_bytes // size),
         "pixels_per_column": random.randint(1, 90),
-        "element_strides": tuple(random.choice((1, 1, random.randint(1, 3))) for _ in dims),
-        "interleave": interleave,
-        "swizzle": swizzle,
-        **_last_options(random, row, arch),
+        "element_strides": [random.choice((1, 1, random.randint(1, 3))) for _ in dims],
     }
+    return _completed(random, row, arch, **own, interleave=interleave, swizzle=swizzle)
 
 
 def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
@@ -106,10 +96,11 @@ def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
     return list(accumulate((row_bytes, *dims[1:-1]), mul))[: len(dims) - 1]
 
 
-def _last_options(random: random.Random, row: DataType, arch: str) -> dict[str, Any]:
+def _completed(random: random.Random, row: DataType, arch: str, **own: Any) -> Case:
     promotion = random.choice(("none", "64B", "128B", "256B"))
     oob_fill = "nan" if row.is_float and random.random() < 0.3 else "zero"
-    return {"l2_promotion": promotion, "oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
+    last = {"l2_promotion": promotion, "oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
+    return {"data_type": row.name, **own, **last}
 
 
 def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
@@ -189,8 +180,7 @@ def _draw_near_edges(random: random.Random, arch: str) -> Case:
     """A map that keeps most rules, its tensor of any size, then up to three of its arguments moved to an edge."""
     kind = random.choice(("tiled", "tiled", "im2col"))
     data_type = random.choice(_DRIVER_TYPES) if random.random() < 0.2 else None  # also those of newer chips
-    drawn = _tiled(random, arch, data_type) if kind == "tiled" else _columns(random, arch)
-    arguments = {name: list(value) if isinstance(value, tuple) else value for name, value in drawn.items()}
+    arguments = _tiled(random, arch, data_type) if kind == "tiled" else _columns(random, arch)
     arguments["address"] = 32 * random.randint(0, (1 << random.randint(20, 52)) - 1)
     if random.random() < 0.7:
         arguments["dims"] = [random.randint(1, 5000) for _ in arguments["dims"]]

@@ -89,10 +89,8 @@ def _launch_all() -> None:
 
 
 def _timed(device: Device, cases: list[Case]) -> Array:
-    """Wavefronts from clocks: cost = start + slope x wavefronts, both from two accesses of the same operation.
-
-    Of the first, every bank is asked once in every turn; of the second, one bank is asked for everything.
-    """
+    """Wavefronts from clocks, which grow with them: two accesses of the same operation tell by how much."""
+    # of the first, every bank is asked once in every turn; of the second, one bank is asked for everything
     ops = [SmemOp.named(case["op"]) for case in cases]
     steps = [op.access_bytes for op in ops] + [128] * len(cases)
     known = [
