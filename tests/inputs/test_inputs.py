@@ -29,9 +29,9 @@ ROWS = {f"{name}-{row.name}": (row, function) for name, (rows, function) in QUES
 def test_an_input_is_an_argument_and_its_default_is_the_functions(row, function):
     taken = signature(function).parameters[row.name].default
     if type(taken) is str:
-        assert row.unsaid == taken
+        assert row.default == taken
     elif type(taken) is int:
-        assert row.read(row.unsaid) == taken
+        assert row.read(row.default) == taken
 
 
 @pytest.mark.parametrize("row", [row for row, _ in ROWS.values()], ids=ROWS)

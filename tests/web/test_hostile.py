@@ -47,7 +47,7 @@ texts = st.one_of(numbers.map(str), numbers.map(hex), lists, shapes, layouts, pa
 def query_of(page, chosen):
     """Some fields of the form with hostile text, the others left alone or with a choice of theirs."""
     fields = {
-        field.name: st.one_of(texts, st.sampled_from(field.choices), st.just(field.default)) if field.choices else texts
+        field.name: st.one_of(texts, st.sampled_from(field.choices), st.just(field.preset)) if field.choices else texts
         for field in page.forms[chosen]
     }
     filled = st.fixed_dictionaries({}, optional=fields)

@@ -84,7 +84,9 @@ def _carried_out(copied: Trace, array: np.ndarray[Any, Any]) -> Any:
 @command(
     TYPE,
     Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", tile),
-    Input("smem_address", START.option, "Shared address of the dump's first byte", read=smem_address, unsaid="unknown"),
+    Input(
+        "smem_address", START.option, "Shared address of the dump's first byte", read=smem_address, default="unknown"
+    ),
 )
 @click.argument("dump", type=INPUT_FILE)
 @click.argument("tile", type=INPUT_FILE)

@@ -28,7 +28,9 @@ from tilescope.written import number
 from tilescope.written import tile as written_tile
 
 _BESIDE = [replace(row, name="start") if row.name == "smem_address" else row for row in LAYOUT_TEXT]
-_MAX_PADDING = Input("max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number, unsaid="128")
+_MAX_PADDING = Input(
+    "max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number, default="128"
+)
 _OTHER = next(row for row in DRAWN_LAYOUT if row.name == "other")
 
 
@@ -101,7 +103,7 @@ def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
 @command(
     Input("text", "--layout", "The layout in any notation", "in place of tile and type."),
     Input("tv", "--tv", "An access", "(thread, value) → index of the layout, as CuTe writes it."),
-    Input("op", "--op", "What --tv loads or stores with", unsaid="the widest load"),
+    Input("op", "--op", "What --tv loads or stores with", default="the widest load"),
     *BANK_TILE,
     *_BESIDE,
     _MAX_PADDING,

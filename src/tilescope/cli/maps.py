@@ -120,16 +120,16 @@ def diff(one: str, other: str, output: Output) -> int:
     Input("image", read=extents),
     Input("filters", read=extents),
     replace(TYPE, option=""),
-    Input("direction", "--direction", "Direction", unsaid="forward", choices=PASSES),
+    Input("direction", "--direction", "Direction", default="forward", choices=PASSES),
     Input("pad", "--pad", "Padding", "one number, or one for each dimension.", numbers, "0"),
-    Input("stride", "--stride", "Stride", read=numbers, unsaid="1"),
-    Input("dilation", "--dilation", "Dilation", read=numbers, unsaid="1"),
+    Input("stride", "--stride", "Stride", read=numbers, default="1"),
+    Input("dilation", "--dilation", "Dilation", read=numbers, default="1"),
     Input(
-        "channels_per_pixel", "--channels", "Channels of one copy", read=number, unsaid="a span of the widest swizzle"
+        "channels_per_pixel", "--channels", "Channels of one copy", read=number, default="a span of the widest swizzle"
     ),
-    Input("pixels_per_column", "--pixels", "Pixels of one copy", read=number, unsaid="128"),
-    Input("swizzle", "--swizzle", "Swizzle", unsaid="the widest that divides the channels"),
-    Input("arch", "--arch", "Architecture", unsaid="sm_90"),
+    Input("pixels_per_column", "--pixels", "Pixels of one copy", read=number, default="128"),
+    Input("swizzle", "--swizzle", "Swizzle", default="the widest that divides the channels"),
+    Input("arch", "--arch", "Architecture", default="sm_90"),
 )
 def conv(image: tuple[int, ...], filters: tuple[int, ...], data_type: str, output: Output, **said: Any) -> int:
     """Make the im2col map of a convolution, with the corners, the strides and the offsets of every filter tap.

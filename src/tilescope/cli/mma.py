@@ -76,11 +76,11 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
 @command(
     Input("n", "--n", "Columns of the accumulator D", read=number),
     Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, unsaid="1"),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, default="1"),
     Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
     Input("sparse", "--sparse", "The .sp instruction", read=flag),
     Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
-    Input("data_type", "--type", "The matrix's own type", unsaid="f32 for D, bf16 for A"),
+    Input("data_type", "--type", "The matrix's own type", default="f32 for D, bf16 for A"),
     Input("address", "--address", "Address of its first cell", "lane << 16 | column.", number, "0"),
     Input("element", "--element", "Say where this element lies", "row,column.", pair),
     group=mma,
@@ -120,11 +120,11 @@ def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
 @command(
     Input("kind"),
     Input("shape", read=tile),
-    Input("a_type", "--a-type", "Type of A", unsaid="the kind's, if it has only one"),
-    Input("b_type", "--b-type", "Type of B", unsaid="as A"),
-    Input("d_type", "--d-type", "Type of the accumulator", "f16, f32 or s32.", unsaid="the widest"),
-    Input("a_major", "--a-major", "Contiguous in A", unsaid="K", choices=("K", "MN")),
-    Input("b_major", "--b-major", "Contiguous in B", unsaid="K", choices=("K", "MN")),
+    Input("a_type", "--a-type", "Type of A", default="the kind's, if it has only one"),
+    Input("b_type", "--b-type", "Type of B", default="as A"),
+    Input("d_type", "--d-type", "Type of the accumulator", "f16, f32 or s32.", default="the widest"),
+    Input("a_major", "--a-major", "Contiguous in A", default="K", choices=("K", "MN")),
+    Input("b_major", "--b-major", "Contiguous in B", default="K", choices=("K", "MN")),
     Input("negate_a", "--negate-a", "Multiply by -A", read=flag),
     Input("negate_b", "--negate-b", "Multiply by -B", read=flag),
     Input("saturate", "--saturate", "Sums of kind i8 saturate", read=flag),
@@ -171,12 +171,12 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 
 @command(
     SMEM_ADDRESS,
-    Input("major", "--major", "How the instruction reads the tile", unsaid="K", choices=("K", "MN")),
-    Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=("K", "MN")),
-    Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="all, up to 256"),
-    Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),
+    Input("major", "--major", "How the instruction reads the tile", default="K", choices=("K", "MN")),
+    Input("tile_major", "--tile-major", "Innermost dimension of the map", default="as --major", choices=("K", "MN")),
+    Input("rows", "--rows", "mn that the instruction reads", read=number, default="all, up to 256"),
+    Input("k", "--k", "k that the instruction reads", read=number, default="32 bytes"),
     Input("origin", "--origin", "The first element that it reads", "mn,k.", pair, "0,0"),
-    Input("data_type_read", "--read-as", "Element type that the tensor core reads", unsaid="the map's"),
+    Input("data_type_read", "--read-as", "Element type that the tensor core reads", default="the map's"),
     group=mma,
     short_help="Say whether a descriptor reads what TMA wrote.",
 )
@@ -213,7 +213,7 @@ def check(
     return output.show(agreement, ok=agreement.agrees)
 
 
-@command(*WORD[1:], Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="64"))
+@command(*WORD[1:], Input("rows", "--rows", "mn that the instruction reads", read=number, default="64"))
 @click.argument("words", nargs=-1, required=True)
 @click.option("--addresses", is_flag=True, help="List the address of every 16 bytes that one instruction reads.")
 def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | None = None, **said: Any) -> int:

@@ -17,7 +17,7 @@ from tilescope.inputs import Input
 from tilescope.written import number
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number, unsaid="1")
+_SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number, default="1")
 
 
 @command(_SEED)
@@ -51,7 +51,7 @@ def verify(
 
 @command(
     _SEED,
-    Input("card", "--card", "Whose rates the planner uses", unsaid="the card of the architecture"),
+    Input("card", "--card", "Whose rates the planner uses", default="the card of the architecture"),
     Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
 )
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))

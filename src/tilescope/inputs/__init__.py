@@ -1,6 +1,6 @@
 """What people may say to a question: one table, from which a command has its options and a page its fields.
 
-Input("major", "--major", "Contiguous", unsaid="K", choices=("K", "MN"))
+Input("major", "--major", "Contiguous", default="K", choices=("K", "MN"))
 
 tilescope plan 128x64 bf16 --major MN     --help: "Contiguous. [default: K]"
 /plan?major=MN                            a field with the label "Contiguous"
@@ -59,7 +59,7 @@ class Input:
     label: str = ""
     hint: str = ""
     read: Reader = text
-    unsaid: str = ""  # what the library takes if nobody says it
+    default: str = ""  # what the library takes if nobody says it
     choices: tuple[str, ...] = ()
     is_open: bool = False  # whether other names than the choices are taken
     is_long: bool = False  # whether it is a text of several lines
@@ -76,7 +76,7 @@ class Input:
     @property
     def help(self) -> str:
         """What --help says."""
-        default = f" [default: {self.unsaid}]" if self.unsaid else ""
+        default = f" [default: {self.default}]" if self.default else ""
         names = ", ".join(self.choices[:4]) + (", …" if len(self.choices) > 4 else ".")
         hint = self.hint or (names if self.choices and self.metavar != "|".join(self.choices) else "")
         return (f"{self.label}: {hint}" if hint else f"{self.label}.") + default
@@ -84,7 +84,7 @@ class Input:
     def words(self, value: Any) -> list[str]:
         """The words of a command that say `value`; none where it is what the library takes anyway.
 
-        >>> Input("smem_address", "--smem-address", read=written.smem_address, unsaid="0x0").words(1024)
+        >>> Input("smem_address", "--smem-address", read=written.smem_address, default="0x0").words(1024)
         ['--smem-address', '0x400']
         """
         if value is None or value is False:
@@ -94,7 +94,7 @@ class Input:
         option = self.option.split()[:1]
         if not option or value is True:
             return option or [said]
-        if said in ("", self.unsaid):
+        if said in ("", self.default):
             return []
         return [f"{option[0]}={said}"] if said.startswith("-") else [option[0], said]
 
@@ -130,7 +130,7 @@ TYPE = Input(
     choices=tuple(DATA_TYPE),
     is_open=True,
 )
-SMEM_ADDRESS = Input("smem_address", "--smem-address", "Shared address", read=written.smem_address, unsaid="0x0")
+SMEM_ADDRESS = Input("smem_address", "--smem-address", "Shared address", read=written.smem_address, default="0x0")
 START = replace(SMEM_ADDRESS, option="--smem-address --address")  # where nothing else has an address
 MODE = (
     Input("mode", "", "Mode", "a mode, a driver name, or xor:B,M,S: CuTe's Swizzle<B,M,S> on byte addresses.",

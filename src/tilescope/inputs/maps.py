@@ -23,12 +23,12 @@ MAP = (
     Input("pixels_per_column", "--pixels", "Pixels of a copy", "of im2col maps alone.", number),
     Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128")),
     Input("element_strides", "--element-strides", "Element strides", "1 to 8.", numbers, "1"),
-    Input("interleave", "--interleave", "Interleave", unsaid="none", choices=tuple(INTERLEAVE)),
-    Input("swizzle", "--swizzle", "Swizzle", unsaid="none", choices=tuple(SWIZZLE)),
-    Input("l2_promotion", "--l2", "L2 promotion", unsaid="none", choices=tuple(L2_PROMOTION)),
-    Input("oob_fill", "--fill", "Fill outside", "zero is the driver's NONE.", unsaid="zero", choices=tuple(OOB_FILL)),
-    Input("address", "--address", "Global address", read=number, unsaid="0x0"),
-    Input("arch", "--arch", "Architecture", unsaid="sm_90", choices=tuple(ARCH)),
+    Input("interleave", "--interleave", "Interleave", default="none", choices=tuple(INTERLEAVE)),
+    Input("swizzle", "--swizzle", "Swizzle", default="none", choices=tuple(SWIZZLE)),
+    Input("l2_promotion", "--l2", "L2 promotion", default="none", choices=tuple(L2_PROMOTION)),
+    Input("oob_fill", "--fill", "Fill outside", "zero is the driver's NONE.", default="zero", choices=tuple(OOB_FILL)),
+    Input("address", "--address", "Global address", read=number, default="0x0"),
+    Input("arch", "--arch", "Architecture", default="sm_90", choices=tuple(ARCH)),
 )
 # The width of an im2col-wide map is its only corner.
 WIDTHS = {
@@ -42,5 +42,5 @@ COPY = (
     Input("coords", "--coords", "Coordinates", "where the box starts, innermost first.", numbers, "0,0,…"),
     Input("offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", numbers),
     SMEM_ADDRESS,
-    Input("operation", "--operation", "Operation", unsaid="load", choices=OPERATIONS),
+    Input("operation", "--operation", "Operation", default="load", choices=OPERATIONS),
 )

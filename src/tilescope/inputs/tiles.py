@@ -17,11 +17,11 @@ _READERS = {name: row.descriptors for name, row in CONSUMER.items() if row.descr
 
 TILE = Input("tile", "", "Tile", "in elements, mn x k.", tile)
 ELEMENT_TYPE = replace(TYPE, option="")
-MAJOR = Input("major", "--major", "Contiguous dimension", unsaid="K", choices=MAJORS)
+MAJOR = Input("major", "--major", "Contiguous dimension", default="K", choices=MAJORS)
 ELEMENT = Input("element", "--element", "Mark element", "as mn,k.", pair)
 ATOM_ORDER = Input(
     "atom_order", "--atom-order", "Atom order",
-    "with column, atoms along the strided dimension follow each other.", unsaid="column", choices=ATOM_ORDERS,
+    "with column, atoms along the strided dimension follow each other.", default="column", choices=ATOM_ORDERS,
 )  # fmt: skip
 
 # What the text of a layout may leave unsaid.
@@ -30,7 +30,12 @@ LAYOUT_TEXT = (
     Input("shape", "--shape", "Tile", "where the text does not say, as mn x k.", tile),
     replace(MAJOR, hint="where the text does not say."),
     Input(
-        "unit", "--unit", "Unit of the swizzle", "in CuTe's Python form.", unsaid="bytes", choices=("bytes", "elements")
+        "unit",
+        "--unit",
+        "Unit of the swizzle",
+        "in CuTe's Python form.",
+        default="bytes",
+        choices=("bytes", "elements"),
     ),
     START,
 )
@@ -41,7 +46,7 @@ DRAWN_LAYOUT = (
 )
 BANK_TILE = (
     Input(
-        "swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", unsaid="none", choices=tuple(SWIZZLE), is_open=True
+        "swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", default="none", choices=tuple(SWIZZLE), is_open=True
     ),
     Input("pad", "--pad", "Padding in bytes", "after each row of an atom.", number, "rows as TMA writes them"),
     Input("atom", "--atom", "Atom", "stored whole, rows x columns.", tile),
@@ -51,28 +56,28 @@ OPERAND = (
     TILE,
     ELEMENT_TYPE,
     MAJOR,
-    Input("swizzle", "--swizzle", "Swizzle", unsaid="128B", choices=("none", "32B", "64B", "128B", "128B_ATOM_32B")),
+    Input("swizzle", "--swizzle", "Swizzle", default="128B", choices=("none", "32B", "64B", "128B", "128B_ATOM_32B")),
     ATOM_ORDER,
     START,
 )
 DESCRIPTORS = (
     *OPERAND,
     Input(
-        "operand", "--operand", "Operand", "A is read in blocks of rows, B in one n.", unsaid="A", choices=("A", "B")
+        "operand", "--operand", "Operand", "A is read in blocks of rows, B in one n.", default="A", choices=("A", "B")
     ),
-    Input("reader", "--for", "Read by", unsaid=next(iter(_READERS)), choices=tuple(_READERS)),
+    Input("reader", "--for", "Read by", default=next(iter(_READERS)), choices=tuple(_READERS)),
 )
 FRAGMENT = (
     Input("instruction", "", "Instruction", choices=(
         "mma.m16n8k16", "mma.m16n8k8", "wgmma.m64n128k16", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4"), is_open=True),
-    Input("operand", "--operand", "Operand", "of mma and wgmma.", unsaid="none", choices=("A", "B", "C", "D")),
-    replace(TYPE, hint="the operand's own, such as f32 for D.", unsaid="none"),
+    Input("operand", "--operand", "Operand", "of mma and wgmma.", default="none", choices=("A", "B", "C", "D")),
+    replace(TYPE, hint="the operand's own, such as f32 for D.", default="none"),
     Input("lane", "--lane", "Mark thread", read=number),
 )  # fmt: skip
 WORD = (
     Input("word", "", "Word", "a number from a debugger.", number),
     MAJOR,
-    replace(TYPE, unsaid="bf16"),
+    replace(TYPE, default="bf16"),
 )
 
 

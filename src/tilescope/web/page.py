@@ -48,7 +48,7 @@ def limited(what: str, argument: str, count: int, most: int, fix: str) -> None:
 class Field(Input):
     """An input on a page, and what it holds if the address does not say."""
 
-    default: str = ""
+    preset: str = ""
 
     @property
     def control(self) -> str:
@@ -60,12 +60,12 @@ class Field(Input):
     @property
     def has_no_choice(self) -> bool:
         """Whether a list of names may stay without one."""
-        return not self.default or (bool(self.unsaid) and self.unsaid not in self.choices)
+        return not self.preset or (bool(self.default) and self.default not in self.choices)
 
     @property
     def note(self) -> str:
         """What stands below it."""
-        empty = f"Empty: {self.unsaid}." if self.unsaid and not self.default else ""
+        empty = f"Empty: {self.default}." if self.default and not self.preset else ""
         return f"{self.hint} {empty}".strip()
 
     def argument(self, written: str) -> Any:
@@ -73,7 +73,7 @@ class Field(Input):
         most = MOST_LONG_CHARACTERS if self.is_long else MOST_CHARACTERS
         fix = f"Use at most {most} characters; the command line takes more."
         limited("characters", self.name, len(written), most, fix)
-        if not written.strip() and (self.unsaid or not self.default):
+        if not written.strip() and (self.default or not self.preset):
             return None
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
@@ -90,7 +90,7 @@ def form(inputs: Iterable[Input], **defaults: str) -> tuple[Field, ...]:
     return tuple(
         Field(
             **{column.name: getattr(row, column.name) for column in fields(row)},
-            default=defaults.get(row.name, row.unsaid if row.unsaid in row.choices and not row.is_open else ""),
+            preset=defaults.get(row.name, row.default if row.default in row.choices and not row.is_open else ""),
         )
         for row in inputs
     )
@@ -176,12 +176,12 @@ class Page:
         """The field that selects a form; None for a page with one."""
         if self.chooser is None:
             return None
-        return Field(self.chooser[0], label=self.chooser[1], choices=tuple(self.forms), default=next(iter(self.forms)))
+        return Field(self.chooser[0], label=self.chooser[1], choices=tuple(self.forms), preset=next(iter(self.forms)))
 
     def filled(self, query: Mapping[str, str]) -> Form:
         """The form that a query fills; a name that no field has is refused."""
         choice = self.choice
-        chosen = "" if choice is None else query.get(choice.name, choice.default)
+        chosen = "" if choice is None else query.get(choice.name, choice.preset)
         if choice is not None and chosen not in self.forms:
             raise RuleError([unknown_name(choice.label.lower(), choice.name, chosen, self.forms)])
         fields = self.forms[chosen]
@@ -189,7 +189,7 @@ class Page:
         if strange := [name for name in query if name not in (*known, STEP)]:
             raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
         step = query.get(STEP, "")
-        written = {field.name: query.get(field.name, field.default) for field in fields}
+        written = {field.name: query.get(field.name, field.preset) for field in fields}
         return Form(self, chosen, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
 
 
@@ -225,7 +225,7 @@ class Form:
         choice = self.page.choice
         written = dict(self.written) | changed | ({} if choice is None else {choice.name: self.chosen})
         fields = [field for field in (choice, *self.fields) if field is not None]
-        query = {field.name: written[field.name] for field in fields if written[field.name] != field.default}
+        query = {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
         return address(self.page.name, query | ({STEP: str(self.step)} if self.step and not changed else {}))
 
     def cure(self, violation: Violation) -> str | None:

@@ -166,7 +166,7 @@ def _drag(copied: Trace, drawing: Drawing) -> Drag | None:
     return Drag("coords", plane.title, names.index(across), names.index(down) if down else None)
 
 
-_HEX = Field("hex", label="Descriptor", hint="128 bytes or 16 words.", default=_SAMPLE.encode().hex(), is_long=True)
+_HEX = Field("hex", label="Descriptor", hint="128 bytes or 16 words.", preset=_SAMPLE.encode().hex(), is_long=True)
 MAP_PAGE = Page(
     "tensor-map",
     "Tensor map",

@@ -179,7 +179,7 @@ PIPELINE_PAGE = Page(
         _GEMM: form(_GEMM_ROWS, shape="4096x4096x4096", data_type="bf16"),
         _TEXT: (
             Field(
-                "text", label="Description", default=_SAMPLE, is_long=True,
+                "text", label="Description", preset=_SAMPLE, is_long=True,
                 hint="barriers, slots and roles as TOML or JSON; the command reads it from its input.",
             ),
         ),

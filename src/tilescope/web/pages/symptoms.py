@@ -79,7 +79,7 @@ PAGE = Page(
     {
         "": (
             Field(
-                "seen", label="What you see", default="the kernel hangs in try_wait", choices=tuple(SYMPTOM), is_open=True,
+                "seen", label="What you see", preset="the kernel hangs in try_wait", choices=tuple(SYMPTOM), is_open=True,
                 hint='such as 715, "wrong after the first stage", or an error\'s name.', is_long=True,
             ),
         )
