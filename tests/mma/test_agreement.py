@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope import Tcgen05Descriptor, TensorMap, WgmmaDescriptor, compatible, tcgen05_descriptors, wgmma_descriptors
-from tilescope.mma.diagnosis import written_addresses
+from tilescope.mma.diagnosis import WrittenTile
 from tilescope.view.descriptor_view import draw_agreement
 
 MODES = ("none", "32B", "64B", "128B")
@@ -77,7 +77,8 @@ def test_addresses_are_where_the_emulator_puts_the_elements(case):
     plain = TensorMap("u32" if data_type == "tf32" else a.data_type, a.dims, a.strides_bytes, a.box, swizzle=a.swizzle)
     for coords, offset in copies:
         ts.load(plain, words, coords, smem=smem[offset:], smem_address=address + offset)
-    found = written_addresses(a, copies, smem_address=address, major=major, data_type=row) - address
+    written = WrittenTile.by_copies(a, copies, smem_address=address, major=major, data_type=row)
+    found = written.addresses - address
     rows = np.arange(tile[0])[:, None], np.arange(tile[1])[None, :]
     strided, contiguous = rows if major == "K" else rows[::-1]
     byte = strided * a.strides_bytes[0] + contiguous * row.bits // 8

@@ -114,13 +114,11 @@ class CanonicalLayout(Value):
         if row.name not in _MODES[major]:
             found = f"{major}-major with swizzle {row.name}" + " (it exists MN-major)" * (row.name in _MODES["MN"])
             limit = f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}"
-            nearest = "128B" if row.span_bytes == 128 else "32B"
-            problems.append(
-                CANONICAL_SWIZZLE.violation("swizzle", found, limit, f"Use {nearest}.", {"swizzle": nearest})
-            )
+            near = {"swizzle": "128B" if row.span_bytes == 128 else "32B"}
+            problems.append(CANONICAL_SWIZZLE.violation("swizzle", found, limit, f"Use {near['swizzle']}.", near))
         if not is_one_of(element_bits, ELEMENT_BITS):
-            found, bits = f"{printed(element_bits)} bits", plain_int(element_bits)
-            problems.append(CANONICAL_ELEMENT.violation("element_bits", found, _WIDTHS, _TYPES, element_bits=bits))
+            told = f"{printed(element_bits)} bits", _WIDTHS, _TYPES
+            problems.append(CANONICAL_ELEMENT.violation("element_bits", *told, element_bits=plain_int(element_bits)))
         raise_all(problems)
         for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
             object.__setattr__(self, name, value)

@@ -89,12 +89,28 @@ class WrittenTile(NamedTuple):
     copies: Copies = ()
 
     @classmethod
-    def by_copies(cls, tensor_map: AnyMap, copies: Any, **placed: Any) -> WrittenTile:
-        """What TMA copies of a map leave; without copies, one of its first box."""
-        brought = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies)
-        row_bytes, bits = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes, tensor_map.data_type.smem_bits
-        addresses = written_addresses(tensor_map, brought, **placed)
-        return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, bits, tensor_map.basis, brought)
+    def by_copies(
+        cls, tensor_map: AnyMap, copies: Any, *, smem_address: int, major: Major, data_type: DataType
+    ) -> WrittenTile:
+        """What TMA copies of a map leave (without copies, one of its first box); `major` is innermost in the map.
+
+        Where two copies write one place, the last one's element lies there.
+        """
+        brought, bits = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies), data_type.smem_bits
+        row, column, address = np.concatenate(
+            [_placed(tensor_map, coords, smem_address + offset, data_type) for coords, offset in brought], axis=1
+        )
+        row, column = row - row.min(), column - column.min()
+        _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
+        kept, within = len(address) - 1 - last, np.arange(placement(tensor_map, 1, 0).piece_bytes * 8 // bits)
+        placed = np.full((int(row.max()) + 1, int(column.max()) + len(within)), NOT_WRITTEN, np.int64)
+        placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * bits // 8
+        row_bytes, elements = (
+            tensor_map.interleave.slice_bytes or tensor_map.inner_bytes,
+            tensor_map.data_type.smem_bits,
+        )
+        addresses = placed if major == "K" else placed.T
+        return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, elements, tensor_map.basis, brought)
 
     @classmethod
     def by_layout(cls, layout: Layout) -> WrittenTile:
@@ -124,31 +140,6 @@ def copies_of(copies: Any) -> Copies:
         fix = "Use [((0, 0), 0), ((64, 0), 8192)], for example."
         raise RuleError([argument_type("copies", copies, wanted, fix)])
     return read
-
-
-def written_addresses(
-    tensor_map: AnyMap, copies: Copies, *, smem_address: int, major: Major, data_type: DataType,
-) -> Addresses:  # fmt: skip
-    """The physical address of every element (mn, k) of the tile that the copies bring; NOT_WRITTEN in between.
-
-    `major` names the dimension of the tile that is innermost in the map. Where two copies write one place, the last one's
-    element lies there.
-
-    >>> a = TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")
-    >>> bf16 = DataType.named("bf16")
-    >>> written_addresses(a, [((0, 0), 0)], smem_address=0, major="K", data_type=bf16)[1, [0, 8]].tolist()
-    [144, 128]
-    """
-    row, column, address = np.concatenate(
-        [_placed(tensor_map, coords, smem_address + offset_bytes, data_type) for coords, offset_bytes in copies], axis=1
-    )
-    row, column = row - row.min(), column - column.min()
-    _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
-    kept = len(address) - 1 - last
-    step = placement(tensor_map, 1, 0).piece_bytes * 8 // data_type.smem_bits
-    placed, within = np.full((int(row.max()) + 1, int(column.max()) + step), NOT_WRITTEN, np.int64), np.arange(step)
-    placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * data_type.smem_bits // 8
-    return placed if major == "K" else placed.T
 
 
 def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type: DataType) -> Addresses:
