@@ -130,10 +130,8 @@ class DescriptorLoop(Value):
                 options |= {"leading_bytes": layout.logical(mn_first, following), "leading_is_address": True}
             return self.described(layout.logical(mn_first, k_first), swizzle=layout.swizzle, **options)
 
-        blocks = (
-            tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn)
-        )
-        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(blocks)}
+        steps = (tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn))
+        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(steps)}
         for name, value in (offsets._asdict() | made).items():
             object.__setattr__(self, name, value)
 
@@ -258,30 +256,25 @@ class DescriptorLoop(Value):
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
         extents, name = cls.extents(data_type), cls.described.form.instruction
-        major, bits, rules, type_name = canonical.major, canonical.element_bits, LOOP_RULES[name], data_type.name
+        major, bits, rules, label = canonical.major, canonical.element_bits, LOOP_RULES[name], data_type.name
         problems: list[Violation] = []
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
-            found, limit = (
-                f"{type_name} in a layout of {bits}-bit elements",
-                f"{type_name} has {data_type.smem_bits} bits",
-            )
-            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{type_name}").'
+            found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
+            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
         narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
-        unread = (
-            unread_layout(name, major, canonical.swizzle, bits) or "elements below 8 bits lie K-major alone" * narrow
-        )
+        unread = unread_layout(name, major, canonical.swizzle, bits) or "elements below 8 bits: K-major alone" * narrow
         if unread:
             other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
             fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."
-            found = f"{major}-major {canonical.mode} with {type_name}"
+            found = f"{major}-major {canonical.mode} with {label}"
             problems.append(rules["layout"].violation("major, swizzle", found, unread, fix, element_bits=bits))
         steps = zip("mk" if is_a else "nk", shape, ((extents.m if is_a else extents.n)[0], extents.k), strict=True)
         return problems + [
             rules["tile"].violation(
-                "tile", f"{letter} = {extent}", f"{name} takes {letter} of {type_name} in multiples of {multiple}",
+                "tile", f"{letter} = {extent}", f"{name} takes {letter} of {label} in multiples of {multiple}",
                 f"Use {ceil_div(extent, multiple) * multiple}.", **{letter: extent, "multiple": multiple},
             )
             for letter, extent, multiple in steps

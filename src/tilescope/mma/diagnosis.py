@@ -252,9 +252,7 @@ def _fitting_layouts(read: Read, swizzle: Swizzle) -> Iterator[tuple[Layout, Maj
             yield changed, changed.major
 
 
-def _fitting_descriptors(
-    read: Read, tile: WrittenTile, *, flip: bool
-) -> Iterator[tuple[OperandDescriptor, Major | None]]:
+def _fitting_descriptors(read: Read, tile: WrittenTile, *, flip: bool) -> Iterator[tuple[OperandDescriptor, Major]]:
     """The descriptors that read what was written, and their majorness."""
     other: Major = "MN" if read.major == "K" else "K"
     views: list[tuple[Major, Addresses]] = [(read.major, read.written), (other, read.written)]

@@ -64,10 +64,7 @@ Modes = tuple[tuple[int, int], ...]
 
 Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
 # Warps that share the operands, and the operands that lie in registers.
-_FAMILIES: dict[str, tuple[int, tuple[Operand, ...]]] = {
-    "mma": (1, ("A", "B", "C", "D")),
-    "wgmma": (4, ("A", "C", "D")),
-}
+_FAMILY: dict[str, tuple[int, tuple[Operand, ...]]] = {"mma": (1, ("A", "B", "C", "D")), "wgmma": (4, ("A", "C", "D"))}
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
@@ -99,22 +96,20 @@ class Instruction:
     @property
     def warps(self) -> int:
         """How many warps share the operands."""
-        return _FAMILIES[self.family][0]
+        return _FAMILY[self.family][0]
 
     @property
     def in_registers(self) -> tuple[Operand, ...]:
         """The operands that lie in registers."""
-        return _FAMILIES[self.family][1]
+        return _FAMILY[self.family][1]
 
 
 def _row(
     name: str, types: str, per_register: int, accumulators: str, feature: str = "mma", *, n: tuple[int, ...] = (), quad_pairs: bool = False
 ) -> Instruction:  # fmt: skip
-    family, extents = name.split(".", maxsplit=1)[0], [int(extent) for extent in re.findall(r"\d+", name)]
+    family, shape = name.split(".", maxsplit=1)[0], [int(extent) for extent in re.findall(r"\d+", name)]
     inputs, sums = (tuple(DataType.named(name).name for name in listed.split()) for listed in (types, accumulators))
-    return Instruction(
-        family, extents[0], n or (extents[1],), extents[-1], inputs, per_register, sums, feature, quad_pairs
-    )
+    return Instruction(family, shape[0], n or (shape[1],), shape[-1], inputs, per_register, sums, feature, quad_pairs)
 
 
 # PTX ISA, "Matrix multiply-accumulate operation using mma" and "Asynchronous warpgroup level matrix

@@ -103,10 +103,8 @@ def stmatrix(
     memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
-        found, limit = f"an array of shape {np.shape(lane_address)}", "one store takes 32 addresses"
-        raise ARGUMENT_RANGE.error(
-            "lane_address", found, limit, "Store lane_address[0], then [1] …", shape=np.shape(lane_address)
-        )
+        shape, limit, fix = np.shape(lane_address), "one store takes 32 addresses", "Store lane_address[0], then [1] …"
+        raise ARGUMENT_RANGE.error("lane_address", f"an array of shape {shape}", limit, fix, shape=shape)
     held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
     stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
     rows = np.ascontiguousarray(stacked).view(np.uint8)
@@ -141,12 +139,7 @@ def _row_offsets(
     smem = f"smem holds {base:#x} to {base + memory.size:#x}, and a row is 16 bytes"
     problems = []
     for broken, wrong, limit, fix in (
-        (
-            MATRIX_ALIGNMENT,
-            used % ROW_BYTES != 0,
-            "row addresses are multiples of 16",
-            "Use a row pitch of 16, 32, 48, ...",
-        ),
+        (MATRIX_ALIGNMENT, used % ROW_BYTES != 0, "row addresses are multiples of 16", "Use a row pitch of 16, 32, …"),
         (MATRIX_RANGE, (used < base) | (used > last), smem, f"Use addresses up to {last:#x}."),
     ):
         if wrong.any():

@@ -84,13 +84,11 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
     """
     word = integer("word", word)
-    readings = [
-        inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
-    ]
+    found = [inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS]
     if word < 1 << INSTRUCTION_BITS:
         short = [inspect_instruction_descriptor(word, kind) for kind in KINDS]
-        readings = [*short, inspect_tmem_address(word), *readings]
-    likeliest = sorted(readings, key=lambda reading: (not reading.sound, bool(reading.violations)))
+        found = [*short, inspect_tmem_address(word), *found]
+    likeliest = sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))
     return WordReadings(word, tuple(likeliest))
 
 
