@@ -112,8 +112,8 @@ class Tcgen05Kind:
         """The row called `name`; .kind::f16 is understood too."""
         if isinstance(name, Tcgen05Kind):
             return name
-        plain = name.strip().casefold().removeprefix(".").removeprefix("kind::") if isinstance(name, str) else name
-        if not isinstance(plain, str) or plain not in KINDS:
+        plain = name.strip().casefold().removeprefix(".").removeprefix("kind::") if isinstance(name, str) else ""
+        if plain not in KINDS:
             raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
         return KINDS[plain]
 

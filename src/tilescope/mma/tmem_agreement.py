@@ -61,15 +61,13 @@ class TmemAgreement(Documented, Value):
         return self.sentence
 
 
-Check = tuple[
-    Any, TmemCause, TmemAddress | None, str
-]  # whether it is wrong; the cause, the right address, the sentence
+Check = tuple[Any, TmemCause, TmemAddress | None, str]  # whether it fails; cause, right address, sentence
 
 
 def _verdict(subject: str, agreed: str, checks: tuple[Check, ...], scale_id: int | None = None) -> TmemAgreement:
-    """The first check that is wrong, or the sentence for all of them."""
-    for is_wrong, cause, right, sentence in checks:
-        if is_wrong:
+    """The first check that fails, or the sentence for all of them."""
+    for fails, cause, right, sentence in checks:
+        if fails:
             return TmemAgreement(False, subject, sentence, cause, right, None if right is None else scale_id)
     return TmemAgreement(True, subject, agreed)
 
@@ -159,9 +157,7 @@ def _copied(
     rest = max(rest for _, rest in places.values())
     modes = dict.fromkeys((at.swizzle.name, at.stride_bytes) for at, _ in copies)
     swizzle, stride = next((mode for mode in modes if mode != ("none", 128)), ("none", 128))
-    wanted = {
-        base + copy.address.column: copy.descriptor.start_address // ATOM_BYTES for copy in scales.copies(operand)
-    }
+    wanted = {base + to.column: at.start_address // ATOM_BYTES for _, at, to in scales.copies(operand)}
     column = next((column for column, atom in sorted(wanted.items()) if places.get(column, (None, 0))[0] != atom), base)
     atom, (other, _), right = wanted[column], places.get(column, (-1, 0)), TmemAddress(0, column)
     row, word = 128 * (atom // along), 4 * (atom % along)
