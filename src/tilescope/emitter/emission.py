@@ -61,7 +61,10 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     else:
         raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
     source = rendered(f"{program}.cu.jinja", facts)
-    return source if target == "cuda" else rendered(f"{script}.py.jinja", facts | _python_facts(plan, facts, source))
+    if target == "cuda":
+        return source
+    sample = re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", facts.get("data", {"bits": "h"})["bits"])
+    return rendered(f"{script}.py.jinja", facts | {"kernel": device_half(source), "numpy_sample": sample})
 
 
 def device_half(source: str) -> str:
@@ -71,24 +74,6 @@ def device_half(source: str) -> str:
     'kernel'
     """
     return source.partition("#ifndef __CUDACC_RTC__")[0].rstrip()
-
-
-def _python_facts(plan: Plan | GemmPlan, facts: dict[str, Any], source: str) -> dict[str, Any]:
-    """What the Python script says in numpy's words."""
-    element = f"uint{(plan if isinstance(plan, GemmPlan) else plan.problem).data_type.bits}"
-    said = {"kernel": device_half(source), "element_numpy": element}
-    if isinstance(plan, GemmPlan):
-        bits = plan.output_type.bits
-        return said | {
-            "output_numpy": f"uint{bits}",
-            "output_fill": hex(int("EE" * (bits // 8), 16)),
-            "maps": {row["name"]: row.get("map") for row in facts["operands"]},
-        }
-    return said | {
-        "numpy_sample": re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", facts.get("data", {"bits": "h"})["bits"]),
-        "result_numpy": {"float": "float32", "int": "int32"}.get(facts.get("result_type", ""), element),
-        "maps": {"tile": facts["map"]},
-    }
 
 
 def snippet(source: Plan | AnyMap, name: SnippetName) -> str:

@@ -260,12 +260,7 @@ def _mma(plan: Plan, row: Multiplied, reader: str) -> dict[str, Any]:
     if problem.major == "MN" and problem.data_type.bits != 16:
         found = f"{reader} of an MN-major {row.name} tile"
         raise EMIT.error("major", found, "ldmatrix.trans moves 16 bits", 'Plan with major="K".')
-    return {
-        "consumer": "mma",
-        "mma": row.mma(k_step),
-        "mn_tail": mn % 16 != 0,
-        "k_tail": k % k_step != 0,
-    }
+    return {"consumer": "mma", "mma": row.mma(k_step), "mn_tail": mn % 16 != 0, "k_tail": k % k_step != 0}
 
 
 def _store(plan: Plan, copies: list[dict[str, Any]]) -> dict[str, Any]:
