@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
@@ -40,16 +39,9 @@ class Mark(NamedTuple):
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
-    def __init__(
-        self,
-        program: Program,
-        *,
-        slow: int | None = None,
-        copy_ticks: int = COPY_TICKS,
-        watch: Callable[[int], None] | None = None,  # called with the agent after every action
-    ) -> None:
+    def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
         self.machine = Machine(program)
-        self.slow, self.copy_ticks, self.watch = slow, copy_ticks, watch
+        self.slow, self.copy_ticks = slow, copy_ticks
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
@@ -71,9 +63,7 @@ class Run:
                 if agent == NONE:
                     self._land(machine.flights[flight])
                 else:
-                    self._act(agent)
-                    if self.watch is not None:
-                        self.watch(agent)
+                    self.act(agent)
                 if machine.actions_done > MAX_ACTIONS:
                     return None
             check_end(machine)
@@ -96,7 +86,8 @@ class Run:
         tick = self.tick + (_AT_LAST if agent == self.slow else ticks)
         heapq.heappush(self.queue, (tick, next(self.order), agent, flight))
 
-    def _act(self, agent: int) -> None:
+    def act(self, agent: int) -> None:
+        """Let an agent do its next action, or wait for it."""
         machine = self.machine
         action, place, last_key, took = machine.current(agent), machine.pc[agent], machine.last_key, 1
         barrier, phase = self._barrier(action)

@@ -142,7 +142,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     verdict: Verdict = "proven"
     states = actions_cut = 0
     if short is not None and short.proves():  # a short run whose state recurs proves a long loop
-        run, actions_cut = short.run, short.actions_cut
+        run, actions_cut = short, short.actions_cut
     elif (mistake := run()) is not None:
         mistake, verdict = _shortest(run, mistake), "mistake"
     elif run.queue:
@@ -272,17 +272,16 @@ def _texts(step: Step) -> Iterator[Any]:
         yield step.when
 
 
-class Shortened:
-    """A pipeline with its long loops cut; compares the state of its run at every round of them with those before."""
+class Shortened(Run):
+    """The run of a pipeline with its long loops cut; compares its state at every round of them with those before."""
 
     def __init__(self, pipeline: Pipeline, loops: Mapping[str, int], steps: int, period: int, cut: int) -> None:
-        self.steps, self.period = steps, period  # left of every long loop; of a round
         roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
-        self.program = Program(replace(pipeline, roles=tuple(roles)))
-        self.run = Run(self.program, watch=self)
+        super().__init__(Program(replace(pipeline, roles=tuple(roles))))
+        self.steps, self.period = steps, period  # left of every long loop; of a round
         self.places = {  # agents in a long loop: its first action, and the actions of a round
             number: self._place(agent, loops[agent.of.name])
-            for number, agent in enumerate(self.program.agents)
+            for number, agent in enumerate(self.machine.program.agents)
             if agent.of.name in loops
         }
         self.leader, self.ends = min(self.places), steps // period
@@ -293,21 +292,25 @@ class Shortened:
     def _place(self, agent: Instance, at: int) -> tuple[int, int]:
         role = agent.of
         before, after = (
-            sum(1 for _ in self.program.actions(agent._replace(of=replace(cut, steps=cut.steps[: at + through]))))
+            sum(
+                1
+                for _ in self.machine.program.actions(agent._replace(of=replace(cut, steps=cut.steps[: at + through])))
+            )
             for cut, through in ((role, 0), (_with_loop(role, at, self.period), 1))
         )
         return before, after - before
 
     def proves(self) -> bool:
         """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
-        return self.run() is None and not self.run.machine.aliasing and self.recurs
+        return self() is None and not self.machine.aliasing and self.recurs
 
-    def __call__(self, agent: int) -> None:
-        """Look at the state when the leading agent begins a round."""
+    def act(self, agent: int) -> None:
+        """The same, and look at the state when the leading agent begins a round."""
+        super().act(agent)
         if agent != self.leader or self.recurs:
             return
         first, length = self.places[agent]
-        rounds, inside = divmod(self.run.machine.pc[agent] - first, length)
+        rounds, inside = divmod(self.machine.pc[agent] - first, length)
         if inside or not 0 <= rounds < self.ends:
             return
         state = self._state(rounds)
@@ -317,18 +320,18 @@ class Shortened:
 
     def _state(self, rounds: int) -> bytes | None:
         """All that the future depends on, counted from now; None while some agent is not in its loop."""
-        run, machine, positions = self.run, self.run.machine, []
+        machine, positions = self.machine, []
         for agent, (pc, left) in enumerate(zip(machine.pc, machine.left, strict=True)):
             first, length = self.places.get(agent, (0, 0))
             if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
                 return None
             positions.append((pc - first - rounds * length, left))
         queue = [
-            (tick - run.tick, agent, flight if flight == NONE else machine.last_key - flight)
-            for tick, _, agent, flight in sorted(run.queue)
+            (tick - self.tick, agent, flight if flight == NONE else machine.last_key - flight)
+            for tick, _, agent, flight in sorted(self.queue)
         ]
-        parked = sorted((barrier, agents) for barrier, agents in run.parked.items() if agents)
-        busy = [max(0, until - run.tick) for until in run.busy_until]
+        parked = sorted((barrier, agents) for barrier, agents in self.parked.items() if agents)
+        busy = [max(0, until - self.tick) for until in self.busy_until]
         return pickle.dumps((positions, machine.relative(rounds * self.period), queue, parked, busy))
 
 
