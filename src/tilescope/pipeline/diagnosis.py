@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -53,10 +52,12 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
     orders = [  # best is a meeting, then an arrival that ends the phase
         (needed.op not in _MEET_OPS, machine.tx[at] != 0, needed.times < machine.pending[at], agent, needed, held, wait)
-        for agent, action in blocked
+        for agent, action in blocked[:_WAITS_SHOWN]
         for at in action.barriers
         for held, wait in blocked
-        if (needed := next(filter(partial(_counts_on, wait, at), _coming(machine, held)), None)) is not None
+        for needed in islice(
+            (later for later in _coming(machine, held) if later is not wait and _counts_on(later, at)), 1
+        )
     ]
     fix = "Let one of them go on without the others."
     if orders:
@@ -71,11 +72,6 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
         agents=[agent for agent, _ in blocked],
         counts=[(action.number, action.times, *_state(machine, action.barriers[0])) for _, action in blocked],
     )
-
-
-def _counts_on(wait: Action, barrier: int, later: Action) -> bool:
-    """Whether an action behind a wait counts on a barrier."""
-    return later is not wait and barrier in later.barriers and later.op not in (*WAITS, "init")
 
 
 def _state(machine: Machine, barrier: int) -> tuple[int, int, int, int]:
@@ -203,6 +199,10 @@ def _coming(machine: Machine, agent: int) -> Iterator[Action]:
     """What an agent would still do."""
     action = machine.current(agent)
     return iter(()) if action is None else islice(chain([action], copy(machine.sources[agent])), _LOOKAHEAD)
+
+
+def _counts_on(action: Action, barrier: int) -> bool:
+    return barrier in action.barriers and action.op not in (*WAITS, "init")
 
 
 def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bool:
