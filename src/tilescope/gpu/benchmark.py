@@ -384,10 +384,6 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
 
 
 def _bar(share: float) -> str:
-    """A bar in eighths of a character.
-
-    >>> _bar(0.5)
-    '████████████████'
-    """
+    """A bar in eighths of a character."""
     eighths = round(share * _BAR * 8)
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,9 +79,7 @@ class Device:
     def encoded(self, tensor_map: AnyMap, address: int) -> bytes:
         """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
-        result, blob = self.encode(arguments)
-        if result:
-            raise CudaError(result)
+        blob: bytes = _value(self.encode(arguments))
         return blob
 
     def upload(self, array: npt.NDArray[Any]) -> int:
@@ -184,8 +181,5 @@ def _value(answer: tuple[Any, ...]) -> Any:
 
 def _driver_version() -> str:
     """The version of the kernel driver, such as 580.159.04; "unknown" where the system does not tell."""
-    with suppress(OSError):
-        text = Path("/proc/driver/nvidia/version").read_text("utf-8")
-        if version := re.search(r"\d+(\.\d+)+", text):
-            return version[0]
-    return "unknown"
+    path = Path("/proc/driver/nvidia/version")
+    return next(iter(re.findall(r"\d+(?:\.\d+)+", path.read_text("utf-8") if path.exists() else "")), "unknown")

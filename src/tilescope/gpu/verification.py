@@ -33,17 +33,9 @@ from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
 
-CAPTURE_FORMAT = rule(
-    "capture-format",
-    "A capture has the format number that this version reads.",
-    source="tilescope verify; a capture is a file, so no example runs",
-)
-CAPTURE = rule(
-    "capture",
-    "A capture is a file that `tilescope verify --save` wrote.",
-    source="tilescope verify; a capture is a file, so no example runs",
-)
-
+_SOURCE = "tilescope verify; a capture is a file, so no example runs"
+CAPTURE_FORMAT = rule("capture-format", "A capture has the format number that this version reads.", source=_SOURCE)
+CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wrote.", source=_SOURCE)
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
 

@@ -46,14 +46,7 @@ _NARROWEST, _WIDEST = 60, 120  # columns
 _LONGEST_SOCKET_FOLDER = 70  # the kernel takes paths of 107 characters
 
 
-def watch(
-    command: Sequence[str],
-    signals: HeldSignals,
-    *,
-    out: IO[str] | None = None,
-    verbose: bool = False,
-    as_json: bool = False,
-) -> int:
+def watch(command: Sequence[str], signals: HeldSignals, *, out: IO[str] | None, verbose: bool, as_json: bool) -> int:
     """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")

@@ -60,10 +60,7 @@ def find_compiler() -> list[str]:
 
 
 def built_library(cupti: Cupti) -> Path:
-    """The library for this CUPTI, from the cache or built into it.
-
-    It is compiled beside its name and then moved there: several ranks may build at once.
-    """
+    """The library for this CUPTI, from the cache, or built beside it and moved there: several ranks may build at once."""
     compiler = find_compiler()
     sources = sorted(SOURCE.glob("*.[ch]"))
     command = [*compiler, *FLAGS, *(f"-isystem{path}" for path in cupti.includes)]
@@ -95,10 +92,7 @@ def cache_folder() -> Path:
 
 
 def _installations() -> Iterator[list[Path]]:
-    """Folders that together may have CUPTI and its headers: toolkits, then NVIDIA's packages.
-
-    From CUDA 13 on one folder holds all packages; before, every package had its own.
-    """
+    """Folders that together may have CUPTI and its headers: toolkits, then NVIDIA's packages, one folder from CUDA 13 on."""
     nvcc = shutil.which("nvcc")
     roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and Path(nvcc).resolve().parent.parent]
     for root in (Path(root) for root in (*roots, "/usr/local/cuda") if root):

@@ -70,10 +70,7 @@ RESULTS = {
     3: ("CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called."),
     4: ("CUDA_ERROR_DEINITIALIZED", "The driver is shutting down."),
     100: ("CUDA_ERROR_NO_DEVICE", "There is no GPU."),
-    201: (
-        "CUDA_ERROR_INVALID_CONTEXT",
-        "This thread has no current context: call cuCtxSetCurrent or cudaSetDevice first.",
-    ),
+    201: ("CUDA_ERROR_INVALID_CONTEXT", "This thread has no context: call cuCtxSetCurrent or cudaSetDevice first."),
     709: ("CUDA_ERROR_CONTEXT_IS_DESTROYED", "The current context was destroyed."),
     801: ("CUDA_ERROR_NOT_SUPPORTED", "This GPU or driver does not make such maps."),
 }
@@ -174,8 +171,11 @@ class Call:
     def __init__(self, data: bytes) -> None:
         self.record = record = Record.from_buffer_copy(data)
         text = data[sizeof(Record) :].decode("utf-8", errors="replace")
-        self._lines = [line.split("\t") for line in text.split("\n")]
-        self.native, self.python = self._frames("native", 16), self._frames("python", 10)
+        self._lines = lines = [line.split("\t") for line in text.split("\n")]
+        self.native, self.python = (
+            tuple(Frame(line[1], int(line[2], base), line[3]) for line in lines if line[0] == word and len(line) == 4)
+            for word, base in (("native", 16), ("python", 10))
+        )
         passed, bits = record.arguments, record.arguments.readable
         self.function, self.result, self.rank = FUNCTIONS[passed.function], passed.result, passed.rank
         self.arch = f"sm_{passed.capability}" if passed.capability else None
@@ -213,10 +213,6 @@ class Call:
     def told(self, word: str) -> str | None:
         """What the line that begins with this word says."""
         return next((fields[0] for name, *fields in self._lines if name == word and fields), None)
-
-    def _frames(self, word: str, base: int) -> tuple[Frame, ...]:
-        lines = [line[1:] for line in self._lines if line[0] == word and len(line) == 4]
-        return tuple(Frame(file, int(place, base), name) for file, place, name in lines)
 
     @property
     def short(self) -> str:
@@ -297,8 +293,7 @@ def _report(call: Call) -> MapReport:
         fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
         found, limit = f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions"
         return MapReport(False, (RULES["rank"].violation("rank", found, limit, fix, rank=call.rank),), None)
-    absent = [name for name, value in call.arguments.items() if value is None]
-    checked = [violation for violation in call.asked.check() if violation.argument not in absent]
+    checked = [found for found in call.asked.check() if call.arguments.get(found.argument, "") is not None]
     violations = (*null_pointers(call.unreadable, call.rank), *checked)
     if any(violation.severity == "error" for violation in violations):
         return MapReport(False, violations, None)
@@ -327,13 +322,9 @@ def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
     if share >= LEAST_SHARE or tensor_map.dims[0] <= tensor_map.box[0]:
         return ()
     wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits
-    return (NARROW_ROWS.violation(
-        "box[0]",
-        f"box rows of {row_bytes} bytes",
-        f"boxes of 128-byte rows loaded up to {1 / share:.1f} times as fast on an H200",
-        f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
-        row_bytes=row_bytes, share=share,
-    ),)  # fmt: skip
+    found, limit = f"box rows of {row_bytes} bytes", f"128-byte rows loaded {1 / share:.1f} times as fast on an H200"
+    fix = f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile."
+    return (NARROW_ROWS.violation("box[0]", found, limit, fix, row_bytes=row_bytes, share=share),)
 
 
 def _difference(call: Call, tensor_map: AnyMap | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tilescope.tensor_map.arguments import MapArguments
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
-from tilescope.view.tensor_map_view import findings
+from tilescope.view.tensor_map_view import arguments_table, findings
 
 LIMITS = (
     "watching tensor maps that are made through the driver; maps made on the device (tl.make_tensor_descriptor, "
@@ -79,10 +78,7 @@ def watched_maps(calls: Iterable[tuple[Verdict, int]]) -> tuple[WatchedMap, ...]
 
 
 def explained(verdict: Verdict, process: str) -> Drawing:
-    """A call that the driver refused, or on which driver and rules differ: the reasons, the arguments, the callers.
-
-    Of an accepted call, what the rules have to say.
-    """
+    """A call that was refused, or on which driver and rules differ, with all that is known of it; or remarks on one."""
     call, remarks = verdict.call, findings(verdict.report.violations)
     if verdict.state == "accepted":
         return Drawing(f"Accepted, with remarks: {call.short}, by {call.caller} in {process}", remarks)
@@ -90,17 +86,9 @@ def explained(verdict: Verdict, process: str) -> Drawing:
     if verdict.state == "disagreement":
         kind = "DISAGREEMENT between the driver and the rules"
         reasons.append("One of the two is wrong: please report it with these arguments and the driver's version.")
-    shown = {**call.arguments, "address": hex(call.arguments["address"])}
-    arguments = Table(
-        tuple(
-            (name, ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value))
-            for name, value in shown.items()
-            if name != "kind" and value is not None
-        ),
-        title="The arguments",
-    )
+    asked = {name: value for name, value in call.arguments.items() if name != "kind" and value is not None}
     title = f"{kind}: {call.function.name} in {process} returned {verdict.result_name}"
-    tables = (*remarks, arguments, *_called_by(call), *_accepted_instead(verdict))
+    tables = (*remarks, arguments_table(asked), *_called_by(call), *_accepted_instead(verdict))
     return Drawing(title, (*reasons, *tables))
 
 
@@ -198,13 +186,8 @@ def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, 
 
 def _output(tool: str, *arguments: str) -> list[str]:
     """The lines that a tool of binutils prints, which a C compiler brings along; none where it is missing or slow."""
-    program = shutil.which(tool)
-    if program is None:
-        return []
     try:
-        done = subprocess.run(  # noqa: S603
-            [program, *arguments], capture_output=True, timeout=_SYMBOLISE_SECONDS, check=False
-        )
+        done = subprocess.run([tool, *arguments], capture_output=True, timeout=_SYMBOLISE_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return []
     return done.stdout.decode("utf-8", errors="replace").splitlines()

@@ -52,8 +52,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
         broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
-        arguments = Table(((name, _plain(name, value)) for name, value in (asked or {}).items()), title="The arguments")
-        return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments])
+        return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments_table(asked or {})])
     drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
     if report.accepted:
         return Drawing(f"Accepted. {title}", [*drawn, *said])
@@ -212,6 +211,11 @@ def _facts(a: AnyMap) -> Table:
 def _differences(differences: Iterable[MapDifference], title: str) -> Table:
     rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in differences)
     return Table(rows, ("", "one", "other"), title)
+
+
+def arguments_table(asked: Mapping[str, Any]) -> Table:
+    """The arguments of a map, by name."""
+    return Table(((name, _plain(name, value)) for name, value in asked.items()), title="The arguments")
 
 
 def _plain(name: str, value: Any) -> str:

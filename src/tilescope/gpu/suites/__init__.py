@@ -130,8 +130,8 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
     """
     for piece in expected:
         own = piece.numbers.tobytes()
-        size = max(len(own), len(data)) if piece is expected[-1] else len(own)
-        size = ceil_div(size, piece.numbers.itemsize) * piece.numbers.itemsize
+        longest = ceil_div(max(len(own), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
+        size = longest if piece is expected[-1] else len(own)
         padded = [whole[:size].ljust(size, bytes([UNTOUCHED])) for whole in (data, own)]
         one, other = (np.frombuffer(whole, piece.numbers.dtype) for whole in padded)
         if (wrong := np.flatnonzero(one != other)).size:

@@ -27,7 +27,6 @@ from tilescope.tensor_map import REDUCTIONS
 
 # As kernels/barriers.cu numbers them; "init" comes first in every sequence
 OPERATIONS = ("init", "arrive", "expect_tx", "complete_tx", "arrive_drop", "arrive_expect_tx")
-_LENGTH = 16
 _BYTES = (16, 128, 2048, 4096, 16384, 32768)
 _STEP = np.dtype([("token", "<u4"), ("passes", "u1")])  # the token's upper half, and which parities pass
 
@@ -36,7 +35,7 @@ def _draw_sequence(random: random.Random, _arch: str) -> Case:
     """An init and fifteen operations that the barrier takes; now and then a copy's bytes come before they are expected."""
     count = random.choice((1, 1, 2, 3, random.randint(1, 1000)))
     steps, state = [["init", count]], Mbarrier(count)
-    while len(steps) < _LENGTH:
+    while len(steps) < 16:
         operation = random.choice(OPERATIONS[1:])
         argument = random.choice(_BYTES) if "tx" in operation else random.randint(1, max(1, state.pending))
         if operation == "complete_tx" and state.tx_bytes > 0 and random.random() < 0.6:
@@ -87,8 +86,8 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
         return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
     if kind in ("arrivals", "bytes"):
         return {"kind": kind, "steps": _steps(random, kind)}
-    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col")}
-    options["reduce"] = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
+    reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
+    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col"), "reduce": reduce}
     case = copies.drawn(random, arch, data_type=random.choice(types_of("sm_90")), **options)
     if case is None:
         return None
@@ -120,8 +119,8 @@ def _predict_misuse(case: Case) -> list[Piece]:
 
 def _run_misuse(device: Device, cases: list[Case]) -> Iterable[Any]:
     for case in cases:
-        run = _run_sequences if "steps" in case else copies.run
-        run(device, [case | {f"{case['kind']}_shift": case.get("shift", 0)}])
+        shifted = case | {f"{case['kind']}_shift": case.get("shift", 0)}
+        (_run_sequences if "steps" in case else copies.run)(device, [shifted])
         yield [piece.numbers for piece in _DONE]
 
 

@@ -38,7 +38,6 @@ _CLUSTER_BLOCKS = 4
 _MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
 # An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
 _WORD_AFTER = 0xFFFFF800001FFFFE
-_NO_COPY = 1  # what a block that receives nothing reports as its word
 _PAIRS = [(operation, name) for operation, names in TYPES_OF_REDUCTION.items() for name in names]
 _LARGEST_BULK_BYTES = 16400  # one chunk more than is drawn here: faults are drawn from these cases
 _PLANNED_TYPES = ("bf16", "f16", "tf32", "f32", "e4m3", "s8")
@@ -151,8 +150,8 @@ def predicted(case: Case) -> list[Piece]:
     images = np.full((_CLUSTER_BLOCKS if "mask" in case else 1, IMAGE_BYTES), UNTOUCHED, np.uint8)
     for copy in case.get("copies", [case]):
         _emulate_load(case, copy, images)
-    mask = case.get("mask", 1)
-    return _received([_WORD_AFTER if mask >> rank & 1 else _NO_COPY for rank in range(len(images))], images)
+    mask = case.get("mask", 1)  # a block that receives nothing reports 1 as its word
+    return _received([_WORD_AFTER if mask >> rank & 1 else 1 for rank in range(len(images))], images)
 
 
 def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:

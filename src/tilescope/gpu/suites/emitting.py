@@ -24,20 +24,19 @@ _STATUSES = Piece("status of the program, alone (0) or with a spoiled input (1):
 
 def _draw(random: random.Random, arch: str) -> Case:
     """A GEMM, a tile that is loaded and read, or a tile that is stored; what cannot be emitted is drawn again."""
-    name = random.choice(_TYPES)
-    size = DataType.named(name).bits // 8
-    majors = ("K", "MN") if size == 2 else ("K",)
+    row = DataType.named(random.choice(_TYPES))
+    majors = ("K", "MN") if row.bits == 16 else ("K",)
     if random.random() < 0.3:
         extents = [random.choice((8, 64, 128, 200)) * random.randint(1, 4) for _ in range(2)]
-        case: Case = {"gemm": [*extents, 64 * random.randint(1, 8)], "data_type": name}
+        case: Case = {"gemm": [*extents, 64 * random.randint(1, 8)]}
         options: Case = {"a_major": random.choice(majors), "b_major": random.choice(majors)}
     else:
         options = {"stages": random.randint(1, 4), "major": random.choice(majors)}
         ldmatrix = {"consumer": "ldmatrix", "copy": random.choice(("tma", "cp.async"))}
         others: tuple[Case, ...] = ({"consumer": "ld.b128 columns"}, {"direction": "store"}, {"fold": True})
         options |= random.choice(({}, {"operand": "B"}, ldmatrix, *others))
-        case = {"tile": [random.choice((64, 128)), 32 // size * random.choice((1, 2, 3, 4))], "data_type": name}
-    case["options"] = {**options, "arch": arch}
+        case = {"tile": [random.choice((64, 128)), 256 // row.bits * random.choice((1, 2, 3, 4))]}
+    case |= {"data_type": row.name, "options": {**options, "arch": arch}}
     emit(_planned(case), "python")
     return case
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -36,8 +36,7 @@ from tilescope.mma.tmem_form import named_move
 from tilescope.tma.elements import packed
 
 
-@dataclass(frozen=True, slots=True)
-class _Core:
+class _Core(NamedTuple):
     """A tensor core that reads operands through descriptors."""
 
     descriptor: type[WgmmaDescriptor] | type[Tcgen05Descriptor]
@@ -62,21 +61,18 @@ def _draw_descriptor(random: random.Random, arch: str) -> Case | None:
     card = Arch.named(arch)
     name = next(name for name in _CORES if card.has(name))
     core, types = _CORES[name], _TYPES if not card.has("tcgen05") or card.has("tcgen05_i8") else _TYPES[:5]
-    data_type = random.choice(types)
-    case = {
+    case: Case = {
         "core": name,
-        "data_type": data_type,
+        "data_type": (data_type := random.choice(types)),
         "operand": random.choice("AB"),
         "major": random.choice(("K", "MN")) if data_type in core.mn_types else "K",
-        "swizzle": random.choice(core.swizzles),
+        "swizzle": (swizzle := random.choice(core.swizzles)),
         "start_address": 16 * random.randrange(1 << random.randint(0, 12)),
         "leading_bytes": 16 * random.randrange(1 << random.randint(1, 11)),
         "stride_bytes": 16 * random.randrange(1 << random.randint(1, 10)),
-        "base_offset": random.choice((0, 0, 0, random.randrange(8))),
+        "base_offset": random.choice((0, 0, 0, random.randrange(8))) if swizzle != "none" else 0,
     }
-    if case["swizzle"] == "none":
-        case["base_offset"] = 0
-    if (case["swizzle"] == "128B_ATOM_32B") != (data_type == "tf32" and case["major"] == "MN"):
+    if (swizzle == "128B_ATOM_32B") != (data_type == "tf32" and case["major"] == "MN"):
         return None  # MN-major 32-bit elements lie in atoms of 32 bytes, and nothing else does
     addresses = _addresses(case)
     return case if addresses.min() >= 0 and addresses.max() < _READ_BYTES else None
@@ -231,8 +227,8 @@ def opcodes() -> dict[str, _Opcode]:
 
 
 def _draw_opcode(random: random.Random, arch: str) -> Case:
-    card = Arch.named(arch)
-    known = [name for name, opcode in opcodes().items() if opcode.row.warps == 1 or card.has(opcode.row.feature)]
+    has = Arch.named(arch).has
+    known = [name for name, opcode in opcodes().items() if opcode.row.warps == 1 or has(opcode.row.feature)]
     return {"opcode": random.choice(known), "seed": random.randrange(1 << 31)}
 
 
