@@ -56,7 +56,8 @@ def _hardware_swizzle(argument: str, value: Any) -> Swizzle:
     return row
 
 
-_COMMON_READERS: dict[str, Reader] = {
+# The readers of the arguments that all kinds of map have.
+COMMON_READERS: dict[str, Reader] = {
     "data_type": lambda _, value: DataType.named(value).tma,  # the driver's type as which TMA moves it
     "dims": integers,
     "strides_bytes": integers,
@@ -138,12 +139,11 @@ class AnyMap(Value):
             try:
                 if answer := check.broken(self):
                     violations += check.violations(self, answer)
-            except (AttributeError, IndexError, ValueError):
+            except (AttributeError, IndexError, TypeError, ValueError):
                 if is_whole:  # else an argument that could not be read is not there, or no dimension is the first
                     raise
-        for violation in violations:
-            if violation.severity == "error":
-                raise TensorMapError(violations)
+        if violations and any(violation.severity == "error" for violation in violations):
+            raise TensorMapError(violations)
         place(self, "findings", tuple(violations))
 
     def __repr__(self) -> str:
@@ -302,21 +302,14 @@ def row_bytes(a: AnyMap) -> int:
     return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
 
 
-def readers_of(**others: Reader) -> dict[str, Reader]:
-    """The readers of all arguments of a map: the common ones, and these."""
-    return _COMMON_READERS | others
-
-
 def _wrong_lengths(a: AnyMap) -> list[Violation]:
     """The sequences that do not fit the rank; they are taken out of the map, as what cannot be read."""
-    rank = len(getattr(a, "dims", ()))
+    wrong: list[Violation] = []
+    if not hasattr(a, "dims"):
+        return wrong
+    rank = len(a.dims)
     if getattr(a, "element_strides", ()) is None:
         object.__setattr__(a, "element_strides", (1,) * rank)
-    if not hasattr(a, "dims"):  # how many element strides there must be is unknown
-        with suppress(AttributeError):
-            object.__delattr__(a, "element_strides")
-        return []
-    wrong = []
     for name, fewer in _FEWER.items():
         entries = getattr(a, name, None)
         if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):

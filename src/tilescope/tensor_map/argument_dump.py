@@ -51,10 +51,10 @@ _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[
 argument_dump = stated(
     "argument-dump",
     "A dump of arguments names at least the extents of the tensor and of its box.",
-    "text",
     "no arguments of a tensor map",
     "the arguments that a framework prints or passes to the driver, or JSON",
     "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
+    argument="text",
     source="what CUTLASS, TileLang, Triton, TensorRT-LLM, FlashInfer, ThunderKittens and DeepGEMM print",
     subjects=("paste",),
     passing=f"ts.tensor_map.dumped_arguments({_SAMPLE!r})",

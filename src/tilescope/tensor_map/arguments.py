@@ -57,7 +57,7 @@ argument_missing = stated(
 argument_json = stated(
     "argument-json",
     "Arguments in JSON are one object, by name.",
-    "json",
+    argument="json",
     limit="a map is one JSON object",
     fix='Use what json.dumps(tensor_map.to_dict()) prints: {{"data_type": "bf16", "dims": [64, 64], …}}.',
     source="RFC 8259",
@@ -106,8 +106,8 @@ _SOUND = _SAID.format(_DUMP.format(at="0x7ffd7d2800c0", result=0))
 DRIVER_RESULT = stated(
     "driver-result",
     "The driver's answer, where a dump has it, is 0; what another answer says depends on whether a rule is broken.",
-    "tensor_map",
     "the driver answered {result}{name}",
+    argument="tensor_map",
     source="cuda.h, CUresult; NVIDIA/cutlass#947 (1, an old driver and a null address), vllm-project/vllm#13961 (715, after an "
     "earlier fault)",
     subjects=("paste",),
@@ -117,11 +117,11 @@ DRIVER_RESULT = stated(
 MAP_ADDRESS = stated(
     "map-address",
     "The tensor map itself lies at a multiple of 64 bytes.",
-    "tensor_map",
     "TMA Desc Addr {address:#x}, {beyond_bytes} bytes past {nearest:#x}",
     "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error 716, "
     "misaligned address",
     "Declare the map alignas(64), or allocate it so.",
+    argument="tensor_map",
     severity="warning",
     source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
     "off 64 bytes in global memory then faults on an H200",
@@ -133,10 +133,10 @@ MAP_ADDRESS = stated(
 DUMP_TYPE = stated(
     "dump-type",
     "A dump says the type of the elements; where it has their size alone, a type of that size is checked.",
-    "data_type",
     "the dump does not say the type",
     "{type_from} says {size} an element, and most rules ask for no more",
     "Give the type (--type) where rules of NaN fill or of 4-bit values matter.",
+    argument="data_type",
     severity="note",
     source="what flash-attention and DeepGEMM print; most rules ask for the size alone",
     subjects=("paste",),

@@ -28,10 +28,10 @@ _ARRAY = "ts.TensorMap.from_array({}, (64, 64))"
 array_interface = stated(
     "array-interface",
     "An array says where its elements are: __array_interface__, __cuda_array_interface__ or __dlpack__.",
-    "array",
     "a {type}{why}",
     "an array with __array_interface__, __cuda_array_interface__ or __dlpack__",
     "Use a numpy, torch, cupy or jax array.",
+    argument="array",
     source="the array protocols",
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
@@ -40,7 +40,7 @@ array_interface = stated(
 array_strides = stated(
     "array-strides",
     "The last axis of an array steps one element, and no axis steps backwards.",
-    "array",
+    argument="array",
     source="cuda.h, cuTensorMapEncodeTiled: dim 0 has no stride",
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),
@@ -49,10 +49,10 @@ array_strides = stated(
 array_box = stated(
     "array-box",
     "box_shape has one entry for each axis of the array, in its order.",
-    "box_shape",
     "{has} for an array of {axes}",
     "one entry for every axis of the array",
     "Use {takes}, in the order of the array's shape.",
+    argument="box_shape",
     source=CUDA_H,
     subjects=("array",),
     passing=_ARRAY.format("np.zeros((128, 64), 'f2')"),

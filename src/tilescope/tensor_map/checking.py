@@ -3,7 +3,7 @@
     checked(
         "address-range", "The address is 0 to 2^57 - 1; 0 is accepted.",
         lambda a: not 0 <= a.address < 1 << 57,                     asked of every map: quick
-        "address", "address = {address:#x}", "a device address is 0 to 2^57 - 1", "Pass the device pointer itself.",
+        "address = {address:#x}", "a device address is 0 to 2^57 - 1", "Pass the device pointer itself.",
         values=lambda a: {"address": a.address},                    the facts: numbers of the sentence, and the `change` that cures it
         examples=(MATRIX, {"address": 16}, {"address": 1 << 57}))   a sample; within the limit, and beyond it
 
@@ -73,9 +73,9 @@ class Check(NamedTuple):
 
     def told(self, a: Any = None, /, **facts: Any) -> Violation:
         """The violation that these facts make; `a` is the map."""
-        said = {**facts, "a": a}
-        argument, found, limit, fix = [part.format_map(said) if "{" in part else part for part in self.sentences]
         numbers = {name: value for name, value in facts.items() if type(value) is not str and name != "change"}
+        facts["a"] = a
+        argument, found, limit, fix = [part.format_map(facts) if "{" in part else part for part in self.sentences]
         name, severity, change = self.rule.name, self.rule.severity, facts.get("change", self.change)
         return Violation(name, severity, argument, found, limit, fix, change, numbers or NO_VALUES)
 
@@ -83,7 +83,7 @@ class Check(NamedTuple):
         """What a map or a copy is told for which `broken` answered so."""
         a = getattr(subject, "tensor_map", subject)
         held = self.values(subject) if self.values else answer
-        many = held if isinstance(held, Iterator | list) else (held if isinstance(held, dict) else {},)
+        many = (held,) if isinstance(held, dict) else held if isinstance(held, Iterator | list) else ({},)
         return [self.told(a, **facts) for facts in many]
 
 
@@ -93,11 +93,11 @@ CHECKS: list[Check] = []  # in the order of a report
 def stated(
     name: str,
     demand: str,
-    argument: str = "{argument}",
     found: str = "{found}",
     limit: str = "{limit}",
     fix: str = "{fix}",
     *,
+    argument: str = "",
     broken: Callable[[Any], Any] = bool,
     values: Callable[[Any], Facts | list[Facts]] | None = None,
     change: Facts | None = None,
@@ -106,11 +106,13 @@ def stated(
 ) -> Check:
     """Enter a rule about maps, or about what is done with them; the sentences are templates for the facts.
 
-    Where the `change` is always the same, it names the argument and is the fix, unless the row has its own. `documented` is
-    a source that no card was asked about.
+    `found` begins with the argument, as in "address = {address:#x}", unless the row names it. A `change` that is always the
+    same names the argument too, and is the fix. `documented` is a source that no card was asked about.
     """
     facts = {"subjects": MAPS, "architectures": architectures_with("tma"), "source": f"{CUDA_H}; {H200}"} | facts
     facts |= {"basis": "documented", "source": documented} if documented else {"basis": "measured"}
+    start, is_equation, _ = found.partition(" = ")
+    argument = argument or (start if is_equation and " " not in start else "{argument}")
     for replaced, value in (change or {}).items():
         argument = argument.replace("{argument}", replaced)
         fix = fix.replace("{fix}", f'Use {replaced}="{value}".')
@@ -159,7 +161,7 @@ def ranged(
                 fix = (below if number < 1 else above).format(taken[axis])
                 yield {"entry": entry, "number": number, "fix": fix, "change": {argument: change}}
 
-    checked(name, demand, broken, "{entry}", "{entry} = {number}" + unit, limit, **facts)
+    checked(name, demand, broken, "{entry} = {number}" + unit, limit, **facts)
 
 
 def nearest(number: int, least: int, most: int) -> int:

@@ -46,7 +46,7 @@ _MEASURED: dict[str, Any] = {"source": H200, "subjects": ("descriptor",), "archi
 descriptor_length = stated(
     "descriptor-length",
     "A descriptor is 128 bytes.",
-    "blob",
+    argument="blob",
     limit="a tensor map is 128 bytes",
     fix="Pass the whole CUtensorMap, 128 bytes.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
@@ -57,10 +57,10 @@ descriptor_length = stated(
 descriptor_bits = stated(
     "descriptor-bits",
     "Bits that belong to no field are zero.",
-    "blob",
     "{bits_set} set: {first}",
     "they are zero in a map of sm_90",
     "Check that all 128 bytes were copied, in order, from the map of an sm_90 card.",
+    argument="blob",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format(f"{_MAP}.encode()[:80] + bytes(47) + b'1'"),
     **_MEASURED,
@@ -195,7 +195,7 @@ HEX_DIGITS = DESCRIPTOR_BYTES * 2
 pasted_descriptor = stated(
     "pasted-descriptor",
     "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
-    "text",
+    argument="text",
     limit="{one_word}16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
     fix="Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",

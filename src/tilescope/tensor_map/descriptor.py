@@ -131,10 +131,10 @@ _PACKING = {
 encode_measured = stated(
     "encode-measured",
     "encode() writes what was measured: sm_90 maps, tiled and im2col.",
-    "arch",
     "a {a.kind} for {a.arch.name}",
     "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
     "Let the driver of that card encode it.",
+    argument="arch",
     source=H200,
     subjects=("encoding",),
     architectures=("sm_90",),

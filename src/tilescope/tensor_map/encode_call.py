@@ -37,7 +37,7 @@ _SAMPLE = (
 encode_call = stated(
     "encode-call",
     "A pasted call of the driver has all its arguments: numbers, or names that the text defines.",
-    "text",
+    argument="text",
     source="cuda.h, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2colWide",
     subjects=("paste",),
     passing=f"ts.tensor_map.encode_call.encode_calls({'int K = 64;' + _SAMPLE!r})",

@@ -30,7 +30,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError
 from tilescope.reading import integer, integers, known_name
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.tensor_map.any_map import AnyMap, Reader, check_of, readers_of
+from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap, Reader, check_of
 from tilescope.tensor_map.array import described
 from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
@@ -39,6 +39,7 @@ from tilescope.value import Value
 
 WideMode = Literal["W", "W128"]
 WIDE_MODES: tuple[WideMode, ...] = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
+_COLUMN_READERS: dict[str, Reader] = {"channels_per_pixel": integer, "pixels_per_column": integer}
 WIDE_128_PIXELS = 128  # what mode W128 loads, whatever pixels_per_column says
 
 
@@ -55,7 +56,7 @@ class TensorMap(AnyMap):
 
     subject: ClassVar[Subject] = "tiled"
     inner_argument: ClassVar[str] = "box[0]"
-    readers: ClassVar[Mapping[str, Reader]] = readers_of(box=integers)
+    readers: ClassVar[Mapping[str, Reader]] = COMMON_READERS | {"box": integers}
 
     box: tuple[int, ...]
 
@@ -173,8 +174,8 @@ class Im2colMap(ColumnMap):
     """
 
     subject: ClassVar[Subject] = "im2col"
-    readers: ClassVar[Mapping[str, Reader]] = readers_of(
-        lower_corner=integers, upper_corner=integers, channels_per_pixel=integer, pixels_per_column=integer
+    readers: ClassVar[Mapping[str, Reader]] = (
+        COMMON_READERS | {"lower_corner": integers, "upper_corner": integers} | _COLUMN_READERS
     )
 
     lower_corner: tuple[int, ...]
@@ -262,13 +263,10 @@ class Im2colWideMap(ColumnMap):
     """
 
     subject: ClassVar[Subject] = "wide"
-    readers: ClassVar[Mapping[str, Reader]] = readers_of(
-        lower_width=integer,
-        upper_width=integer,
-        channels_per_pixel=integer,
-        pixels_per_column=integer,
-        mode=lambda argument, value: known_name(argument, value, WIDE_MODES, "im2col-wide mode"),
+    readers: ClassVar[dict[str, Reader]] = (
+        COMMON_READERS | {"lower_width": integer, "upper_width": integer} | _COLUMN_READERS
     )
+    readers["mode"] = lambda argument, value: known_name(argument, value, WIDE_MODES, "im2col-wide mode")
 
     lower_width: int
     upper_width: int

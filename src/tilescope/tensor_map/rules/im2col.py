@@ -163,16 +163,16 @@ WIDE_OFFSET_END = 32
 def _wrong_offsets(copy: Copy) -> ManyFacts:
     a, count = copy.tensor_map, len(copy.offsets)
     ends: tuple[int, ...] = ()
-    fix = "Leave offsets out."
+    limit, fix = "a tiled copy has none", "Leave offsets out."
     if a.subject == "wide":
         ends = HALO_END[a.mode], WIDE_OFFSET_END
         limit, fix = "2 for an im2col-wide map", "Use (0, 0): the halo and the offset."
-    elif a.subject == "tiled" or copy.direction != "load":
-        limit = "a tiled copy has none" if a.subject == "tiled" else "an im2col store has none: im2col_no_offs"
-    else:
+    elif a.subject == "im2col" and copy.direction == "load":
         ends = (OFFSET_END[a.rank],) * (a.rank - 2)
         limit = f"{len(ends)} for an im2col map of rank {a.rank}"
         fix = f"Use {(0,) * len(ends)}, for example: {', '.join('WHD'[: len(ends)])}."
+    elif a.subject == "im2col":
+        limit = "an im2col store has none: im2col_no_offs"
     if count != len(ends):
         facts = {"argument": "offsets", "found": counted(count, "offset"), "limit": limit, "fix": fix}
         yield facts | {"offsets": count, "wanted": len(ends)}
@@ -208,10 +208,10 @@ checked(
     "im2col-store",
     "An im2col store has lower corners of at least 0 and upper corners of at most 0.",
     _padded_store,
-    "lower_corner",
     "corners {lower} and {upper}",
     "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
     "Encode a map without padding for the store: lower_corner = upper_corner = {zeros}.",
+    argument="lower_corner",
     examples=(
         IMAGES,
         {"lower_corner": (0, 0), "upper_corner": (0, 0)} | copied("store", 0, 0, 0, 0),
@@ -235,7 +235,6 @@ checked(
     "im2col-base",
     "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
     lambda copy: copy.tensor_map.subject == "im2col" and _base_outside(copy),
-    "coords[{axis}]",
     "coords[{axis}] = {coord}",
     "the bounding box runs from {lowest} to {highest}",
     "Use {taken}: the offsets, not the base, reach a filter's taps.",
@@ -246,7 +245,6 @@ checked(
     "wide-base",
     "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
     lambda copy: copy.tensor_map.subject == "wide" and _base_outside(copy),
-    "coords[{axis}]",
     "coords[{axis}] = {coord}",
     "the bounding box runs from {lowest} to {highest}, and the copy starts in it or left of it",
     "Use {taken} or less.",

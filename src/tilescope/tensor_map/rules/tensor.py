@@ -29,9 +29,9 @@ RANK = checked(
     "rank",
     "A tiled map has 1 to 5 dimensions, an im2col map 3 to 5.",
     lambda a: not (1 if a.subject == "tiled" else 3) <= len(a.dims) <= 5,
-    "dims",
     "{dimensions}",
     "{kind} map has {least} to 5",
+    argument="dims",
     values=_rank_facts,
     examples=(MATRIX, {}, {"dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6}),
 )
@@ -68,7 +68,6 @@ checked(
     "address-alignment",
     "The address is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
     lambda a: a.address % 32 and a.address % _alignment(a)[0],
-    "address",
     "address = {address:#x}, {beyond} bytes past {start:#x}",
     "addresses are multiples of {multiple} bytes{why}",
     "Start the tensor at {start:#x} and shift the coordinates, or align the allocation.",
@@ -79,7 +78,6 @@ checked(
     "address-range",
     "The address is 0 to 2^57 - 1; 0 is accepted.",
     lambda a: not 0 <= a.address < ADDRESS_END,
-    "address",
     "address = {address:#x}",
     "a device address is 0 to 2^57 - 1",
     "Pass the device pointer itself; the low 57 bits are {low:#x}.",
@@ -133,7 +131,6 @@ checked(
     "stride-alignment",
     "Every stride is a multiple of 16 bytes; of 32 with interleave 32B and the padded packed types.",
     lambda a: gcd(32, *a.strides_bytes) < 32 and _misaligned(a),
-    "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes",
     "strides are multiples of {multiple} bytes{why}",
     examples=(MATRIX, {"strides_bytes": (8208,)}, {"strides_bytes": (8200,)}),
@@ -146,7 +143,6 @@ checked(
         and (min(a.strides_bytes) < 0 or max(a.strides_bytes) >= STRIDE_END_BYTES)
         and _strides_off(a, _within_range)
     ),
-    "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes",
     "0 to 2^40 - 1 bytes",
     examples=(MATRIX, {"strides_bytes": ((1 << 40) - 16,)}, {"strides_bytes": (1 << 40,)}),
@@ -166,7 +162,6 @@ checked(
     "stride-overlap",
     "Each stride steps over the whole of the dimensions with smaller strides: no two indices share bytes.",
     lambda a: any(map(gt, (row_bytes(a), *map(mul, a.dims[1:], a.strides_bytes)), a.strides_bytes)) and _overlaps(a),
-    "strides_bytes[{axis}]",
     "strides_bytes[{axis}] = {stride} bytes, less than the {reach} bytes that one index covers: {shared}",
     "loads work; a store through such a map races with itself",
     "Use {next} bytes, or keep it for sliding windows and broadcasts.",
@@ -207,7 +202,6 @@ checked(
     "inner-multiple",
     "A row of the box is a multiple of 16 bytes, in every interleave mode.",
     lambda a: a.inner_elements * a.data_type.bits % ROW_BITS,
-    "{a.inner_argument}",
     "{a.inner_argument} = {elements} elements x {bits} bits = {row_bytes} bytes",
     "a row of the box is a multiple of 16 bytes",
     "Use {a.inner_argument} = {taken}.",
@@ -217,22 +211,22 @@ checked(
 )
 
 
-def _within_span(a: AnyMap) -> Facts:
-    bits, span = a.data_type.smem_bits, a.swizzle.span_bytes or 0
-    numbers = {"elements": a.inner_elements, "element_bytes": bits / 8, "row_bytes": a.inner_bytes, "span": span}
-    copy = "box" if a.subject == "tiled" else "copy"
-    return numbers | {"most": span * 8 // bits, "copy": copy, "change": a.inner_change(span * 8 // bits)}
-
-
 checked(
     "swizzle-span",
     "Without interleave, a row of the box is at most the swizzle's span.",
     lambda a: a.swizzle.span_bytes and not a.interleave.slice_bytes and a.inner_bytes > a.swizzle.span_bytes,
-    "{a.inner_argument}",
     "{a.inner_argument} = {elements} elements x {element_bytes:g} bytes = {row_bytes} bytes",
     "swizzle {a.swizzle.name} takes a row of at most {span} bytes",
     "Use {a.inner_argument} <= {most} and one {copy} per span.",
-    values=_within_span,
+    values=lambda a: {
+        "elements": a.inner_elements,
+        "element_bytes": a.data_type.smem_bits / 8,
+        "row_bytes": a.inner_bytes,
+        "span": a.swizzle.span_bytes,
+        "most": a.swizzle.span_bytes * 8 // a.data_type.smem_bits,
+        "copy": "box" if a.subject == "tiled" else "copy",
+        "change": a.inner_change(a.swizzle.span_bytes * 8 // a.data_type.smem_bits),
+    },
     examples=(MATRIX, {"swizzle": "128B"}, {"box": (128, 64), "swizzle": "128B"}),
 )
 ranged(
@@ -279,7 +273,6 @@ checked(
     "box-bytes",
     "The box is at most 233,472 bytes: element bytes x the product of floor(box / element stride).",
     lambda a: min(a.element_strides) >= 1 and a.box_bytes > LARGEST_BOX_BYTES,
-    "{argument}",
     "a box of {box_bytes} bytes",
     f"at most {LARGEST_BOX_BYTES} bytes (228 KiB)",
     "Use {taken} and more copies.",
