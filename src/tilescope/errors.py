@@ -100,6 +100,8 @@ def _frozen(value: Any) -> Any:
         return value if value.bit_length() <= _PRINTED_BITS else printed(value)
     if kind is tuple or kind is list:
         return tuple(map(_frozen, value))
+    if kind is str or kind is float:
+        return value
     if kind is dict or isinstance(value, Mapping):
         return MappingProxyType({name: _frozen(item) for name, item in value.items()})
     return value
