@@ -348,8 +348,7 @@ def _arguments(tensor_map: AnyMap) -> dict[str, str]:
 
 
 def _words(tensor_map: AnyMap) -> dict[str, str]:
-    try:
+    with suppress(RuleError):  # not of sm_90
         words = struct.unpack("<16Q", tensor_map.encode())
-    except RuleError:  # not of sm_90
-        return {}
-    return {f"word {number}": f"{word:#018x}" for number, word in enumerate(words)}
+        return {f"word {number}": f"{word:#018x}" for number, word in enumerate(words)}
+    return {}

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from operator import add
 from typing import Any, NamedTuple
 
@@ -58,10 +58,6 @@ _NAMES = {  # in the order of their codes
 }
 
 
-def _counted(noun: str) -> Callable[[int], str]:
-    return lambda value: counted(value, noun)
-
-
 def _coded(names: Sequence[str]) -> Callable[[int], str]:
     return lambda code: names[code] if code < len(names) else f"no such code {code}"
 
@@ -70,7 +66,7 @@ def _coded(names: Sequence[str]) -> Callable[[int], str]:
 _OPTIONS = (
     #         name            first bit  last bit
     WordField("im2col",       64,        64,      says=_coded(("tiled", "im2col"))),
-    WordField("rank",         64 + 4,    64 + 6,  first=1, says=_counted("dimension")),
+    WordField("rank",         64 + 4,    64 + 6,  first=1, says=partial(counted, noun="dimension")),
     WordField("data_type",    64 + 7,    64 + 10, says=_coded([_TYPES[code, 0] for code in range(11)])),
     WordField("interleave",   64 + 11,   64 + 12, says=_coded(_NAMES["interleave"])),
     WordField("swizzle",      64 + 13,   64 + 14, says=_coded(_NAMES["swizzle"])),
@@ -82,11 +78,11 @@ _OPTIONS = (
 )
 _NUMBERS = (
     WordField("address",      0,         56,         says=hex),
-    WordField("box_bytes",    8 * 64,    9 * 64 - 1, says=_counted("byte")),
+    WordField("box_bytes",    8 * 64,    9 * 64 - 1, says=partial(counted, noun="byte")),
 )
 _COLUMN = (
-    WordField("channels_per_pixel", 6 * 64 + 56, 6 * 64 + 63, first=1, says=_counted("channel")),
-    WordField("pixels_per_column",  7 * 64 + 32, 7 * 64 + 41, first=1, says=_counted("pixel")),
+    WordField("channels_per_pixel", 6 * 64 + 56, 6 * 64 + 63, first=1, says=partial(counted, noun="channel")),
+    WordField("pixels_per_column",  7 * 64 + 32, 7 * 64 + 41, first=1, says=partial(counted, noun="pixel")),
 )
 # fmt: on
 
@@ -101,7 +97,7 @@ def _entries(name: str, count: int, low: int, width_bits: int, **more: Any) -> I
 def _format(is_im2col: bool, rank: int) -> WordFormat:
     """The fields of a map of this kind and rank; bytes that are no map may claim any rank."""
     rank = min(rank, LARGEST_RANK)
-    elements = _counted("element")
+    elements = partial(counted, noun="element")
     # A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
     low_stride = {"unit": 16, "says": lambda value: f"{value // 16} x 16 bytes = {value} bytes"}
     high_stride = {"unit": 1 << 36, "says": lambda value: f"{value >> 36} x 2^36 bytes"}
