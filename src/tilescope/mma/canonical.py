@@ -218,8 +218,7 @@ class CanonicalLayout(Value):
         step = self.leading_step if name == "leading_bytes" else self.stride_step
         if step is None:
             return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
-        mn, k = step
-        along = "mn" if mn else "k"
+        (mn, k), along = step, "mn" if step[0] else "k"
         amount = f"{self.span_bytes} bytes of {along}" if along.upper() == self.major else f"{mn or k} {along}"
         piece = "core matrix" if self.swizzle.bits == 0 else "atom"
         return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"

@@ -218,9 +218,8 @@ class Consumer(NamedTuple):
         >>> [CONSUMER[name].is_scaled(DataType.named("e2m1")) for name in ("tcgen05", "ldmatrix")]
         [True, True]
         """
-        if self.accumulators == "tensor memory":
-            return tcgen05_for(data_type).is_scaled
-        return not self.reads_by_descriptor and data_type.name in ("e2m1", "16u4_align8b")
+        by_lanes = not self.reads_by_descriptor and data_type.name in ("e2m1", "16u4_align8b")
+        return tcgen05_for(data_type).is_scaled if self.accumulators == "tensor memory" else by_lanes
 
 
 # The first that an architecture has is its own.

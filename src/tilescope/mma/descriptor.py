@@ -179,9 +179,8 @@ class OperandDescriptor(Value):
             limit = f"a {form.word.name} has {', '.join(form.codes)}"
             problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))
         raise_all(problems)
-        for name, value in values.items():
+        for name, value in (values | {"swizzle": row}).items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "swizzle", row)
 
     def encode(self) -> int:
         """The 64-bit word."""

@@ -178,15 +178,8 @@ class DescriptorLoop(Value):
 
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which element (mn, k) of the tile is read, as an (mn, k) array."""
-        layout, first = self.canonical, self.descriptors[0][0]
-        extents = layout.major, self.block_mn, self.k_per_step, layout.element_bits
-        if first.leading_is_address:  # every step names an atom of its own
-            return np.block([[step.addresses(*extents) for step in block] for block in self.descriptors])
-        # The others differ in their start alone.
-        offset = first.physical(first.addresses(*extents)) - first.start_address
-        starts = np.array([[step.start_address for step in block] for block in self.descriptors])
-        addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
-        return addresses.reshape(self.layout.shape)
+        read = self.canonical.major, self.block_mn, self.k_per_step, self.layout.element_bits
+        return np.block([[step.addresses(*read) for step in block] for block in self.descriptors])
 
     @property
     def k_per_step(self) -> int:

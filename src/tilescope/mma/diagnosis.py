@@ -115,8 +115,7 @@ class WrittenTile(NamedTuple):
     @classmethod
     def by_layout(cls, layout: Layout) -> WrittenTile:
         """What lies in shared memory as a layout says."""
-        atom = layout.tiling.atom[1] if layout.tiling is not None else 0
-        bits = layout.element_bits
+        atom, bits = layout.tiling.atom[1] if layout.tiling is not None else 0, layout.element_bits
         return cls(layout.addresses(), "the layout", layout.swizzle, atom * bits // 8, bits, "documented")
 
     def part(self, origin: tuple[int, int], shape: tuple[int, ...], *, turned: bool = False) -> Addresses:

@@ -301,9 +301,9 @@ def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
     said = _MEANINGS[name]
     if name == "saturate" and kind.name != "i8":
         said = ("not set: only i8 saturates", "set, but only i8 saturates")
-    text = said if isinstance(said, str) else said[bool(value)]
     types, accumulators = (
         {code: type_name for type_name, code in codes.items()}.get(value, f"of no type: code {value}")
         for codes in (kind.codes, ACCUMULATOR_CODES)
     )
-    return text.format(value=value, types=types, accumulators=accumulators, shift=MAX_SHIFTS[value % len(MAX_SHIFTS)])
+    told = {"value": value, "types": types, "accumulators": accumulators, "shift": MAX_SHIFTS[value % len(MAX_SHIFTS)]}
+    return (said if isinstance(said, str) else said[bool(value)]).format(**told)
