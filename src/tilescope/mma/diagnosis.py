@@ -193,12 +193,11 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
     missing = read.written == NOT_WRITTEN
     only_missing = missing.any() and bool((read.addresses == read.written)[~missing].all())
     fitting = _fitting_layouts(read, tile.swizzle) if is_layout else _fitting_descriptors(read, tile, flip=flip)
-    fits = [(right, major, _changes(read, right, major)) for right, major in fitting]
+    fits = [(right, major, changes) for right, major in fitting if (changes := _changes(read, right, major))]
     if fits and not only_missing:
         right, major, changes = min(fits, key=lambda fit: len(fit[2]))
-        table = _LAYOUT_SENTENCES if is_layout else _FIELD_SENTENCES
-        if not is_layout and reader.leading_is_address:
-            table = table | {"leading-bytes": _LEADING_ADDRESS}
+        by_address = {"leading-bytes": _LEADING_ADDRESS} if not is_layout and reader.leading_is_address else {}
+        table = (_LAYOUT_SENTENCES if is_layout else _FIELD_SENTENCES) | by_address
         if "leading-stride-exchanged" in changes:  # also the one that this read does not reach
             right = replace(right, leading_bytes=reader.stride_bytes, stride_bytes=reader.leading_bytes)
         sentences = [
@@ -304,9 +303,8 @@ def _changes(read: Read, right: Any, major: Major | None) -> dict[Cause, tuple[A
             "base-offset": (right.base_offset, wrong.base_offset),
         }
         swapped = {"leading_bytes": wrong.stride_bytes, "stride_bytes": wrong.leading_bytes}
-        ignored = right.ignored_fields(major)
-        moved = {name: getattr(right, name) for name in swapped if name not in ignored}
-        moved = {name: value for name, value in moved.items() if value != getattr(wrong, name)}
+        looked_at = [name for name in swapped if name not in right.ignored_fields(major)]
+        moved = {name: getattr(right, name) for name in looked_at if getattr(right, name) != getattr(wrong, name)}
         if moved and moved.items() <= swapped.items():
             pairs["leading-stride-exchanged"] = tuple(swapped.values())
         else:
@@ -318,8 +316,8 @@ def _changes(read: Read, right: Any, major: Major | None) -> dict[Cause, tuple[A
 def wrong_half(source: AnyMap | Layout, tile: WrittenTile, major: Major, cta_rank: Any) -> Diagnosis | None:
     """The mistake if the copies bring the rows of the pair's other block; None if they bring this block's own."""
     cta_rank = one_of("cta_rank", cta_rank, (0, 1))
-    if isinstance(source, Layout) or source.rank != 2:
-        rank = None if isinstance(source, Layout) else source.rank
+    rank = None if isinstance(source, Layout) else source.rank
+    if rank != 2:
         found = "a layout, which names no coordinates" if rank is None else f"a map of rank {rank}"
         limit = "rows are counted by the coordinates of a rank-2 map"
         raise ARGUMENT_RANGE.error("cta_rank", found, limit, "Leave cta_rank out.", rank=rank)

@@ -287,8 +287,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
         found, limit = f"operand {operand} of {mn} x {k} (mn x k)", f"mma takes it in blocks of {block_mn} x {block_k}"
         values = {"mn": mn, "k": k, "block": (block_mn, block_k)}
         raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
-    transposed = tile.major == "MN"
-    matrices = block_mn // 8 * 2
+    transposed, matrices = tile.major == "MN", block_mn // 8 * 2
     matrix, line = np.divmod(np.arange(32) % (8 * matrices), 8)  # addresses of lanes beyond the rows are not used
     # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
     first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)
@@ -298,11 +297,10 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
         smem, tile.address(blocks_mn + lane_mn, blocks_k + lane_k), count=matrices, transpose=transposed,
         smem_address=_smem_base(tile), form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
     )  # fmt: skip
-    values_read = np.ascontiguousarray(registers).view(np.uint8)
-    values_read = unpacked(values_read, row.bits) if row.smem_bits < 8 else values_read
-    _, place, column = held.indices()
+    codes, (_, place, column) = np.ascontiguousarray(registers).view(np.uint8), held.indices()
+    codes = unpacked(codes, row.bits) if row.smem_bits < 8 else codes
     blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
-    blocks[..., place, column] = values_read.view(row.numpy)
+    blocks[..., place, column] = codes.view(row.numpy)
     blocks = blocks.swapaxes(-1, -2) if operand == "B" else blocks
     return blocks.swapaxes(1, 2).reshape(mn, k)
 
