@@ -9,15 +9,14 @@ instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
 readings.py                  all that a number could be, every word explained field by field
 agreement.py                 whether a descriptor reads a tile where copies leave it; diagnosis.py: where that is, and why not
 emulation.py                 a matrix product by the whole path: to shared memory, read from there, multiplied
-tcgen05_product.py           how a product is cut into tcgen05.mma, and which block of a cluster holds what
-tcgen05_emulation.py         scale factors, sparse A and tensor memory of such a product
+tcgen05_product.py           how a product is cut into tcgen05.mma, which block of a cluster holds what, and what instructions do
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one
 tmem_layout.py               D, A and metadata as layouts of tensor memory, and the lanes that an accumulator uses
 tmem_form.py                 the shapes of tcgen05.ld, st and cp
 tensor_memory.py             allocation, loads, stores, copies and shifts on cells
 tmem_agreement.py            whether loads, scale ids and copies fit what lies in tensor memory, and all of it 512 columns
-scale_layout.py              block scaling: formats, the lanes of mma.sync; atoms, copies, words of tensor memory
-scale_packing.py             whole matrices of scale factors into atoms and back
+scale_layout.py              block scaling: the lanes of mma.sync; atoms, copies, words of tensor memory
+scale_packing.py             formats of block scaling; whole matrices of scale factors into atoms and back
 instruction.py               mma, wgmma, ldmatrix and stmatrix: shapes, operands, types and forms
 fragment.py                  which lane holds which element of an operand in registers
 ldmatrix.py                  shared memory ↔ registers: ldmatrix and stmatrix on numpy arrays

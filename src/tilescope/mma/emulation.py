@@ -27,9 +27,9 @@ from tilescope.mma.descriptor_loop import SmemOperand, smem_tile
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.tcgen05_emulation import BlockOperands, Scaling, compressed, multiplied, scaling_of
+from tilescope.mma.scale_packing import Scaling, scaling_of
 from tilescope.mma.tcgen05_kind import MMA_GROUP
-from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
+from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, compressed, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
@@ -136,14 +136,14 @@ def _by_pairs(
         for held, extent, step in (("a_rows", len(left), product.m), ("b_columns", len(right), product.n))
     )
     read = path.read([stored[row] for row in rows], [right[column] for column in columns])
-    operands = [BlockOperands(a, b, metadata[held]) for (a, b), held in zip(read, rows, strict=True)]
+    operands = [(a, b, metadata[held]) for (a, b), held in zip(read, rows, strict=True)]
     if not path.shares:
-        return multiplied(product, operands, scaling, initial, disabled)
+        return product.multiplied(operands, scaling, initial, disabled)
     d = np.empty_like(initial)
     for share in path.shares[::2]:
         part = slice(share.d_rows[0], share.d_rows[0] + product.m), slice(*share.d_columns)
         own = scaling and scaling.part(*part)
-        d[part] = multiplied(product, operands[share.rank : share.rank + 2], own, initial[part], disabled)
+        d[part] = product.multiplied(operands[share.rank : share.rank + 2], own, initial[part], disabled)
     return d
 
 

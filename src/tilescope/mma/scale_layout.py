@@ -31,23 +31,22 @@ thread-id and byte-id, immediates of the instruction, choose:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, ceil_div, printed, raise_all, unknown_name
+from tilescope.errors import ceil_div, printed, raise_all
 from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
 from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, atom_grid, pack_scales
-from tilescope.mma.tcgen05_kind import KINDS, MMA_GROUP, WIDE_K, Documented, Tcgen05Kind, blackwell_rule
+from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, ScaleFormat, atom_grid, pack_scales
+from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, is_one_of, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.swizzle.mode import SMEM_ALIGNMENT
-from tilescope.value import Row, Value, row_field
+from tilescope.value import Value, row_field
 
 _LANES = 'ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id={})'
 _PAIR_B = 'ts.scale_layout({rows}, 256, "nvfp4").copies("B", m=128, cta_group=2)'
@@ -76,65 +75,6 @@ _ATOM_ROWS_READ: Any = {
     "stride_bytes": 128,
     "swizzle": "none",
 }  # 8 rows of 16 bytes follow each other
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScaleFormat(Row):
-    """A row of the table.
-
-    >>> nvfp4 = ScaleFormat.named("nvfp4")
-    >>> nvfp4.block, nvfp4.scale_type, nvfp4.ids(64)
-    (16, 'ue4m3', (0,))
-    >>> ScaleFormat.named("mxfp4").ids(96)
-    (0, 1, 2, 3)
-    """
-
-    name: str
-    mma_kind: str
-    qualifier: str  # .scale_vec:: of PTX
-    block: int  # elements of k under one scale
-    scale_type: str
-
-    @classmethod
-    def named(cls, name: Any) -> ScaleFormat:
-        """The row called `name`; the kind's own name stands for its commonest format."""
-        if isinstance(name, ScaleFormat):
-            return name
-        row = _BY_SPELLING.get(name.strip().casefold().replace("_", "")) if isinstance(name, str) else None
-        if row is None:
-            raise RuleError([unknown_name("scale format", "kind", name, SCALE_FORMATS, _ALIASES)])
-        return row
-
-    @property
-    def kind_row(self) -> Tcgen05Kind:
-        """The kind of tcgen05.mma that multiplies it."""
-        return KINDS[self.mma_kind]
-
-    @property
-    def k_steps(self) -> tuple[int, ...]:
-        """The k that one dense instruction takes."""
-        return (self.kind_row.k, WIDE_K) if self.kind_row.is_dense_4_bit else (self.kind_row.k,)
-
-    def ids(self, k: int) -> tuple[int, ...]:
-        """The bytes of a word at which an instruction may begin."""
-        return tuple(range(0, ATOM_SCALES, gcd(k // self.block, ATOM_SCALES)))
-
-
-# PTX ISA, "Block scaling" of tcgen05.mma, and its table of scale_vec sizes.
-# fmt: off
-SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in (
-    #           name           kind        qualifier       block  scale
-    ScaleFormat("mxfp8",       "mxf8f6f4", "1X (.block32)", 32, "ue8m0"),
-    ScaleFormat("mxfp4",       "mxf4",     "2X (.block32)", 32, "ue8m0"),
-    ScaleFormat("nvfp4",       "mxf4nvf4", "4X (.block16)", 16, "ue4m3"),
-    ScaleFormat("mxf4nvf4.2X", "mxf4nvf4", "2X (.block32)", 32, "ue8m0"),
-    ScaleFormat("mxf4nvf4.4X", "mxf4nvf4", "4X (.block16)", 16, "ue8m0"),
-)}
-# fmt: on
-_ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
-_BY_SPELLING = {name.casefold(): row for name, row in SCALE_FORMATS.items()} | {
-    alias: SCALE_FORMATS[name] for alias, name in _ALIASES.items()
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Scale factors between a plain matrix and the 128 x 4 atoms in which kernels keep them, on whole arrays.
+"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms in which kernels keep them.
 
 Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
 matrix's rows l, 32 + l, 64 + l and 96 + l:
@@ -21,18 +21,21 @@ Large matrices take a loop that numba compiles (the extra `fast`), on two words 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
-from typing import Any
+from math import gcd, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import by, ceil_div, raise_all
+from tilescope.errors import RuleError, Violation, by, ceil_div, raise_all, unknown_name
 from tilescope.mma.fragment import as_array
+from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, blackwell_rule
 from tilescope.reading import pair
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle.permutation import out_problems
+from tilescope.value import Row
 
 SCALE_SIZE = rule(
     "scale-size",
@@ -41,6 +44,12 @@ SCALE_SIZE = rule(
     passing="ts.unpack_scales(np.zeros(512, np.uint8), (100, 3))",
     failing="ts.unpack_scales(np.zeros(300, np.uint8), (100, 3))",
 )
+_SCALED = 'scale_kind="mxfp8", a_scales=np.ones((128, {}), np.uint8), b_scales=np.ones((128, 4), np.uint8)'
+_PRODUCT = f'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", {_SCALED})'
+MMA_SCALES = blackwell_rule(
+    "mma-scales", "A block-scaled product has a kind, and one scale byte for each block of both operands.", "tcgen05.mma: Block scaling",
+    _PRODUCT.format(4), _PRODUCT.format(3),
+)  # fmt: skip
 ATOM_ROWS = 128
 ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
@@ -49,6 +58,109 @@ _COMPILED_FROM_BYTES = 1 << 20  # loading numba takes longer than packing less
 _LOW, _HALF = np.uint64(0xFFFF_FFFF), np.uint64(32)
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleFormat(Row):
+    """A row of the table.
+
+    >>> nvfp4 = ScaleFormat.named("nvfp4")
+    >>> nvfp4.block, nvfp4.scale_type, nvfp4.ids(64)
+    (16, 'ue4m3', (0,))
+    >>> ScaleFormat.named("mxfp4").ids(96)
+    (0, 1, 2, 3)
+    """
+
+    name: str
+    mma_kind: str
+    qualifier: str  # .scale_vec:: of PTX
+    block: int  # elements of k under one scale
+    scale_type: str
+
+    @classmethod
+    def named(cls, name: Any) -> ScaleFormat:
+        """The row called `name`; the kind's own name stands for its commonest format."""
+        if isinstance(name, ScaleFormat):
+            return name
+        row = _BY_SPELLING.get(name.strip().casefold().replace("_", "")) if isinstance(name, str) else None
+        if row is None:
+            raise RuleError([unknown_name("scale format", "kind", name, SCALE_FORMATS, _ALIASES)])
+        return row
+
+    @property
+    def kind_row(self) -> Tcgen05Kind:
+        """The kind of tcgen05.mma that multiplies it."""
+        return KINDS[self.mma_kind]
+
+    @property
+    def k_steps(self) -> tuple[int, ...]:
+        """The k that one dense instruction takes."""
+        return (self.kind_row.k, WIDE_K) if self.kind_row.is_dense_4_bit else (self.kind_row.k,)
+
+    def ids(self, k: int) -> tuple[int, ...]:
+        """The bytes of a word at which an instruction may begin."""
+        return tuple(range(0, ATOM_SCALES, gcd(k // self.block, ATOM_SCALES)))
+
+
+# PTX ISA, "Block scaling" of tcgen05.mma, and its table of scale_vec sizes.
+# fmt: off
+SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in (
+    #           name           kind        qualifier       block  scale
+    ScaleFormat("mxfp8",       "mxf8f6f4", "1X (.block32)", 32, "ue8m0"),
+    ScaleFormat("mxfp4",       "mxf4",     "2X (.block32)", 32, "ue8m0"),
+    ScaleFormat("nvfp4",       "mxf4nvf4", "4X (.block16)", 16, "ue4m3"),
+    ScaleFormat("mxf4nvf4.2X", "mxf4nvf4", "2X (.block32)", 32, "ue8m0"),
+    ScaleFormat("mxf4nvf4.4X", "mxf4nvf4", "4X (.block16)", 16, "ue8m0"),
+)}
+# fmt: on
+_ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
+_BY_SPELLING = {name.casefold(): row for name, row in SCALE_FORMATS.items()} | {
+    alias: SCALE_FORMATS[name] for alias, name in _ALIASES.items()
+}
+
+
+class Scaling(NamedTuple):
+    """Scale factors of both operands, as bytes: A (m, blocks), B (n, blocks)."""
+
+    format: ScaleFormat
+    a: Array
+    b: Array
+
+    def part(self, rows: slice, columns: slice) -> Scaling:
+        """Those of a part of D."""
+        return Scaling(self.format, self.a[rows], self.b[columns])
+
+
+def scaling_of(
+    kind: Any, a_scales: Any, b_scales: Any, shape: tuple[int, int, int], *, sparse: bool = False
+) -> Scaling | None:
+    """The scale factors as bytes, or None without any; all mistakes are named at once."""
+    passed = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}
+    present = [name for name, value in passed.items() if value is not None]
+    if not present:
+        return None
+    if len(present) < 3:
+        limit = "scaled products need scale_kind, a_scales and b_scales"
+        fix = 'Pass all three: scale_kind="mxfp8", a_scales=…, b_scales=….'
+        raise MMA_SCALES.error("scale_kind", " and ".join(present), limit, fix)
+    row, (m, n, k) = ScaleFormat.named(kind), shape
+    block = row.block * (1 + sparse)  # a sparse instruction takes twice the k with as many scales
+    problems: list[Violation] = []
+    scales = []
+    for name, extent in (("a_scales", m), ("b_scales", n)):
+        wanted, array = (extent, ceil_div(k, block)), as_array(name, passed[name])
+        if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
+            found = f"an array of shape {array.shape}, {array.dtype}"
+            limit = f"{row.name} has one {row.scale_type} byte for {block} elements of k: {by(wanted)} of them"
+            fix, values = f"Use a uint8 array of shape {wanted}.", {"shape": array.shape, "scales": wanted}
+            problems.append(MMA_SCALES.violation(name, found, limit, fix, **values))
+            continue
+        scales.append(np.ascontiguousarray(array).view(np.uint8))
+        if row.scale_type == "ue4m3" and (scales[-1] & 0x80).any():
+            found, limit = "a scale with its sign bit set", "ue4m3 has no sign: the top bit is zero"
+            problems.append(MMA_SCALES.violation(name, found, limit, f"Use {name} & 0x7F."))
+    raise_all(problems)
+    return Scaling(row, *scales)
 
 
 def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
