@@ -186,9 +186,8 @@ class Card(Row):
         >>> Card.named("H200").basis("bfloat16"), Card.named("H200").basis("e4m3"), Card.named("L40S").basis("l2_bytes")
         ('measured', 'documented', None)
         """
-        if (self.tflop_per_s.get(cell) if cell not in self.__slots__ else getattr(self, cell)) is None:
-            return None
-        return "measured" if cell in self.measured else "documented"
+        filled = getattr(self, cell) if cell in self.__slots__ else self.tflop_per_s.get(cell)
+        return None if filled is None else "measured" if cell in self.measured else "documented"
 
     def tflops(self, data_type: DataType) -> float | None:
         """Dense TFLOP/s of the tensor cores for a type."""

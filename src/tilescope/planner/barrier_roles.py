@@ -168,9 +168,8 @@ class _Planning:
             "empty": {"count": feeding * releases, "stages": stages},
         }
         roles = [self._producer(), self._tmem_consumer() if self.in_tmem else self._consumer()]
-        constants = {"k_tiles": self.steps}
-        if gemm is not None:  # two tiles for a block, so that parities are seen to count on
-            constants = {"K_TILES": ceil_div(gemm.shape[2], gemm.tile[2]), "tiles": 2}
+        # a GEMM: two tiles for a block, so that parities are seen to count on
+        looped = {"K_TILES": ceil_div(gemm.shape[2], gemm.tile[2]), "tiles": 2} if gemm else {"k_tiles": self.steps}
         if gemm is not None and self.in_tmem:
             slots["accumulator"] = {"stages": 2, "space": "tmem"}
             emptied = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
@@ -180,7 +179,7 @@ class _Planning:
             slots["c"] = {"stages": self.writers, "bytes": gemm.epilogue.stage_bytes // self.writers}
         return {
             "cluster": list(self.cluster),
-            "constants": {"STAGES": stages, **constants},
+            "constants": {"STAGES": stages, **looped},
             "registers": None if self.registers is None else self.registers[0],
             "barriers": barriers,
             "slots": slots,

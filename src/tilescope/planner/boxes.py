@@ -126,9 +126,8 @@ def fold(layout: Layout) -> Boxes:
 def _folded(layout: Layout, rows: int, columns: int) -> tuple[int, ...]:
     """The extents of a matrix seen as columns of spans; in row order also as groups of rows."""
     atom_rows, width = layout.as_rows().tiling.atom
-    if layout.atom_order == "column":
-        return width, rows, columns // width
-    return width, atom_rows, columns // width, rows // atom_rows
+    in_groups = layout.atom_order == "row"
+    return (width, atom_rows, columns // width, rows // atom_rows) if in_groups else (width, rows, columns // width)
 
 
 def misplaced(layout: Layout, boxes: Boxes) -> list[Obstacle]:

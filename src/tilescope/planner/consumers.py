@@ -141,14 +141,14 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
         missing = reader.missing_kind(problem.arch, row)
         kinds = [] if missing is None else [PLAN_TYPE.row.violation("data_type", *missing)]
         return [*reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical), *kinds]
-    against: list[Obstacle] = []
-    if not reader.reads(canonical, problem.major):
-        narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-        case = "narrow" if narrow else canonical.major
-        against.append(PLAN_LAYOUT.broken("major, swizzle", case, mode=canonical.mode, data_type=row.name))
-    if mn % SMALLEST_MN:
-        against.append(PLAN_TILE.broken("tile", extent=problem.extent_names[0], rows=mn, up=_up(mn, SMALLEST_MN)))
-    return against
+    narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
+    case, up = "narrow" if narrow else canonical.major, _up(mn, SMALLEST_MN)
+    unread = PLAN_LAYOUT.broken("major, swizzle", case, mode=canonical.mode, data_type=row.name)
+    checks = (
+        (not reader.reads(canonical, problem.major), unread),
+        (mn % SMALLEST_MN, PLAN_TILE.broken("tile", extent=problem.extent_names[0], rows=mn, up=up)),
+    )
+    return [one for broken, one in checks if broken]
 
 
 def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:

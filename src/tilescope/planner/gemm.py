@@ -242,9 +242,8 @@ def _too_many_stages(
     (m, n, k), bits = tile, product.data_type.smem_bits
     fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
     if asked or not fitting:  # half of k, or half of that, as long as it is 32 bytes
-        parts = [k >> halvings for halvings in (1, 2, 3) if (k >> halvings) * bits >= 256]
-        less = [part for part in parts if needed - operands + operands * part // k <= limit]
-        fixes += [f"tile=({m}, {n}, {part})" for part in less[:1]]
+        parts = (part for part in (k >> 1, k >> 2, k >> 3) if part * bits >= 256)
+        fixes += [f"tile=({m}, {n}, {part})" for part in parts if needed - operands + operands * part // k <= limit][:1]
     return GEMM_SMEM.broken(
         "tile" if stages is None else "stages",
         "stages",

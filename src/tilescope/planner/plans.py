@@ -244,14 +244,11 @@ class Plan(Value):
         """
         if self.boxes is None:
             raise RuleError(violations([PLAN_COPY.broken("copy", "map", copy=self.problem.copy)]))
-        whole, strides = self.problem.global_shape or self.problem.tile, self.problem.strides_bytes
-        if global_shape is not None:
-            whole = pair("global_shape", global_shape, least=1)
-        if strides_bytes is not None:
-            strides = integers("strides_bytes", strides_bytes, count=1, least=0)
-        if self.folded:
-            raise_all(violations(unfoldable(self.problem, self.layout, whole)))
-        arguments = map_arguments(self.problem, self.layout, self.boxes, whole, strides)
+        asked = self.problem
+        whole = asked.global_shape or asked.tile if global_shape is None else pair("global_shape", global_shape, 1)
+        strides = asked.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes, 1, 0)
+        raise_all(violations(unfoldable(asked, self.layout, whole)) if self.folded else ())
+        arguments = map_arguments(asked, self.layout, self.boxes, whole, strides)
         return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:

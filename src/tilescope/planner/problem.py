@@ -182,9 +182,8 @@ class Problem(Value):
     @property
     def pitch_bytes(self) -> int:
         """From one row to the next in global memory: as asked for, else the whole matrix's (or the tile's) own rows."""
-        if self.strides_bytes is not None:
-            return self.strides_bytes[0]
-        return oriented(self.major, *(self.global_shape or self.tile))[1] * self.data_type.bits // 8
+        own_bytes = oriented(self.major, *(self.global_shape or self.tile))[1] * self.data_type.bits // 8
+        return own_bytes if self.strides_bytes is None else self.strides_bytes[0]
 
     @property
     def for_tensor_core(self) -> bool:

@@ -246,11 +246,10 @@ def _uneven_rows(product: Product, extents: Tile) -> Iterator[dict[str, Any]]:
         ("B", "k" if product.b_major == "K" else "n", product.data_type),
         ("C", "n", product.output_type),
     ):
-        multiple, elements = 64 if row.bits == 6 else _ROW_BITS // row.bits, lengths[extent]
-        padded = by_tma and row.tma.smem_bits != row.tma.bits
-        if padded:
-            half = matrix == "C" and row.bits == 6 and product.arch.has("half_row_16u6_store")
-            multiple = _PADDED_ROW_ELEMENTS // 2 if half else _PADDED_ROW_ELEMENTS
+        elements, padded = lengths[extent], by_tma and row.tma.smem_bits != row.tma.bits
+        half = padded and matrix == "C" and row.bits == 6 and product.arch.has("half_row_16u6_store")
+        whole = _PADDED_ROW_ELEMENTS if padded and not half else _PADDED_ROW_ELEMENTS // 2
+        multiple = whole if padded or row.bits == 6 else _ROW_BITS // row.bits
         up = ceil_div(elements, multiple) * multiple
         if up != elements and (by_tma or matrix != "C"):
             yield {

@@ -199,12 +199,9 @@ def _candidate(
         against, warnings = _of_copies(problem, layout, boxes)
         if against:
             return layout.swizzle, tile.atom_order, boxes.folded, against
-    lines = ceil_div(
-        layout.size_bytes, SMEM_LINE_BYTES
-    )  # which threads write whole, in the order in which they lie there
-    read, written = counted, Wavefronts(lines, lines) if boxes is None else UNCOUNTED
-    if problem.direction == "store":
-        read, written = UNCOUNTED, counted
+    lines = ceil_div(layout.size_bytes, SMEM_LINE_BYTES)  # threads write whole ones, in their order
+    by_threads = Wavefronts(lines, lines) if boxes is None else UNCOUNTED
+    read, written = (UNCOUNTED, counted) if problem.direction == "store" else (counted, by_threads)
     canonical = canonical_layout(problem.major, layout.swizzle, problem.data_type) if problem.for_tensor_core else None
     bases = {problem.arch.basis, layout.swizzle.basis}
     bases |= {problem.tensor_core.basis(canonical)} if problem.tensor_core is not None else set()
@@ -254,7 +251,7 @@ def _of_copies(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obs
 def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: int, issuers: int) -> dict[str, Any]:
     """What the card's table says of a candidate's copies, with these blocks on an SM and issuing threads in a block."""
     moved, card = problem.moved_bytes, problem.card
-    rate = share = cycles = None
+    rate = share = None
     if card is not None and boxes is None:
         rate = card.memory_gb_per_s * sector_share(request_bytes)
     elif card is not None and card.tma is not None and boxes is not None:
@@ -267,17 +264,16 @@ def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: in
         loaded = request_bytes, BEST_PROMOTION[problem.traffic], blocks * problem.stages * moved
         rate = card.tma.load(*loaded, **shape) if problem.direction == "load" else card.tma.store(request_bytes)
         share = rate / card.tma.fastest(problem.direction)
-    if rate is not None and card is not None and card.clock_mhz is not None:
-        cycles = round(moved / (rate * 1e3 / card.sms / card.clock_mhz))
+    bytes_a_cycle = rate * 1e3 / card.sms / card.clock_mhz if rate and card is not None and card.clock_mhz else None
+    cycles = None if bytes_a_cycle is None else round(moved / bytes_a_cycle)
     return {"gb_per_s": rate, "bandwidth_share": share, "gmem_cycles": cycles}
 
 
 def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
     """Candidates weighed and ranked anew for a kernel with so many blocks on an SM; `issuers`: issuing threads by copies."""
 
-    def weighed(plan: Plan) -> Plan:
-        threads = issuers[plan.tma_instructions]
-        rates = _rates(plan.problem, plan.boxes, plan.gmem_request_bytes, blocks_per_sm, threads)
-        return replace(plan, costs=replace(plan.costs, **rates))
+    def weighed(plan: Plan) -> Costs:
+        kernel = blocks_per_sm, issuers[plan.tma_instructions]
+        return replace(plan.costs, **_rates(plan.problem, plan.boxes, plan.gmem_request_bytes, *kernel))
 
-    return reasons.ranked([weighed(plan) for plan in candidates])
+    return reasons.ranked([replace(plan, costs=weighed(plan)) for plan in candidates])
