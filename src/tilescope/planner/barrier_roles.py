@@ -141,6 +141,13 @@ class _Planning:
         self.step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
         self.stage, self.turn = f"{self.step} % STAGES", f"{self.step} / STAGES % 2"
         self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(self.plans)]]
+        # a consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself
+        fence = [{"fence": "proxy.async"}] if first.copy == "cp.async" and self.by_descriptor else []
+        self.filled: Steps = [{"wait": f"full[{self.stage}]", "parity": self.turn}, *fence]
+        # the mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y
+        across, down = self.cluster
+        column = f"{_column(across, down, self.cta_group)} << {'x' if self.cta_group == 1 else '(x - x % 2)'}"
+        self.feeders = f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
 
     def _contradictions(self) -> Iterator[Obstacle]:
         (direction, copy), across = (self.first.direction, self.first.copy), self.cluster[0]
@@ -252,14 +259,9 @@ class _Planning:
             ),
         ]
 
-    def _filled(self) -> Steps:
-        """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
-        fence = [{"fence": "proxy.async"}] if self.first.copy == "cp.async" and self.by_descriptor else []
-        return [{"wait": f"full[{self.stage}]", "parity": self.turn}, *fence]
-
     def _consumer(self) -> dict[str, Any]:
         """Warps or warpgroups that multiply into their registers."""
-        free = _step(release=f"empty[{self.stage}]", count=self.arrivals, mask=self._feeders() if self.shares else None)
+        free = _step(release=f"empty[{self.stage}]", count=self.arrivals, mask=self.feeders if self.shares else None)
         multiply, last = _step(multiply=self.slots, unit=None if self.by_warpgroups else "mma", tile=self.step), []
         # the products of one step run while those of the next are issued, where there is a stage to spare
         behind = self.by_warpgroups and self.gemm is not None and self.stages > 1
@@ -268,15 +270,9 @@ class _Planning:
             last = [done | {"pending": 0}, free | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"}]
             free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
         read = [{"commit": "wgmma"}, done] if self.by_warpgroups else [{"fence": "proxy.async"}]
-        loops = self._loops([*self._filled(), multiply, *read, free], [], last + self._epilogue())
+        loops = self._loops([*self.filled, multiply, *read, free], [], last + self._epilogue())
         steps = [*self._meet(2), loops, *self.drain]
         return {"name": "consumer", "threads": self.threads, "instances": self.consumers, "steps": steps}
-
-    def _feeders(self) -> str:
-        """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
-        across, down = self.cluster
-        column = f"{_column(across, down, self.cta_group)} << {'x' if self.cta_group == 1 else '(x - x % 2)'}"
-        return f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
 
     def _tmem_consumer(self) -> dict[str, Any]:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
@@ -284,9 +280,9 @@ class _Planning:
         leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group)) if pair else None
         into = None if self.gemm is None else "accumulator[t % 2]"
         steps = [
-            *self._filled(),
+            *self.filled,
             _step(multiply=self.slots, unit=self.unit, tile=self.step, mask=pair, into=into),
-            _step(commit=f"empty[{self.stage}]", mask=self._feeders() if self.shares else pair),
+            _step(commit=f"empty[{self.stage}]", mask=self.feeders if self.shares else pair),
         ]
         before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
         steps = [*self._meet(2), self._loops(steps, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
