@@ -173,8 +173,7 @@ class CanonicalLayout(Value):
         >>> print(canonical_layout("K", "64B", "bf16").atom_layout, canonical_layout("MN", "64B", "bf16").atom_layout)
         (8,32):(32,1) (32,8):(1,32)
         """
-        span = self._elements(self.span_bytes)
-        return Modes(self.atom, self._oriented(span, 1))
+        return Modes(self.atom, self._oriented(self._elements(self.span_bytes), 1))
 
     @property
     def leading_step(self) -> tuple[int, int] | None:

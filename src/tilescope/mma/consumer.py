@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from tilescope.arch import Arch, Basis, architectures_with
 from tilescope.data_type import DataType
-from tilescope.errors import raise_all
+from tilescope.errors import printed, raise_all
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits, tile_shape
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
-from tilescope.mma.tcgen05_kind import tcgen05_for
-from tilescope.reading import one_of
+from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
+from tilescope.reading import is_one_of, plain_int
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
@@ -166,7 +166,10 @@ def tcgen05_descriptors(
     >>> [(hex(step.start_address), hex(step.leading_bytes)) for step in wide[0]][1:4]
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
-    kind = Tcgen05PairLoop if one_of("cta_group", cta_group, (1, 2)) == 2 else Tcgen05Loop
+    if not is_one_of(cta_group, (1, 2)):
+        limit, group = "one block multiplies, or a pair", plain_int(cta_group)
+        raise MMA_GROUP.error("cta_group", printed(cta_group), limit, "Use 1 or 2.", cta_group=group)
+    kind = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
     return _loop(kind, tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
 

@@ -86,8 +86,7 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     word = integer("word", word)
     found = [inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS]
     if word < 1 << INSTRUCTION_BITS:
-        short = [inspect_instruction_descriptor(word, kind) for kind in KINDS]
-        found = [*short, inspect_tmem_address(word), *found]
+        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), inspect_tmem_address(word), *found]
     likeliest = sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))
     return WordReadings(word, tuple(likeliest))
 
