@@ -79,10 +79,7 @@ class Violation:
         if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
         known = [field.name for field in fields(cls)]
-        if strange := [name for name in fields_read if name not in known]:
-            raise RuleError(unknown_name("field of violation", "data", name, known) for name in strange)
-        if missing := [name for name in known[:-2] if name not in fields_read]:
-            raise missing_fields("violation", missing)
+        check_fields("violation", fields_read, known, known[:-2])
         for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
             if fields_read.get(name) is not None and not isinstance(fields_read[name], Mapping):
                 raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
@@ -248,6 +245,15 @@ def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
     listed = ", ".join(names)
     found, limit = f"a {kind} without {listed}", "every field is needed"
     return RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {listed}.")])
+
+
+def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: Iterable[str]) -> None:
+    """Refuse plain data with fields that a value does not have, or without those that it needs."""
+    names = list(known)
+    if strange := [name for name in data if name not in names]:
+        raise RuleError(unknown_name(f"field of {kind}", "data", name, names) for name in strange)
+    if missing := [name for name in needed if name not in data]:
+        raise missing_fields(kind, missing)
 
 
 def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violation:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, by, counted, missing_fields, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, by, check_fields, counted, shortened, unknown_name
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
@@ -98,19 +98,16 @@ class Value:
             return Violation.from_dict(data)  # type: ignore[return-value]  # the one kind that is no Value: errors.py comes first
         chosen = _kind_called(kind) if isinstance(kind, str) else None
         if chosen is None or not issubclass(chosen, cls):
-            known = sorted(name for name, known in Value._kinds.items() if issubclass(known, cls))
-            raise RuleError([unknown_name("kind", "kind", kind, known)])
+            kinds = sorted(name for name, known in Value._kinds.items() if issubclass(known, cls))
+            raise RuleError([unknown_name("kind", "kind", kind, kinds)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
-        data = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA)}
-        known_fields = {field.name: field for field in _fields(chosen) if field.init}
-        if strange := [name for name in data if name != "kind" and name not in known_fields]:
-            raise RuleError(unknown_name(f"field of {chosen.kind}", "data", name, known_fields) for name in strange)
+        told = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA, "kind")}
+        known = {field.name: field for field in _fields(chosen) if field.init}
         parameters = inspect.signature(chosen).parameters
         needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
-        if missing := [name for name in needed if name not in data]:
-            raise missing_fields(chosen.kind, missing)
-        return chosen(**{name: _revived(data[name], known_fields[name]) for name in data if name != "kind"})
+        check_fields(chosen.kind, told, known, needed)
+        return chosen(**{name: _revived(value, known[name]) for name, value in told.items()})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -12,7 +12,7 @@ gap: no element lies there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import Pairs, coalesced
@@ -30,13 +30,6 @@ LINEAR_BASES = rule(
     passing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 2]]}, alignment = 16>", element_bits=16)',
     failing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 1]]}, alignment = 16>", element_bits=16)',
 )
-
-
-class Padding(NamedTuple):
-    """Elements of padding after every interval."""
-
-    interval: int
-    elements: int
 
 
 def unit_bases(shape: Sequence[int], indices: Iterable[int], start: Sequence[int] | None = None) -> list[Basis]:
@@ -62,11 +55,18 @@ def extents_of(bases: Sequence[Basis]) -> tuple[int, ...]:
 
 
 def layout_of(
-    bases: Sequence[Basis], element_bits: int, *, padding: Sequence[Padding] = (), buffers: int = 1, start: int = 0
+    bases: Sequence[Basis],
+    element_bits: int,
+    *,
+    padding: Sequence[Sequence[int]] = (),
+    buffers: int = 1,
+    start: int = 0,
 ) -> Layout:
     """The layout with these bases, innermost offset bit first; `buffers` of it, one after the other, are its first index.
 
-    >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[Padding(4, 2)]).modes)
+    After every interval of `padding` lie so many elements of no index: (interval, elements).
+
+    >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[(4, 2)]).modes)
     '(2,4):(6,1)'
     """
     places, shift, sources = _places(bases)

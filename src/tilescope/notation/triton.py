@@ -33,7 +33,7 @@ from typing import Any
 from tilescope.errors import by
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
-from tilescope.notation.linear import Basis, Padding, extents_of, layout_of, unit_bases
+from tilescope.notation.linear import Basis, extents_of, layout_of, unit_bases
 from tilescope.notation.text import refusal
 from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
 
@@ -67,8 +67,8 @@ def read(text: str, hints: Hints) -> Layout:
         limit = "Triton's tiles are powers of two, at most 2^20"
         raise refusal(f"a tile of {by(shape)}", limit, f"Use {powers}.", shape=shape)
     block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
-    padding = [Padding(*pair) for pair in fields.get("intervals", ())]
-    return layout_of(_BASES[kind](fields, block, bits), bits, padding=padding, buffers=buffers, start=hints.start)
+    bases, padding = _BASES[kind](fields, block, bits), fields.get("intervals", ())
+    return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
 
 
 def spell(layout: Layout) -> tuple[str, ...]:

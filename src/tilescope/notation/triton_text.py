@@ -44,27 +44,20 @@ _BUFFER = re.compile(r"\s*((?:[\d?]{1,7}x){1,9})([A-Za-z]\w{0,30})\s*,\s*(#[\w.]
 SOME_TEXT = re.compile(f"{_ATTRIBUTE.pattern}|{_MEMDESC.pattern}")  # an encoding, or the type of a buffer
 
 
-class Encoding(NamedTuple):
-    """An encoding, its fields by Triton's names, and what the type of a buffer says beside it."""
-
-    kind: str
-    fields: dict[str, Any]
-    extents: tuple[int, ...] | None = None
-    element_bits: int | None = None
-
-
 class _Buffer(NamedTuple):
+    """A buffer in memory, or an encoding that stands alone."""
+
     attribute: str  # the text of its encoding
     extents: tuple[int, ...] = ()
     element_bits: int | None = None
 
 
-def read_encoding(text: str) -> Encoding:
-    """The one shared encoding of the text, with the shape and the type of its buffer where the text says them.
+def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | None, int | None]:
+    """The kind and the fields of the one shared encoding, then the extents and the bits of its buffer or None.
 
     >>> lines = "#s = #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16> !ttg.memdesc<2x2xf16, #s, #smem>"
     >>> read_encoding(lines)
-    Encoding(kind='shared_linear', fields={'offset': [[0, 1], [1, 0]], 'alignment': 16}, extents=(2, 2), element_bits=16)
+    ('shared_linear', {'offset': [[0, 1], [1, 0]], 'alignment': 16}, (2, 2), 16)
     """
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
     buffers = list(dict.fromkeys(_buffers(text, defined)))
@@ -83,7 +76,7 @@ def read_encoding(text: str) -> Encoding:
                 "one layout at a time; views of a buffer are one with it",
             )
             raise refusal(several, limit, "Leave the others out.", encodings=len(in_smem))
-    return Encoding(*_parsed(whole.attribute), whole.extents or None, whole.element_bits)
+    return *_parsed(whole.attribute), whole.extents or None, whole.element_bits
 
 
 def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
