@@ -88,9 +88,7 @@ class Arch(Row):
         """
         if isinstance(name, Arch):
             return name
-        row = ARCH.get(name) if isinstance(name, str) else None
-        if row is None and isinstance(name, str):
-            row = ARCH.get(_canonical(name))
+        row = ARCH.get(name) or ARCH.get(_canonical(name)) if isinstance(name, str) else None
         if row is None:
             raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
         return row

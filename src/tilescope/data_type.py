@@ -145,17 +145,12 @@ def _spellings(name: str) -> Iterator[str]:
 
 def _unknown(name: object) -> Violation:
     """The violation for a name of no type; of fp8, fp6 and fp4 the types that it may mean."""
-    found = (
-        re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", name.casefold()) if isinstance(name, str) else None
-    )
+    text = name.casefold() if isinstance(name, str) else ""
+    found = re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", text)
     if found is None:
         return unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)
-    return unknown_name(
-        "data type",
-        "data_type",
-        name,
-        [row.name for row in DATA_TYPE.values() if row.bits == int(found[1]) and row.name.startswith("e")],
-    )
+    floats = [row.name for row in DATA_TYPE.values() if row.bits == int(found[1]) and row.name.startswith("e")]
+    return unknown_name("data type", "data_type", name, floats)
 
 
 # A format of two tensors: its elements, the type of its scale factors, and how many elements share one.
@@ -167,11 +162,8 @@ _BLOCK_FORMATS = {
 
 def _block_scaled(name: object) -> RuleError | None:
     """The error for a format that is elements and scale factors; None for any other name."""
-    found = (
-        re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", name.casefold())
-        if isinstance(name, str)
-        else None
-    )
+    text = name.casefold() if isinstance(name, str) else ""
+    found = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
     if found is None or found[1] + "fp" + found[2] not in _BLOCK_FORMATS:
         return None
     elements, scale, block = _BLOCK_FORMATS[found[1] + "fp" + found[2]]

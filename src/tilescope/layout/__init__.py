@@ -18,7 +18,6 @@ from tilescope.layout.tiling import (
     MAX_RANK,
     AtomOrder,
     Major,
-    Rows,
     Tiling,
     major_named,
     oriented,
@@ -26,5 +25,5 @@ from tilescope.layout.tiling import (
 
 __all__ = [
     "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "MAX_RANK", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",
-    "Modes", "Rows", "Term", "Tiling", "as_modes", "major_named", "oriented",
+    "Modes", "Term", "Tiling", "as_modes", "major_named", "oriented",
 ]  # fmt: skip

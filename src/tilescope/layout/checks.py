@@ -9,7 +9,7 @@ import numpy as np
 from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
-from tilescope.reading import attempted, integer, known_name, one_of, pair
+from tilescope.reading import attempted, integer, integer_array, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
 
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
@@ -114,15 +114,15 @@ def checked_indices(layout: Any, coord: tuple[Any, ...]) -> tuple[Any, ...]:
             raise _outside(layout, f"({', '.join(map(printed, coord))}) outside the tile")
     else:
         return coord
+    arrays = [index for index in map(integer_array, coord) if index is not None]
+    if len(arrays) != len(coord):
+        raise _outside(layout, "indices that are no integers")
     try:
-        arrays = [np.asarray(index) for index in coord]
         np.broadcast_shapes(*(index.shape for index in arrays))
-    except (TypeError, ValueError, OverflowError):  # ragged lists, shapes that do not broadcast
-        raise _outside(layout, "indices that make no array") from None
-    for index, extent in zip(arrays, shape, strict=True) if all(index.size for index in arrays) else ():
-        if index.dtype.kind not in "iu":
-            raise _outside(layout, f"indices of {index.dtype}")
-        if index.min() < 0 or index.max() >= extent:
+    except ValueError:
+        raise _outside(layout, "indices whose shapes do not broadcast") from None
+    for index, extent in zip(arrays, shape, strict=True):
+        if index.size and (index.min() < 0 or index.max() >= extent):
             raise _outside(layout, f"indices from {index.min()} to {index.max()}")
     return tuple(index.astype(np.int64) for index in arrays)
 

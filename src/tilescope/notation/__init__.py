@@ -7,8 +7,7 @@
 
 text.py            tokens of a text, with limits for whatever is pasted
 hints.py           between a text and a layout: what the text leaves unsaid, what a layout must be to have one
-cute.py            CuTe, as C++ and Python print it           cute_spelling.py  and written so
-cute_atom.py       GMMA and UMMA atoms by name
+cute.py            CuTe, as C++ and Python print it           cute_atom.py     GMMA and UMMA atoms by name
 triton.py          the shared encodings of Triton             triton_text.py    how TTGIR and Gluon write them
 linear.py          linear layouts as strides and one XOR      mosaic.py         Mosaic GPU's transforms
 layout_call.py     tilescope's own Layout(...)                swizzle_names.py   mode names, the driver, PTX
@@ -19,8 +18,6 @@ from tilescope.notation.conversion import (
     NOTATION,
     Conversion,
     NoEquivalent,
-    Notation,
-    NotationName,
     convert_layout,
     parse_layout,
     parse_layout_or_modes,
@@ -32,8 +29,6 @@ __all__ = [
     "NOTATION",
     "Conversion",
     "NoEquivalent",
-    "Notation",
-    "NotationName",
     "convert_layout",
     "parse_layout",
     "parse_layout_or_modes",

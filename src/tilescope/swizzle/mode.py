@@ -100,15 +100,14 @@ class Swizzle(Row):
         """
         if isinstance(name, Swizzle):
             return name
-        if not isinstance(name, str):
+        text = name if isinstance(name, str) else ""
+        row = SWIZZLE.get(text) or _BY_FOLDED_NAME.get(text.strip().casefold().removeprefix("cu_tensor_map_swizzle_"))
+        triple = written_triple(text) if row is None else None
+        if triple is not None:
+            return cls.xor(*triple)
+        if row is None:
             raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
-        row = SWIZZLE.get(name) or _BY_FOLDED_NAME.get(name.strip().casefold().removeprefix("cu_tensor_map_swizzle_"))
-        if row is not None:
-            return row
-        triple = written_triple(name)
-        if triple is None:
-            raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
-        return cls.xor(*triple)
+        return row
 
     @classmethod
     def xor(cls, bits: int, base: int, shift: int) -> Swizzle:
@@ -289,11 +288,8 @@ class Swizzle(Row):
         row, chunk = integer("row", row, least=0), integer("chunk", chunk, 0, span_bytes // CHUNK_BYTES - 1)
         start = integer("address", address, least=0)
         if start % SMEM_LINE_BYTES:
-            limit, fix = (
-                "TMA writes boxes at multiples of 128 bytes",
-                f"Use {start // SMEM_LINE_BYTES * SMEM_LINE_BYTES:#x}.",
-            )
-            raise SMEM_ALIGNMENT.error("address", f"a box at {start:#x}", limit, fix, address=start)
+            limit, below = "TMA writes boxes at multiples of 128 bytes", start // SMEM_LINE_BYTES * SMEM_LINE_BYTES
+            raise SMEM_ALIGNMENT.error("address", f"a box at {start:#x}", limit, f"Use {below:#x}.", address=start)
         start += row * span_bytes
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
 
@@ -343,13 +339,10 @@ class Swizzle(Row):
 
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):
-            raise SWIZZLE_CHUNKS.error(
-                "swizzle",
-                f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}",
-                "chunk tables show 16-byte chunks that stay within their 128-byte line",
-                "Use apply() on byte addresses.",
-                atom_bytes=self.atom_bytes, block_bytes=self.block_bytes,
-            )  # fmt: skip
+            values = {"atom_bytes": self.atom_bytes, "block_bytes": self.block_bytes}
+            found = f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}"
+            limit = "chunk tables show 16-byte chunks that stay within their 128-byte line"
+            raise SWIZZLE_CHUNKS.error("swizzle", found, limit, "Use apply() on byte addresses.", **values)
 
     def __str__(self) -> str:
         return self.name
