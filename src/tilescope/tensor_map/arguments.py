@@ -231,38 +231,30 @@ class MapArguments:
         return cls(MAP_KINDS[kind], ordered | named)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> MapArguments:
-        """What JSON says, as `to_dict` of a map prints it; an inspection or a convolution holds its map."""
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            value, found = None, f"no JSON: {error}"
-        else:
-            found = "tensor_map is null" if isinstance(value, dict) else f"a {type(value).__name__}"
-        nested = value.get("tensor_map", value) if isinstance(value, dict) else value
-        if not isinstance(nested, dict):
-            raise RuleError([argument_json.told(found=found)])
-        return cls.of(nested)
-
-    @classmethod
-    def all_from_json(cls, text: str | bytes) -> tuple[MapArguments, ...]:
+    def from_json(cls, text: str | bytes) -> tuple[MapArguments, ...]:
         r"""The maps that JSON lines hold, each once; what is not in lines is one map's. Lines without a map are left out.
+
+        A map is what its `to_dict` prints; an inspection or a convolution holds its map.
 
         >>> line = '{"tensor_map": {"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [16]}, "result": 0}'
         >>> lines = [line % 64, line % 128, '{"tensor_map": null, "result": 1}']
-        >>> [asked.given["dims"] for asked in MapArguments.all_from_json("\n".join(lines))]
+        >>> [asked.given["dims"] for asked in MapArguments.from_json("\n".join(lines))]
         [[64], [128]]
         """
-        lines = [line for line in text.splitlines() if line.strip()]
         try:
-            values = {line: json.loads(line) for line in lines}
+            values = [json.loads(line) for line in text.splitlines() if line.strip()]
         except (ValueError, RecursionError):
-            return (cls.from_json(text),)
-        null = {
-            line for line, value in values.items() if isinstance(value, dict) and value.get("tensor_map", 0) is None
-        }
-        held = [line for line in values if line not in null]
-        return distinct(map(cls.from_json, held or lines))
+            try:
+                values = [json.loads(text)]
+            except (ValueError, RecursionError) as error:
+                raise RuleError([argument_json.told(found=f"no JSON: {error}")]) from None
+        maps = [value.get("tensor_map", value) if isinstance(value, dict) else value for value in values]
+        held = [value for value in maps if value is not None] or maps
+        for value in held:
+            if not isinstance(value, dict):
+                found = "tensor_map is null" if value is None else f"a {type(value).__name__}"
+                raise RuleError([argument_json.told(found=found)])
+        return distinct(map(cls.of, held))
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
         """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.

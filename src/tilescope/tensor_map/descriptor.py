@@ -28,7 +28,7 @@ from functools import cache, partial
 from operator import add
 from typing import Any, NamedTuple
 
-from tilescope.bits import WordField, WordFormat, ones
+from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError, TensorMapError, counted, unknown_name
 from tilescope.reading import integers
@@ -196,16 +196,6 @@ def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
 def format_of(bits: int) -> WordFormat:
     """The fields of 1024 bits, whatever they are: by whether they claim to be an im2col map, and of which rank."""
     return FORMATS[bool(bits >> WORD_BITS & 1), (bits >> WORD_BITS + 4 & 7) + 1]
-
-
-def left_over(bits: int) -> tuple[int, ...]:
-    """Bits that are set in fields of dimensions which the map does not have.
-
-    The driver sets none; tensormap.replace leaves them behind when it lowers the rank.
-    """
-    known = format_of(bits)
-    whole = FORMATS[False, LARGEST_RANK].covered
-    return () if bits >> WORD_BITS & 1 else ones(bits & ~known.covered & whole)
 
 
 REPLACE = "tensormap.replace"

@@ -85,7 +85,7 @@ class MapSource(NamedTuple):
     @classmethod
     def from_json(cls, content: str | bytes) -> MapSource:
         """The arguments that JSON gives; JSON lines give several."""
-        return cls(None, MapArguments.all_from_json(content))
+        return cls(None, MapArguments.from_json(content))
 
     @classmethod
     def read(cls, content: bytes) -> MapSource:
@@ -127,7 +127,7 @@ class MapSource(NamedTuple):
             for line in _lines(head, rest):
                 if _JSON.match(line) and len(in_json) < MAX_MAPS:
                     with suppress(RuleError):
-                        in_json.extend(asked for asked in MapArguments.all_from_json(line) if asked not in in_json)
+                        in_json.extend(asked for asked in MapArguments.from_json(line) if asked not in in_json)
                 else:
                     yield line
 

@@ -15,14 +15,7 @@ from tilescope.errors import FAULTS, RuleError, Violation, counted, unknown_name
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import CHECKS, REDUCTIONS, Copy, Facts, ManyFacts, checked, rounded_up
 from tilescope.tensor_map.kinds import TensorMap
-from tilescope.tensor_map.rules.arch import (
-    DOCUMENTED,
-    PADDED_ROW_ELEMENTS,
-    cluster_restrictions,
-    row_multiple,
-    store_only_reasons,
-    takes_half_rows,
-)
+from tilescope.tensor_map.rules import arch
 from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, ROW_BITS
 from tilescope.tensor_map.samples import BYTES, COPY, H200, MATRIX, NO_FAULT, PADDED, PTX_COPY, SIX_BITS, copied
 
@@ -144,7 +137,7 @@ checked(
 
 SMEM_ALIGNMENT_BYTES = 128
 TRANSACTION_END_BYTES = 1 << 20
-_PACKED: Facts = COPY | DOCUMENTED | {"documented": PTX_COPY}
+_PACKED: Facts = COPY | arch.DOCUMENTED | {"documented": PTX_COPY}
 
 
 def broken_by(copy: Copy) -> tuple[Violation, ...]:
@@ -228,7 +221,7 @@ def _inner_step(copy: Copy) -> int:
     a = copy.tensor_map
     if not a.is_padded:
         return 128 // int(a.data_type.bits)
-    return row_multiple(a) if copy.direction == "store" else PADDED_ROW_ELEMENTS
+    return arch.row_multiple(a) if copy.direction == "store" else arch.PADDED_ROW_ELEMENTS
 
 
 def _inner_facts(copy: Copy) -> Facts:
@@ -296,14 +289,14 @@ checked(
 checked(
     "packed-load",
     "A 16u6_align16b map that serves stores alone is not loaded through.",
-    lambda copy: copy.direction == "load" and store_only_reasons(copy.tensor_map),
+    lambda copy: copy.direction == "load" and arch.store_only_reasons(copy.tensor_map),
     "a load with {reasons}",
     "only a store{where} takes that",
     "Encode another map for loads.",
     argument="data_type",
     values=lambda copy: {
-        "reasons": " and ".join(store_only_reasons(copy.tensor_map)),
-        "where": " on sm_103" if takes_half_rows(copy.tensor_map) else "",
+        "reasons": " and ".join(arch.store_only_reasons(copy.tensor_map)),
+        "where": " on sm_103" if arch.takes_half_rows(copy.tensor_map) else "",
     },
     examples=(SIX_BITS, copied("load", 0, 0), {"swizzle": "128B_ATOM_64B"} | copied("load", 0, 0)),
     **_PACKED,
@@ -346,7 +339,7 @@ checked(
 def _out_of_cluster(copy: Copy) -> ManyFacts:
     a = copy.tensor_map
     is_gather = copy.rows4 and a.arch.has("gather4") and not a.arch.has("gather4_cluster")
-    for argument, what in cluster_restrictions(a) + [("tensor_map", "gather4")] * is_gather:
+    for argument, what in arch.cluster_restrictions(a) + [("tensor_map", "gather4")] * is_gather:
         yield {"argument": argument, "what": what}
 
 

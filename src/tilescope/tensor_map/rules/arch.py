@@ -97,11 +97,7 @@ checked(
     severity="warning",
     documented=f"{PTX_REPLACE}; cuda.h has no such enumerator",
     architectures=_SWIZZLE_96B,
-    examples=(
-        MATRIX,
-        {"box": (32, 64), "swizzle": "64B", "arch": "sm_103"},
-        {"box": (48, 64), "swizzle": "96B", "arch": "sm_103"},
-    ),
+    examples=(MATRIX | {"arch": "sm_103"}, {"box": (32, 64), "swizzle": "64B"}, {"box": (48, 64), "swizzle": "96B"}),
 )
 
 
@@ -153,11 +149,6 @@ def row_multiple(a: AnyMap) -> int:
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(a) else PADDED_ROW_ELEMENTS
 
 
-def _padded_dims(a: AnyMap) -> Facts:
-    padded = rounded_up(a.dims[0], multiple := row_multiple(a))
-    return {"elements": a.dims[0], "multiple": multiple, "padded": padded, "change": {"dims": (padded, *a.dims[1:])}}
-
-
 checked(
     "packed-dim",
     "dims[0] is a multiple of 128 for the padded packed types (64 for stores on sm_103), of 2 for 16u4_align8b.",
@@ -165,7 +156,12 @@ checked(
     "dims[0] = {elements} values",
     "a multiple of {multiple} with {a.data_type.name}",
     "Pad the rows to {padded} values.",
-    values=_padded_dims,
+    values=lambda a: {
+        "elements": a.dims[0],
+        "multiple": row_multiple(a),
+        "padded": rounded_up(a.dims[0], row_multiple(a)),
+        "change": {"dims": (rounded_up(a.dims[0], row_multiple(a)), *a.dims[1:])},
+    },
     examples=(PADDED, {}, {"dims": (4000, 64)}),
     **DOCUMENTED,
 )

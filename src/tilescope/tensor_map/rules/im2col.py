@@ -96,11 +96,7 @@ checked(
 checked(
     "bounding-box",
     "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
-    examples=(
-        IMAGES,
-        {"lower_corner": (0, 0), "upper_corner": (-31, -31)},
-        {"lower_corner": (0, 0), "upper_corner": (-32, -31)},
-    ),
+    examples=(IMAGES | {"lower_corner": (0, 0)}, {"upper_corner": (-31, -31)}, {"upper_corner": (-32, -31)}),
     **_BOUNDING_BOX | _IM2COL | {"source": f"{_CUDA_H}; computed in signed 32 bits ({H200})"},
 )
 ranged(
@@ -212,11 +208,7 @@ checked(
     "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
     "Encode a map without padding for the store: lower_corner = upper_corner = {zeros}.",
     argument="lower_corner",
-    examples=(
-        IMAGES,
-        {"lower_corner": (0, 0), "upper_corner": (0, 0)} | copied("store", 0, 0, 0, 0),
-        copied("store", 0, 0, 0, 0),
-    ),
+    examples=(IMAGES | copied("store", 0, 0, 0, 0), {"lower_corner": (0, 0), "upper_corner": (0, 0)}, {}),
     **COPY | {"source": f"{PTX_COPY}, im2col_no_offs; {H200}"},
 )
 
