@@ -216,8 +216,7 @@ class MapArguments:
     def of(cls, arguments: Any) -> MapArguments:
         """The kind that `kind` or the names of the arguments say; a hexadecimal address may be text."""
         if not isinstance(arguments, Mapping):
-            known = signature(TensorMap).parameters
-            raise RuleError([unknown_name("arguments by name, not", "arguments", arguments, known)])
+            raise RuleError([unknown_name("arguments by name, not", "arguments", arguments, TensorMap.readers)])
         named = dict(arguments)
         kind = named.pop("kind", None)
         if kind is None:

@@ -10,7 +10,7 @@ numpy's order (outermost first) turns into the driver's (innermost first):
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from operator import mul
 from typing import Any, NamedTuple
@@ -98,9 +98,8 @@ def metadata(array: Any) -> Metadata:
     >>> metadata(np.zeros((4, 8), "float16"))[1:3]
     ((4, 8), (16, 2))
     """
-    readers: tuple[Callable[[Any], Metadata | None], ...] = (_from_numpy_or_torch, _from_interface, _from_dlpack)
     refused = ""
-    for read in readers:
+    for read in (_from_numpy_or_torch, _from_interface, _from_dlpack):
         try:
             if (whole := read(array)) is not None:
                 return whole

@@ -28,14 +28,7 @@ from tilescope.bits import Inspection, WordFormat, ones
 from tilescope.errors import RuleError, TensorMapError, Violation, counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
-from tilescope.tensor_map.descriptor import (
-    DESCRIPTOR_BYTES,
-    FORMATS,
-    LARGEST_RANK,
-    SIZE_FLAG_BIT,
-    arguments_of,
-    format_of,
-)
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, MAX_RANK, SIZE_FLAG_BIT, arguments_of, format_of
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
 from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
 from tilescope.tensor_map.samples import H200
@@ -95,10 +88,8 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     word = int.from_bytes(_checked_blob(blob), "little")
     form = format_of(word)
     described, violations = _read(form, word)
-    fields = form.described(word)
-    return Inspection(
-        name=form.name, bits=form.bits, word=word, fields=fields, violations=tuple(violations), described=described
-    )
+    facts: dict[str, Any] = {"name": form.name, "bits": form.bits, "word": word, "fields": form.described(word)}
+    return Inspection(violations=tuple(violations), described=described, **facts)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -151,7 +142,7 @@ def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, li
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
     """Codes that stand for nothing."""
     wrong = {name: f"{name} code {values[name]}" for name, value in arguments.items() if value is None}
-    if values["rank"] > LARGEST_RANK:
+    if values["rank"] > MAX_RANK:
         wrong["rank"] = f"{values['rank']} dimensions"
     return [descriptor_codes.told(argument=name, found=found, code=values[name]) for name, found in wrong.items()]
 
@@ -159,9 +150,7 @@ def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Vi
 def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]:
     """Bits that are set in no field of the map: in none at all, or in those of dimensions that it does not have."""
     # Of dimensions that a map does not have the driver sets no bits; tensormap.replace leaves some when it lowers the rank.
-    unused = (
-        () if form.field("im2col").extract(word) else ones(word & ~form.covered & FORMATS[False, LARGEST_RANK].covered)
-    )
+    unused = () if form.field("im2col").extract(word) else ones(word & ~form.covered & FORMATS[False, MAX_RANK].covered)
     strange = [bit for bit in form.reserved_ones(word) if bit != SIZE_FLAG_BIT and bit not in unused]
     if strange:
         first = ", ".join(f"word {bit // 64} bit {bit % 64}" for bit in strange[:4]) + (", …" if strange[4:] else "")

@@ -39,7 +39,7 @@ from tilescope.tensor_map.samples import H200, PTX_REPLACE
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
-LARGEST_RANK = 5
+MAX_RANK = 5
 CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 
@@ -96,7 +96,7 @@ def _entries(name: str, count: int, low: int, width_bits: int, **more: Any) -> I
 
 def _format(is_im2col: bool, rank: int) -> WordFormat:
     """The fields of a map of this kind and rank; bytes that are no map may claim any rank."""
-    rank = min(rank, LARGEST_RANK)
+    rank = min(rank, MAX_RANK)
     elements = partial(counted, noun="element")
     # A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
     low_stride = {"unit": 16, "says": lambda value: f"{value // 16} x 16 bytes = {value} bytes"}
@@ -175,7 +175,7 @@ def _option_bits(
 
 def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     """The arguments of the map whose fields hold these values; None for a code that stands for nothing."""
-    rank = min(values["rank"], LARGEST_RANK)
+    rank = min(values["rank"], MAX_RANK)
     shape = tuple(values.values())[len(_OPTIONS) + len(_NUMBERS) :]
     low, high, rest = 2 * rank, 3 * rank - 1, 4 * rank - 2
     arguments: dict[str, Any] = {"data_type": _TYPES.get((values["data_type"], values["tf32"]))}
@@ -342,7 +342,7 @@ def topics() -> dict[str, MapTopic]:
     places = {  # those of corners depend on the rank
         (re.sub(r"\[\d\]", "[i]", field.name), field.name, rank if "corner" in field.name else 0, field.low, field.high)
         for (_, rank), form in FORMATS.items()
-        if rank <= LARGEST_RANK
+        if rank <= MAX_RANK
         for field in form.fields
     }
     for name, said in _FIELDS.items():

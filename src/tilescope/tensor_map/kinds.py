@@ -132,8 +132,7 @@ class TensorMap(AnyMap):
     @property
     def box_bytes(self) -> int:
         """The size the driver checks and stores: with the floor of box / element stride, dim 0 included."""
-        elements: int = prod(map(floordiv, self.box, self.element_strides))
-        return elements * self.data_type.bits // 8
+        return int(prod(map(floordiv, self.box, self.element_strides))) * self.data_type.bits // 8
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)

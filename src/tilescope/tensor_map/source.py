@@ -34,18 +34,8 @@ from typing import IO, Any, NamedTuple
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, counted, shortened
 from tilescope.rule import rule
+from tilescope.tensor_map import argument_dump
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.argument_dump import (
-    LISTS,
-    MAX_MAPS,
-    NAMES,
-    TABLES,
-    cut_to_rank,
-    dumped_arguments,
-    is_dump,
-    maps_in,
-    row_name,
-)
 from tilescope.tensor_map.arguments import MapArguments, MapReport, distinct
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.decoding import decode_tensor_map, descriptor_bytes, inspect_tensor_map
@@ -104,10 +94,8 @@ class MapSource(NamedTuple):
             raise INPUT_BINARY.error("source", found, "a descriptor is 128 bytes", fix, bytes=len(content))
         if _JSON.match(text):
             return cls.from_json(text)
-        if calls := encode_calls(text):
-            return cls(None, calls)
-        if is_dump(text):
-            return cls(None, dumped_arguments(text))
+        if asked := encode_calls(text) or (argument_dump.dumped_arguments(text) if argument_dump.is_dump(text) else ()):
+            return cls(None, asked)
         try:
             return cls(descriptor_bytes(text))
         except RuleError:
@@ -125,14 +113,14 @@ class MapSource(NamedTuple):
 
         def without_json() -> Iterator[str]:
             for line in _lines(head, rest):
-                if _JSON.match(line) and len(in_json) < MAX_MAPS:
+                if _JSON.match(line) and len(in_json) < argument_dump.MAX_MAPS:
                     with suppress(RuleError):
                         in_json.extend(asked for asked in MapArguments.from_json(line) if asked not in in_json)
                 else:
                     yield line
 
-        maps = tuple(islice(chain(maps_in(without_json()), in_json), MAX_MAPS))
-        return cls(None, maps or dumped_arguments(""))
+        maps = tuple(islice(chain(argument_dump.maps_in(without_json()), in_json), argument_dump.MAX_MAPS))
+        return cls(None, maps or argument_dump.dumped_arguments(""))
 
     def reports(self) -> tuple[MapReport, ...]:
         """What the rules say of each map."""
@@ -151,15 +139,13 @@ class MapSource(NamedTuple):
 
 def _lines(head: bytes, rest: IO[Any]) -> Iterator[str]:
     """The lines of a stream, of which the first bytes were read."""
-    pending = head
-    while pending:
+    pending = more = head
+    while more:
         *whole, pending = pending.split(b"\n")
         yield from (_ESCAPE.sub(b"", line[:_LINE_BYTES]).decode("utf-8", errors="replace") for line in whole)
         more = rest.read(WHOLE_BYTES)
-        if not more:
-            yield pending[:_LINE_BYTES].decode("utf-8", errors="replace")
-            return
         pending = pending[:_LINE_BYTES] + more
+    yield pending[:_LINE_BYTES].decode("utf-8", errors="replace")
 
 
 _CALL_SAMPLE = (
@@ -259,12 +245,12 @@ def _arguments(call: str, written: list[str], names: _Names) -> dict[str, Any]:
     arguments: dict[str, Any] = {"kind": kind}
     for place, value in zip(parameters, written, strict=True):
         keyword = re.match(r"(\w{1,40})\s*=(?!=)\s*(.*)", value, re.DOTALL)  # Python may name an argument
-        parameter = NAMES.get(keyword[1], keyword[1]) if keyword else place
+        parameter = argument_dump.NAMES.get(keyword[1], keyword[1]) if keyword else place
         parameter = "strides_bytes" if parameter == "all_strides" else parameter
         # A pointer is the program's, and the lists have the rank too.
         with suppress(*[RuleError] if parameter in ("address", "rank") else []):
             arguments[parameter] = names.read(parameter, keyword[2] if keyword else value)
-    cut_to_rank(arguments)
+    argument_dump.cut_to_rank(arguments)
     return arguments
 
 
@@ -279,10 +265,14 @@ class _Names:
         """The value of an argument: a list of integers, the name of an enumerator, or an integer."""
         try:
             value = self._value(written, argument)
-            if argument in TABLES or argument == "mode":
+            if argument in argument_dump.TABLES or argument == "mode":
                 named = value if isinstance(value, int) else self._defined(str(value).rpartition(".")[2], argument)
-                return _MODES.get(named, named) if argument == "mode" else row_name(TABLES[argument], named)
-            if argument not in LISTS:
+                return (
+                    _MODES.get(named, named)
+                    if argument == "mode"
+                    else argument_dump.row_name(argument_dump.TABLES[argument], named)
+                )
+            if argument not in argument_dump.LISTS:
                 return self._integer(value, written, argument)
         except RecursionError:
             raise _unknown(argument, written, "its names lead in circles, or too deep") from None

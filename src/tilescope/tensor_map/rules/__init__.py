@@ -48,5 +48,5 @@ def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
             said = asked.check() if copy is None else accepted.broken_by(Copy(asked.tensor_map(), **copy))
     except RuleError as error:
         said = error.violations
-    listed = said if isinstance(said, tuple | list) else ()
-    return tuple(entry for entry in listed if isinstance(entry, Violation) and entry.rule == rule.name)
+    violations = (entry for entry in said if isinstance(entry, Violation)) if isinstance(said, tuple | list) else ()
+    return tuple(violation for violation in violations if violation.rule == rule.name)

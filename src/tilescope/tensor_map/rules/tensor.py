@@ -59,9 +59,9 @@ def _alignment(a: AnyMap) -> tuple[int, str]:
 
 def _address_facts(a: AnyMap) -> Facts:
     multiple, why = _alignment(a)
-    start = a.address // multiple * multiple
-    facts = {"address": a.address, "beyond": a.address - start, "start": start, "multiple": multiple}
-    return facts | {"why": why, "change": {"address": start}}
+    beyond = a.address % multiple
+    facts = {"address": a.address, "beyond": beyond, "start": a.address - beyond, "multiple": multiple, "why": why}
+    return facts | {"change": {"address": a.address - beyond}}
 
 
 checked(
