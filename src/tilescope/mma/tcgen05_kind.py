@@ -70,14 +70,12 @@ TCGEN05 = {name: blackwell_rule(
     ("flag", "Only kind i8 saturates, and only the other kinds negate.",
      '"Instruction descriptor"', _MAKE, '"i8", 128, 64, a_type="s8", saturate=True', '"f16", 128, 64, a_type="bf16", saturate=True'),
 )}
-# fmt: on
 MMA_GROUP = blackwell_rule(
-    "mma-group",
-    "One block multiplies, or, with tcgen05, a pair; block-scaled kinds have m 128, a pair also 256.",
-    "tcgen05.mma: .cta_group",
-    'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=2)',
+    "mma-group", "One block multiplies, or, with tcgen05, a pair; block-scaled kinds have m 128, a pair also 256.",
+    "tcgen05.mma: .cta_group", 'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=2)',
     'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=3)',
-)  # fmt: skip
+)
+# fmt: on
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a
 _FLOAT_N = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))  # of one block, of a pair
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16)), tuple(range(32, 257, 32))

@@ -67,8 +67,6 @@ SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
 SHIFT_COLUMNS = 8  # 32 bytes
 Cells = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.int64]
-
-
 _EMPTY = read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
 
 
@@ -177,13 +175,15 @@ class TensorMemory(Documented, Value):
 
     def exit_problems(self) -> tuple[Violation, ...]:
         """What the kernel left undone if it ended now: columns that it did not free."""
-        limit = "a kernel frees all it allocated"
-        spans = [(first, first + columns - 1, columns) for first, columns in self.allocations]
-        return tuple(
-            TMEM_LEAK.violation("allocations", f"columns {first} to {last} still allocated", limit,
-                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=last)
-            for first, last, columns in spans
-        )  # fmt: skip
+        problems, limit = [], "a kernel frees all it allocated"
+        for first, columns in self.allocations:
+            last, fix = (
+                first + columns - 1,
+                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
+            )
+            found = f"columns {first} to {last} still allocated"
+            problems.append(TMEM_LEAK.violation("allocations", found, limit, fix, first=first, last=last))
+        return tuple(problems)
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.
@@ -238,8 +238,8 @@ class TensorMemory(Documented, Value):
         words = copied_words(row, smem, descriptor, smem_address, decompress)
         lanes = place.lane + row.lanes
         last, problems = int(lanes.max()), self._column_problems(place.column, row.columns)
-        said = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}", "Use lane 0."
-        reach = last >= TMEM_LANES, TMEM_EXTENT, "address", *said
+        found, limit = f".{row.name} at lane {place.lane} reaches lane {last}", f"lanes end at {TMEM_LANES - 1}"
+        reach = last >= TMEM_LANES, TMEM_EXTENT, "address", found, limit, "Use lane 0."
         raise_all([*problems, *failed(reach, lane=place.lane, last=last)])
         cells = self.cells.copy()
         cells[lanes[:, :, None], place.column + np.arange(row.columns)] = words[:, None, :]

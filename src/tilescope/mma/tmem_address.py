@@ -37,15 +37,11 @@ CELL_BITS = 32
 QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
 LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
-
-
 TMEM_ADDRESS = blackwell_rule(
     "tmem-address", "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
     "Tensor Memory Addressing", "ts.descriptor_readings(0x00600025).readings[0].violations",
     "ts.TensorMemory().alloc(32).load('32x32b.x1', 0x00800000, warp=0)",
 )  # fmt: skip
-
-
 # PTX ISA, "Tensor Memory Addressing". The fields have 16 bits; the memory fills these.
 # fmt: off
 TMEM_WORD = WordFormat("tensor-memory address", 32, (
