@@ -49,13 +49,15 @@ def test_a_card_that_agrees_is_reported_and_captured(tmp_path, capsys):
 def test_a_card_that_differs_is_told_in_words_with_status_1(predicting, tmp_path, capsys):
     predicting("WRONG")
     path = tmp_path / "a.npz"
-    assert run(["verify", "loads", "banks", "ldmatrix", "--count", "3", "--save", str(path), "--json"]) == 1
+    assert run(["verify", *QUICK, "--count", "2", "--save", str(path), "--json"]) == 1
     first = json.loads(capsys.readouterr().out)
-    assert [each["equal"] for each in first["suites"]] == [0, 0, 0]
-    loads, banks, ldmatrix = (each["difference"] for each in first["suites"])
-    assert re.match(r"case 0: shared memory, line \d+, byte \d+: card 0x\w+, ours 0x\w+ \(1 of \d+ differ\)", loads)
-    assert "wavefronts: card 0x" in banks
-    assert "lane 31, register" in ldmatrix or "shared memory, line" in ldmatrix
+    assert not any(each["equal"] for each in first["suites"])  # one wrong byte is enough, whatever it is of
+    told = {each["suite"]: each["difference"] for each in first["suites"]}
+    place = r"shared memory, line \d+, byte \d+: card 0x\w+, ours 0x\w+ \(1 of \d+ differ\)"
+    assert all(re.match(rf"case 0: {place}", told[name]) for name in ("loads", "im2col"))
+    assert "wavefronts: card 0x" in told["banks"]
+    assert "lane 31, register" in told["ldmatrix"] or "shared memory, line" in told["ldmatrix"]
+    assert all("(1 of " in difference for difference in told.values())
     again = replay(Capture.read(path))  # the bytes of cases that differ are kept, so the words are the same
     assert [each.difference for each in again.suites] == [each["difference"] for each in first["suites"]]
 
