@@ -291,7 +291,7 @@ def test_an_instruction_descriptor_is_drawn_as_its_word():
 def test_no_key_of_a_ruler_reads_as_the_name_of_another_field(kind):
     """M is a field's name, so that m is no key: two fields called m were drawn."""
     ruler = only(view.draw(InstructionDescriptor(kind, 256, 128, a_type=next(iter(KINDS[kind].codes)))), BitRuler)
-    keys = [piece.key.casefold() for row in ruler.rows() for piece in row.pieces]
+    keys = [piece.key.casefold() for row in ruler.rows() for piece, _ in row.fields]
     assert len(set(keys)) == len(ruler.fields)
     assert not set(keys) & {field.name.casefold() for field in ruler.fields}
 

@@ -131,7 +131,7 @@ def test_every_bit_of_a_ruler_is_drawn_once(parts, read_svg):
     lines = {}
     for cell in boxes:
         lines.setdefault(cell.top, []).append(cell)
-    assert len(lines) == sum(bool(row.pieces) for row in ruler.rows())
+    assert len(lines) == sum(bool(row.fields) for row in ruler.rows())
     for cells in lines.values():
         cells.sort(key=lambda cell: cell.left)
         assert sum(cell.width for cell in cells) == 64 * 17

@@ -29,10 +29,9 @@ _KINDS = {  # of values, by the module that draws them
     "descriptor_view": "agreement inspection instruction_descriptor mbarrier tcgen05_descriptor tcgen05_loop "
     "tcgen05_pair_loop tmem_address wgmma_descriptor wgmma_loop word_readings",
     "fragment_view": "fragment modes",
-    "gemm_view": "gemm_plan",
     "layout_view": "canonical_layout conversion layout",
     "pipeline_view": "pipeline simulation",
-    "plan_view": "plan plan_report sweep unplanned",
+    "plan_view": "gemm_plan plan plan_report sweep unplanned",
     "rule_view": "diagnosis rule",
     "swizzle_view": "swizzle",
     "tensor_map_view": "convolution im2col_map im2col_wide_map map_report tensor_map tensor_map_diff",

@@ -5,8 +5,6 @@ line 0x000    0!  1   2   3           (or the two or four banks that one lane ta
 line 0x080    4!                      names its lanes. Cells of one column wait for each other: !
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tilescope.errors import by, counted
@@ -15,9 +13,8 @@ from tilescope.smem.op import BANK_BYTES
 from tilescope.smem.report import COUNTER_CAVEAT, BankReport, TileReport
 from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier, extent, holding, number_span, runs
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 _MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MOST_COLLISIONS = 2  # of a report that are spelled out
@@ -55,12 +52,11 @@ def draw_tile_report(
     used = sorted({cost.op.counter for cost in report.costs})
     counters = " and by ".join(f"`l1tex__data_pipe_lsu_wavefronts_mem_shared_{counter}.sum`" for counter in used)
     headings = ("pattern", "instructions", "wavefronts", "ideal", "excess", "verdict")
-    rows = [
-        (cost.name, cost.instructions, cost.wavefronts, cost.ideal, cost.excess, cost.verdict) for cost in report.costs
-    ]
+    costs = ((cost.name, *(getattr(cost, name) for name in headings[1:])) for cost in report.costs)
+    table = Table(costs, headings, align="lrrrrl", notes=[f"Counted by {counters}"])
     layouts = {"(r, c) at": report.layout, "cured at": None if cured is None else cured.layout}
     addresses = Table({name: "" if layout is None else f"`{layout.c_expression}`" for name, layout in layouts.items()})
-    parts: list[Part | None] = [Table(rows, headings, align="lrrrrl", notes=[f"Counted by {counters}"]), addresses]
+    parts: list[Part | None] = [table, addresses]
     worst = [(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
     drawn = [entry for entry in worst if entry[2].excess] or worst[:1]
     for number, cost, instruction in drawn:
@@ -145,11 +141,10 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
 def _verdict(report: BankReport) -> str:
     """What happens, in sentences: the worst group, and its worst collisions."""
     groups = [group for group in report.groups if group.lanes]
-    if not groups:
-        return "No lane is active."
-    if report.conflict_free:
+    if report.conflict_free or not groups:
         each = " each" if len(groups) > 1 else ""
-        return f"No conflict: {counted(len(groups), 'group')} of lanes, one wavefront{each}."
+        free = f"No conflict: {counted(len(groups), 'group')} of lanes, one wavefront{each}."
+        return free if groups else "No lane is active."
     worst = max(groups, key=lambda group: group.wavefronts)
     need = f"Lanes {_lane_words(worst.lanes)} need {worst.wavefronts} wavefronts"
     sentences = [f"{need}; bank {worst.busiest_bank} is busiest."]
@@ -157,27 +152,22 @@ def _verdict(report: BankReport) -> str:
     for collision in top[:_MOST_COLLISIONS]:
         pairs = zip(collision.lanes, collision.addresses, strict=True)
         wanted = [f"{_lane_words(lanes)} ({at:#x})" for lanes, at in pairs]
-        if len(wanted) > _MOST_LANES:
-            wanted[3:-1] = ["…"]
+        wanted[3:-1] = ["…"] if len(wanted) > _MOST_LANES else wanted[3:-1]
         banks = _bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
         sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
-    if len(top) > _MOST_COLLISIONS:
-        sentences.append(f"So do those of {counted(len(top) - _MOST_COLLISIONS, 'more place')}.")
-    return " ".join(sentences)
+    more = counted(len(top) - _MOST_COLLISIONS, "more place")
+    return " ".join([*sentences, f"So do those of {more}."] if len(top) > _MOST_COLLISIONS else sentences)
 
 
 def _how(found: FoundLayout) -> str:
     """How to get the layout, in a few words."""
-    swizzle = found.layout.swizzle
-    match found.family:
-        case "plain":
-            return "as it is"
-        case "hardware":
-            return "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
-        case "xor":
-            return f"`{swizzle.c_expression}`"
-        case "padding":
-            return f"pitch {found.layout.as_rows().tiling.pitch_bytes} B, +{found.extra_bytes} B"
+    swizzle, pitch_bytes = found.layout.swizzle, found.layout.as_rows().tiling.pitch_bytes
+    return {
+        "plain": "as it is",
+        "hardware": "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}",
+        "xor": f"`{swizzle.c_expression}`",
+        "padding": f"pitch {pitch_bytes} B, +{found.extra_bytes} B",
+    }[found.family]
 
 
 def _described(layout: Layout) -> str:

@@ -1,8 +1,7 @@
 """The drawings of words: descriptors and mbarriers as bit rulers, the bytes that a K loop reads, whether copies agree with it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
+from contextlib import suppress
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -20,10 +19,9 @@ from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
 from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid, runs
 from tilescope.view.palette import Tint
-from tilescope.view.parts import Beside, Part, Table
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
 
@@ -170,17 +168,14 @@ def _addresses(word: Inspection, rows: int) -> list[Part]:
         address = int(drawn[row, column])
         return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
 
-    lines = range(drawn.shape[0])
-    columns = {first: Header.of_numbers(first, per_chunk) for first in range(0, drawn.shape[1], per_chunk)}
-    grids = [
-        Grid.of("", names, lines[first : first + _ROWS_BESIDE], columns, cell, rule_every=layout.atom_rows)
-        for first in lines[::_ROWS_BESIDE]
-    ]
+    lines, firsts = (range(length) for length in drawn.shape)
+    columns = {first: Header.of_numbers(first, per_chunk) for first in firsts[::per_chunk]}
+    bands = [lines[first : first + _ROWS_BESIDE] for first in lines[::_ROWS_BESIDE]]
     said = (
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
-    return [said, Beside(tuple(grids))]
+    return [said, Beside(tuple(Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows) for band in bands))]
 
 
 def _steps(loop: DescriptorLoop) -> Table:
@@ -291,13 +286,9 @@ def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
     """
     readings: dict[str, Mbarrier | MbarrierToken] = {}
     for name, decode in (("mbarrier", Mbarrier.decode), ("mbarrier token", Mbarrier.decode_token)):
-        try:
-            barrier: Mbarrier | MbarrierToken = decode(word)
-        except RuleError:
-            continue
-        if barrier.plausible:
-            readings[name] = barrier
-    return readings
+        with suppress(RuleError):
+            readings[name] = decode(word)
+    return {name: barrier for name, barrier in readings.items() if barrier.plausible}
 
 
 def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:

@@ -16,15 +16,16 @@ from functools import singledispatch
 from itertools import accumulate, groupby, zip_longest
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tilescope.view.grid import Cell, Columns, Grid, Measure, placed
+from tilescope.view.grid import Cell, Columns, Grid, placed
 from tilescope.view.palette import MARK_SIGN, Tint, colour_of
-from tilescope.view.parts import Beside, Legend, Part, Table, packed, pieces, plain, words
+from tilescope.view.parts import Beside, Entry, Legend, Part, Table, packed, pieces, plain, words
 from tilescope.view.ruler import BitField, BitRuler, RulerRow
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.text import Text
 
+__all__ = ["Beside", "Drawing", "Entry", "Legend", "Part", "Table", "lines_of", "plain_line"]
 DEFAULT_WIDTH = 80
 _GUTTER = 3  # columns between parts that stand side by side
 _WIDEST = 96  # prose in longer lines is hard to follow
@@ -45,7 +46,7 @@ Line: TypeAlias = list[Span]
 Placed: TypeAlias = tuple[int, int, Span]  # the first column, how many, and what they show
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class Drawing:
     """A title and the parts below it; None, tables without rows and empty strings are left out.
 
@@ -60,8 +61,7 @@ class Drawing:
 
     def __init__(self, title: str, parts: Iterable[Part | None]) -> None:
         alone = [part.parts[0] if isinstance(part, Beside) and len(part.parts) == 1 else part for part in parts]
-        object.__setattr__(self, "title", title)
-        object.__setattr__(self, "parts", tuple(part for part in alone if part))
+        self.__dict__.update(title=title, parts=tuple(part for part in alone if part))
 
     def lines(self, width: int = DEFAULT_WIDTH) -> list[Line]:
         """The drawing as lines of tinted spans."""
@@ -99,9 +99,7 @@ def lines_of(part: object, width: int) -> list[Line]:
     raise NotImplementedError(type(part), width)
 
 
-@lines_of.register
-def _sentences(part: str, width: int) -> list[Line]:
-    return _wrapped(part, min(width, _WIDEST))
+lines_of.register(str, lambda part, width: _wrapped(part, min(width, _WIDEST)))
 
 
 @lines_of.register
@@ -240,16 +238,6 @@ def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     return [*before, last]
 
 
-_MEASURE = Measure(
-    label=lambda text: len(text) + 1,
-    cell=lambda cell: len(cell.text + MARK_SIGN[cell.mark]) + 1,
-    header=lambda header: len(header.short or header.text) + 1,
-    least=1,
-    gap=1,
-    unnamed=0,
-)
-
-
 @lines_of.register
 def _grid(grid: Grid, width: int) -> list[Line]:
     """Title, headers, rows and notes.
@@ -257,7 +245,15 @@ def _grid(grid: Grid, width: int) -> list[Line]:
     Columns are all as wide as the widest text plus one, without space between them, so that colours form a surface. A grid
     wider than the terminal is cut between columns (between groups, if it has them), and its blocks stand below each other.
     """
-    columns = Columns.of(grid, _MEASURE)
+    columns = Columns.of(
+        grid,
+        label=lambda text: len(text) + 1,
+        cell=lambda cell: len(cell.text + MARK_SIGN[cell.mark]) + 1,
+        header=lambda header: len(header.short or header.text) + 1,
+        least=1,
+        gap=1,
+        unnamed=0,
+    )
     labelled = int(sum(columns.label_widths))
 
     def stub(labels: tuple[str, ...], name: str = "") -> Span:
@@ -324,7 +320,7 @@ def _ruler(part: BitRuler, width: int) -> list[Line]:
     wide = part.row_bits * scale
     shown = wide if stub + wide <= width else wide // 2  # two parts, if narrow
     drawn = [("", [Span(_bit_numbers(part.row_bits, scale), "header")])]
-    drawn += [(row.label, _row(row, part.row_bits, scale)) for row in rows]
+    drawn += [(row.label, _row(row, scale)) for row in rows]
     lines: list[Line] = [
         [Span(label.ljust(stub), "header"), *_line_part(line, start, start + shown)]
         for start in range(0, wide, shown)
@@ -358,15 +354,15 @@ def _bit_numbers(row_bits: int, scale: int) -> str:
     return "".join(line)
 
 
-def _row(row: RulerRow, row_bits: int, scale: int) -> Line:
+def _row(row: RulerRow, scale: int) -> Line:
     """One row of a ruler: the name of a field in brackets, else its key, else the key alone on every character."""
     line: Line = []
-    for low, high, piece in row.segments(row_bits):
-        width = (high - low + 1) * scale
-        if piece is None:
+    for piece in row.pieces:
+        width = (piece.high - piece.low + 1) * scale
+        if piece.field is None:
             line.append(Span("·" * width, "muted"))
         else:
             name, tint = _marked(piece.field.name, piece.field)
             text = name if len(name) <= width - 2 else (piece.key + MARK_SIGN[piece.field.mark])[: max(0, width - 2)]
             line.append(Span(f"[{_centred(text, width - 2, '-')}]" if width > 2 else piece.key * width, tint))
-    return line if row.pieces else [Span("no named bits", "muted")]
+    return line if row.fields else [Span("no named bits", "muted")]

@@ -8,8 +8,6 @@ row 1  T4V0  T5V0  T6V0  T7V0              thread 1    0,2-3   8,2-3
 A cell stands for the neighbours that share a register, so that narrow types stay readable. Colours are by thread.
 """
 
-from __future__ import annotations
-
 from itertools import chain
 from math import prod
 
@@ -19,9 +17,8 @@ from tilescope.arch import architectures_with
 from tilescope.errors import by
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, holding, number_span
-from tilescope.view.parts import Beside, Table
 
 _WARP = 32
 _MOST_CELLS = 16  # columns of the element grid

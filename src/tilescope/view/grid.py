@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import ceil
 from operator import sub
 from typing import NamedTuple, TypeVar
@@ -57,11 +57,9 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     >>> runs([0, 1, 2, 5])
     [(0, 2), (5, 5)]
     """
-    gathered: list[tuple[int, int]] = []
-    for number in numbers:
-        first = gathered.pop()[0] if gathered and number == gathered[-1][1] + 1 else number
-        gathered.append((first, number))
-    return gathered
+    groups = groupby(enumerate(numbers), lambda entry: entry[1] - entry[0])
+    gathered = [[number for _, number in group] for _, group in groups]
+    return [(run[0], run[-1]) for run in gathered]
 
 
 def holding(texts: Mapping[Text, object]) -> list[Text]:
@@ -289,17 +287,6 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
 
 
-class Measure(NamedTuple):
-    """How wide a grid's texts are on a canvas, in its characters or pixels."""
-
-    label: Callable[[str], float]
-    cell: Callable[[Cell], float]
-    header: Callable[[Header], float]
-    least: float  # of a column
-    gap: float  # before a group of columns
-    unnamed: float  # before the columns of a grid without names of tiers
-
-
 class Columns(NamedTuple):
     """Where the labels and the columns of a grid lie."""
 
@@ -309,22 +296,36 @@ class Columns(NamedTuple):
     ends: list[float]
 
     @classmethod
-    def of(cls, grid: Grid, measure: Measure) -> Columns:
-        """All columns as wide as the widest text of one; those under a wider span share what it needs."""
-        items = {(cell.span, start, measure.cell(cell)) for row in grid.rows for start, cell in placed(row.cells)}
+    def of(
+        cls,
+        grid: Grid,
+        *,
+        label: Callable[[str], float],
+        cell: Callable[[Cell], float],
+        header: Callable[[Header], float],
+        least: float,
+        gap: float,
+        unnamed: float,
+    ) -> Columns:
+        """All columns as wide as the widest text of one; those under a wider span share what it needs.
+
+        `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the narrowest
+        column, `gap` stands before a group of columns, `unnamed` before the columns of a grid without names of tiers.
+        """
+        items = {(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
         for tier in grid.tiers:
-            items |= {(header.span, start, measure.header(header)) for start, header in placed(tier.headers)}
+            items |= {(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
         widest = max((needed for span, _, needed in items if span == 1), default=0)
-        widths = [ceil(max(widest, measure.least))] * grid.columns
+        widths = [ceil(max(widest, least))] * grid.columns
         for span, start, needed in sorted(items):
             for column in range(start, start + span):
                 missing = needed - sum(widths[start : start + span])
                 widths[column] += max(0, ceil(missing / (start + span - column)))
         groups = grid.group_starts
-        ends = list(accumulate(width + measure.gap * (column in groups) for column, width in enumerate(widths)))
+        ends = list(accumulate(width + gap * (column in groups) for column, width in enumerate(widths)))
         labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])
-        labels = [max(map(measure.label, texts)) for texts in zip(*labelled, strict=True)]
-        names = max((measure.label(tier.name) for tier in grid.tiers if tier.name), default=measure.unnamed)
+        labels = [max(map(label, texts)) for texts in zip(*labelled, strict=True)]
+        names = max((label(tier.name) for tier in grid.tiers if tier.name), default=unnamed)
         return cls(labels, ceil(sum(labels) + names), list(map(sub, ends, widths)), ends)
 
     def width(self, start: int, stop: int) -> float:

@@ -30,9 +30,8 @@ from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent, extents, holding, memory_grid
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table
 
 LAYOUT_DIFFERENCE = rule(
     "layout-difference",

@@ -22,7 +22,7 @@ _WORD = re.compile(r"(?:`[^`]*`|\S)+")
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
 
@@ -59,9 +59,7 @@ class Table:
             notes = (*notes, f"The first {most} of {len(cells)} {noun}.")
         headed = tuple(headings)
         align = align.ljust(len(headed or next(iter(cells), ())), "l")
-        values = cells[:most], headed, title, align, tuple(notes)
-        for name, value in zip(self.__slots__, values, strict=True):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(rows=cells[:most], headings=headed, title=title, align=align, notes=tuple(notes))
 
     @classmethod
     def numbered(cls, sentences: Iterable[object], title: str) -> Table:

@@ -6,22 +6,18 @@ slot  a[0]     ───▸─── ──m──                 colour of its
 phase full   ── 0 ─── ─── 1 ───
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
 
 from tilescope.errors import counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.program import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Row, Tier, holding
 from tilescope.view.palette import Tint
-from tilescope.view.parts import Entry, Legend, Part, Table
 
 _SHOWN_TICKS = 64
 _SHOWN_WAITS = 12
@@ -47,8 +43,10 @@ _LETTERS = {  # of operations, and what they stand for
 }
 _LETTER = {operation: letter for letter, (_, *operations) in _LETTERS.items() for operation in operations}
 
+Instances = Mapping[str, Instance]
 
 Span = tuple[int, int, Cell]  # the first tick, the one behind the last, and what they show
+Lanes = dict[tuple[str, tuple[str, ...]], list[Span]]  # by kind and names
 
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
@@ -93,10 +91,12 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     subject = None if mistake is None else instances.get(mistake.subject)
     failed = 0 if subject is None else subject.block
     chosen = failed if block is None else block
-    events = _window(_shown(simulation.events, instances, chosen), at_end=mistake is not None)
+    events = _shown(simulation.events, instances, chosen, at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
-        grid = _timeline(events, f"Timeline{f', block {chosen}' if blocks > 1 else ''} (nominal ticks)", subject)
+        grid = _timeline(
+            events, instances, f"Timeline{f', block {chosen}' if blocks > 1 else ''} (nominal ticks)", subject
+        )
         timeline = [grid, _legend(events, grid), _waits(events)]
     parts = [
         simulation.sentence,
@@ -109,34 +109,24 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     return Drawing(f"{simulation.pipeline.name}: {simulation.verdict}", parts)
 
 
-class _Shown(NamedTuple):
-    """An event of the block that is drawn, with the barriers and slots of that block that it names."""
+def _shown(events: Iterable[Event], instances: Instances, block: int, *, at_end: bool) -> list[Event]:
+    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers.
 
-    start: int
-    end: int
-    op: str
-    said: str
-    role: str
-    barrier: Instance | None
-    slots: tuple[Instance, ...]
-    phase: int
-    bytes: int
-
-
-def _shown(events: Iterable[Event], instances: Mapping[str, Instance], block: int) -> list[_Shown]:
-    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers."""
+    Those of the first ticks, or of the last if the run ends in a mistake, their times from 0 on.
+    """
     own = []
     for event in events:
-        barrier, slots = instances.get(event.barrier), tuple(instances[slot] for slot in event.slots)
-        slots = tuple(slot for slot in slots if slot.block == block)
-        role = instances[event.role]
-        name = role.name if role.block == block else event.role
-        subject = (barrier or role) if event.op in ("flight", "phase") else role
+        role, slots = instances[event.role], tuple(slot for slot in event.slots if instances[slot].block == block)
+        subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role
         if subject.block == block or (slots and event.op == "flight"):
-            own.append(_Shown(
-                event.start, event.end, event.op, event.said, name, barrier, slots, event.phase, event.bytes
-            ))  # fmt: skip
-    return own
+            own.append((event, role.name if role.block == block else event.role, slots))
+    low = max(0, max((event.end for event, *_ in own), default=0) - _SHOWN_TICKS) if at_end else 0
+    high = low + _SHOWN_TICKS
+    return [
+        replace(event, start=max(event.start, low) - low, end=min(event.end, high) - low, role=role, slots=slots)
+        for event, role, slots in own
+        if event.end >= low and event.start < high
+    ]
 
 
 def _barriers(simulation: Simulation) -> Table:
@@ -153,26 +143,17 @@ def _barriers(simulation: Simulation) -> Table:
     return Table(rows, headings, f"What the barriers {seen}", "lrrrll")
 
 
-def _window(events: list[_Shown], *, at_end: bool) -> list[_Shown]:
-    """Events of the first ticks, or of the last if the run ends in a mistake, their times from 0 on."""
-    last = max((event.end for event in events), default=0)
-    low = max(0, last - _SHOWN_TICKS) if at_end else 0
-    return [
-        event._replace(start=max(event.start, low) - low, end=min(event.end, low + _SHOWN_TICKS) - low)
-        for event in events
-        if event.end >= low and event.start < low + _SHOWN_TICKS
-    ]
-
-
-def _timeline(events: list[_Shown], title: str, subject: Instance | None) -> Grid:
+def _timeline(events: list[Event], instances: Instances, title: str, subject: Instance | None) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
     ticks = max(event.end for event in events)
-    lanes: dict[tuple[str, tuple[str, ...]], list[Span]] = {}
+    lanes: Lanes = {}
     for event in events:
         if event.op not in ("flight", "phase"):
-            lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event)))
+            lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event, instances)))
     rows: list[Row] = []
-    for (kind, names), spans in (lanes | _slot_lanes(events) | _barrier_lanes(events, ticks)).items():
+    for (kind, names), spans in (
+        lanes | _slot_lanes(events, instances) | _barrier_lanes(events, instances, ticks)
+    ).items():
         cells = _lane(spans, ticks)
         if subject is not None and subject.name in names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
@@ -202,8 +183,8 @@ def _lane(spans: list[Span], ticks: int) -> list[Cell]:
     return cells
 
 
-def _role_cell(event: _Shown) -> Cell:
-    touched = [instance for instance in (event.barrier, *event.slots) if instance is not None][:1]
+def _role_cell(event: Event, instances: Instances) -> Cell:
+    touched = [instances[name] for name in (event.barrier, *event.slots) if name in instances][:1]
     name, stage = (touched[0].name, touched[0].stage) if touched else ("", None)
     ticks, waits = event.end - event.start, event.op in ("wait", "tail", "stuck")
     text = name if waits and ticks > 3 else _LETTER.get(event.op, "!") + ("" if stage is None else str(stage))
@@ -213,7 +194,7 @@ def _role_cell(event: _Shown) -> Cell:
     return Cell(text, colour, title=event.said)
 
 
-def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, tuple[str, ...]], list[Span]]:
+def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
     """The fills and reads of slots; slots with the same ones share a lane."""
     spans: dict[Instance, list[Span]] = {}
     for event in events:
@@ -221,7 +202,11 @@ def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, tuple[str, ...]], list[
         if event.op in ("multiply", "store"):  # ends when it is waited for
             waits = (wait for wait in events if wait.op == "wait_group" and wait.role == event.role)
             end = next((wait.end for wait in waits if wait.start >= end), end)
-        for slot in event.slots if flies or event.op in ("multiply", "read", "store", "write") else ():
+        for slot in (
+            map(instances.__getitem__, event.slots)
+            if flies or event.op in ("multiply", "read", "store", "write")
+            else ()
+        ):
             filling = Cell("▸", slot.stage or 0, title=event.said)
             cell = filling if flies else Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
             spans.setdefault(slot, []).append((event.start, end, cell))
@@ -231,23 +216,24 @@ def _slot_lanes(events: list[_Shown]) -> dict[tuple[str, tuple[str, ...]], list[
     return {("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in lanes.values()}
 
 
-def _barrier_lanes(events: list[_Shown], ticks: int) -> dict[tuple[str, tuple[str, ...]], list[Span]]:
+def _barrier_lanes(events: list[Event], instances: Instances, ticks: int) -> Lanes:
     """The phases of every barrier, each up to the tick in which it ends."""
-    running = {event.barrier: event.phase for event in reversed(events) if event.barrier}
-    lanes: dict[tuple[str, tuple[str, ...]], list[Span]] = {}
-    for barrier in sorted(running, key=lambda barrier: (barrier.of.name, barrier.stage or 0)):
-        ended = (event for event in events if event.op == "phase" and event.barrier == barrier)
+    running = {event.barrier: event.phase for event in reversed(events) if event.barrier in instances}
+    lanes: Lanes = {}
+    barriers = [(title, instances[title]) for title in running]
+    for title, barrier in sorted(barriers, key=lambda entry: (entry[1].of.name, entry[1].stage or 0)):
+        ended = (event for event in events if event.op == "phase" and event.barrier == title)
         ends = sorted((event.start, event.phase) for event in ended)
-        last = ends[-1][1] + 1 if ends else running[barrier]
+        last = ends[-1][1] + 1 if ends else running[title]
         spans, start = lanes.setdefault(("phase", (barrier.name,)), []), 0
         for end, phase in [*ends, (ticks, last)]:
-            title = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
-            spans += [(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title))] if end > start else []
+            said = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
+            spans += [(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=said))] if end > start else []
             start = max(start, end)
     return lanes
 
 
-def _legend(events: list[_Shown], timeline: Grid) -> Legend:
+def _legend(events: list[Event], timeline: Grid) -> Legend:
     operations = {event.op for event in events}
     letters = ", ".join(f"{letter} {said}" for letter, (said, *named) in _LETTERS.items() if operations & {*named})
     waits = any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events)
@@ -263,7 +249,7 @@ def _legend(events: list[_Shown], timeline: Grid) -> Legend:
     return Legend(tuple(holding(entries)))
 
 
-def _waits(events: list[_Shown]) -> Table:
+def _waits(events: list[Event]) -> Table:
     """The longest waits, and what ended each."""
     ends = {(event.barrier, event.phase): event for event in events if event.op == "phase"}
     waits = [event for event in events if event.op in ("wait", "tail", "stuck") and event.end - event.start > 1]

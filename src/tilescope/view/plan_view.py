@@ -1,16 +1,15 @@
-"""Plans drawn: the tile cut into boxes, the boxes in shared memory, the facts, the reasons, the ranking; a sweep of them."""
+"""Plans drawn, of a tile and of a GEMM: the tile cut into boxes, shared memory, facts, reasons, the ranking; a sweep of them."""
 
-from __future__ import annotations
-
-from tilescope.errors import by, counted
+from tilescope.errors import by, ceil_div, counted
+from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
+from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.view.drawing import Drawing
-from tilescope.view.grid import Cell, Grid, extents, lines_of_bytes, memory_grid
-from tilescope.view.parts import Beside, Part, Table
+from tilescope.view.drawing import Beside, Drawing, Part, Table
+from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid
 
 _SHOWN_LINES = 8
 _MOST_COPIES = 8  # listed one by one
@@ -18,6 +17,9 @@ _MOST_BANDS = 16  # bands of rows drawn
 _MOST_STEPS = 8  # of a K loop written out
 _MOST_PROBLEMS = 500
 _MOST_REASONS = 20
+_SHOWN_TILES = 8  # of the ranking, without `why`
+_REGION_NAMES = {"a": "A", "b": "B", "epilogue": "slice of C"}
+_COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
@@ -113,14 +115,15 @@ def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0
     (rows, wide), (height, width) = tiling.shape, tiling.atom
     height = height if height < rows else min(rows, 8)
     height = height if plan.boxes is None or plan.folded else max(height, plan.boxes.box[1])
+    copies = [] if plan.boxes is None else [copy.smem_offset_bytes for copy in plan.copies]
 
     def cell(row: int, column: int) -> Cell:
         offset = tile.logical(row, column % wide) - plan.layout.start
         number, text, said = offset // tiling.atom_bytes, f"{offset:#x}", f"starts at +{offset:#x}"
         if plan.boxes is not None:
-            copies = [copy.smem_offset_bytes if copy.smem_offset_bytes <= offset else -1 for copy in plan.copies]
-            number = column // wide * len(copies) + copies.index(max(copies))
-            text, said = str(number), f"copy {number}, at +{offset if plan.folded else max(copies):#x}"
+            start = max(copy for copy in copies if copy <= offset)
+            number = column // wide * len(copies) + copies.index(start)
+            text, said = str(number), f"copy {number}, at +{offset if plan.folded else start:#x}"
         return Cell(text, number if colour is None else colour, title=said)
 
     bands, across = extents(range(0, rows, height)), range(0, columns or wide, width)
@@ -164,15 +167,14 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
 
 def _refusals(report: PlanReport) -> Table:
     """Each reason with the candidates that it refuses: a swizzle alone if both orders are refused."""
-    by_reason: dict[str, dict[str, list[str]]] = {}
+    by_reason: dict[str, dict[str, set[str]]] = {}
     for candidate in report.refused:
         reason = "; ".join(map(str, candidate.violations))
         name = candidate.swizzle.name + (" folded" if candidate.folded else "")
-        orders = by_reason.setdefault(reason, {}).setdefault(name, [])
-        orders += [candidate.atom_order] if candidate.atom_order not in orders else []
+        by_reason.setdefault(reason, {}).setdefault(name, set()).add(candidate.atom_order)
     sentences = []
     for reason, orders_of in by_reason.items():
-        names = [name if len(orders) > 1 else f"{name} {orders[0]}" for name, orders in orders_of.items()]
+        names = [name if len(orders) > 1 else f"{name} {next(iter(orders))}" for name, orders in orders_of.items()]
         sentences.append(f"{reason} Swizzles: {', '.join(names)}.")
     return Table.numbered(sentences, "Refused")
 
@@ -210,3 +212,126 @@ def _asked(row: SweepRow) -> tuple[str, ...]:
         return (row.asked,)
     tile = by(problem.tile).replace(" ", "")
     return tile, problem.data_type.ptx, problem.major, problem.consumer_name, problem.arch.name
+
+
+def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
+    """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
+    grids = []
+    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
+        problem, names = plan.problem, plan.problem.row_names
+        size = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}"
+        title = f"{size}: {'where it lies' if plan.boxes is None else 'copies'}"
+        grids.append(copies_grid(plan, title, names, colour=_COLOURS[name]))
+    if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
+        m, n, _ = gemm.tile
+        colour = _COLOURS["slice of C"]
+        grids.append(copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), n, colour))
+    leading = sum(tile.would_lead for tile in gemm.refused)
+    better = f", {leading} of which would rank before this one" if leading else ""
+    refused: Part = (
+        f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons." if gemm.refused else ""
+    )
+    if why:
+        rows = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
+        refused = Table(rows, title="Refused")
+    return Drawing(
+        f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
+        [
+            _gemm_facts(gemm), _gemm_maps(gemm), _gemm_reading(gemm), Beside(tuple(grids)), _gemm_smem_grid(gemm),
+            Table.numbered(gemm.reasons, "Why"), _gemm_ranking(gemm, why=why) if gemm.others else None, refused,
+        ],
+    )  # fmt: skip
+
+
+def _gemm_facts(gemm: GemmPlan) -> Table:
+    down, across = tile_grid(gemm.shape, gemm.tile)
+    steps = ceil_div(gemm.shape[2], gemm.tile[2])
+    moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
+    tiles = f"{down} x {across} = {gemm.tiles}"
+    if gemm.rounds is not None and gemm.sms is not None:
+        tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
+    floor = f"not known: no card of {gemm.arch.name} is"
+    if gemm.card is not None and gemm.floor_us is not None:
+        term = gemm.ranked[0].terms[0]
+        floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
+    stage = f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
+    by_threads = gemm.a.boxes is None
+    facts = {
+        "tile": f"{by(gemm.tile)} (m x n x k)",
+        "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
+        "floor": floor,
+        "stages": f"{stage}, {gemm.in_flight_bytes} bytes in flight",
+        "mbarrier expects": "" if by_threads else f"{moved} bytes a stage",
+        "a stage": f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group" if by_threads else "",
+        "shared memory": f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}",
+    }
+    return Table(facts, title="The plan")
+
+
+def _gemm_maps(gemm: GemmPlan) -> Table:
+    """The tensor maps of A, B and C; threads need none."""
+    rows = []
+    for name, plan, copied in (("A", gemm.a, "stage"), ("B", gemm.b, "stage"), ("C", gemm.epilogue, "tile")):
+        if plan is not None and plan.boxes is not None:
+            made = plan.tensor_map(0)
+            copies = f"{plan.tma_instructions * (gemm.slices if name == 'C' else 1)} a {copied}"
+            strides = ", ".join(map(str, made.strides_bytes))
+            rows.append((name, made.data_type.name, by(made.dims), strides, by(made.box), made.swizzle.name, copies))
+    headings = ("", "type", "dims", "stride bytes", "box", "swizzle", "copies")
+    note = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}. A and B are loaded, C is stored."
+    return Table(rows, headings, "Tensor maps", "lllrl", [note])
+
+
+def _gemm_reading(gemm: GemmPlan) -> Table:
+    """How the tensor core reads A and B: by descriptor, or by the addresses that lanes give to ldmatrix."""
+    operands = {"A": gemm.a, "B": gemm.b}
+    if not gemm.a.problem.reads_by_descriptor:
+        named = [(name, plan, plan.problem.extent_names) for name, plan in operands.items()]
+        addresses = [
+            (name, f"({', '.join(names)})", f"`{plan.layout.terms(*names).logical_c}`, `{plan.swizzle.c_expression}`")
+            for name, plan, names in named
+        ]
+        return Table(addresses, ("", "element", "a, and the shared address"), "Read by ldmatrix")
+    starts, rows = gemm.smem_offsets(), []
+    for name, plan in operands.items():
+        loop = plan.descriptors(starts[name.lower()][0])
+        first = loop[0][0]
+        advance = ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or None
+        blocks = f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}"
+        word, offsets = f"`{first.encode():#018x}`", (first.leading_bytes, first.stride_bytes)
+        rows.append((name, word, *offsets, len(loop[0]), advance, blocks))
+    headings = ("", "first of stage 0", "leading", "stride", "K steps", "each adds", "blocks")
+    return Table(rows, headings, "Descriptors (bytes)", "llrrrrl")
+
+
+def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
+    """Where each stage of each region starts, a column for each region in the order of addresses."""
+    regions: dict[str, tuple[tuple[int, ...], int]] = {}  # starts, and bytes of a stage
+    for region in gemm.smem_regions():
+        names = ("full", "empty") if region.name == "barriers" else (_REGION_NAMES.get(region.name, ""),)
+        for number, name in enumerate(names):
+            regions[name] = region.starts[number * gemm.stages :][: gemm.stages], region.piece_bytes
+
+    def cell(stage: int, name: str) -> Cell:
+        starts, size = regions[name]
+        if stage >= len(starts):
+            return Cell("", "unused", title=f"one {name} for all stages")
+        return Cell(f"{starts[stage]:#x}", _COLOURS[name], title=f"{name}: {size} bytes at {starts[stage]}")
+
+    note = f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."
+    title, outer = "Shared memory: starts of the stages", (Tier.of("region", regions),)
+    sizes = {name: size for name, (_, size) in regions.items()}
+    return Grid.of(title, ("stage", "bytes"), range(gemm.stages), sizes, cell, outer=outer, notes=[note])
+
+
+def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
+    headings = ("", "tile", "tiles", "rounds", "stages", "floor", "busiest SM", "behind in")
+    shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
+    rows = []
+    for place, tile in enumerate(shown, 1):
+        floor, busiest = None if tile.floor_us is None else in_us(tile.floor_us), in_mb(tile.busiest_bytes)
+        size, costs = (by(tile.tile), tile.tiles, tile.rounds or None, tile.stages), (floor, busiest, tile.behind_in)
+        rows.append((place, *size, *costs))
+    more = len(gemm.ranked) - len(shown)
+    notes = [f"… {more} more; `--why` lists them."] if more else []
+    return Table(rows, headings, "Tiles, best first", "rlrrrrrl", notes)

@@ -1,7 +1,5 @@
 """The drawings of `tilescope explain`: a rule with its two examples, and a diagnosis with the causes of what was seen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +7,7 @@ from tilescope.errors import FAULTS, shortened
 from tilescope.rule import Example, Rule
 from tilescope.symptoms import Diagnosis, Symptom
 from tilescope.tensor_map.rules import demonstrated
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Table
+from tilescope.view.drawing import Drawing, Table
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -38,9 +35,11 @@ def draw_rule(rule: Rule) -> Drawing:
     }
     examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:
-        violations = demonstrated(rule, rule.failing)
-        said = [f"{violation.found}; {violation.limit}. {violation.fix}" for violation in violations]
-        examples = [*_examples(rule.passing, rule.failing), *(("", sentence) for sentence in said)]
+        broken = demonstrated(rule, rule.failing)
+        examples = [
+            *_examples(rule.passing, rule.failing),
+            *(("", f"{one.found}; {one.limit}. {one.fix}") for one in broken),
+        ]
     return Drawing(rule.name, [rule.demand, Table(facts), Table(examples, title="Examples")])
 
 

@@ -15,10 +15,10 @@ descriptors take several rows; rows in which no field is named are gathered into
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from string import ascii_letters, digits
+from typing import NamedTuple
 
 from tilescope.view.grid import Cell, Grid, extent, number_span
 from tilescope.view.palette import MARK_SIGN, Mark, Tint
@@ -46,33 +46,25 @@ class BitField:
         return self.name.replace(" ", "-")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The part of a field that lies in one row, with bit numbers counted within the row."""
+class Piece(NamedTuple):
+    """The part of a field that lies in one row, with bit numbers counted within the row; or bits that no field claims."""
 
     low: int
     high: int
-    key: str
-    field: BitField
+    key: str = ""
+    field: BitField | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RulerRow:
+class RulerRow(NamedTuple):
     """A word of the ruler, or several words without a field; its label is empty if it is the only one."""
 
     label: str
-    pieces: tuple[Piece, ...]  # highest bits first, as they are drawn
+    pieces: list[Piece]  # of all bits, the highest first
 
-    def segments(self, bits: int) -> Iterator[tuple[int, int, Piece | None]]:
-        """All bits of a row, the highest first: those of the pieces, and between them those that no field claims."""
-        above = bits
-        for piece in self.pieces:
-            if piece.high + 1 < above:
-                yield piece.high + 1, above - 1, None
-            yield piece.low, piece.high, piece
-            above = piece.low
-        if above:
-            yield 0, above - 1, None
+    @property
+    def fields(self) -> list[tuple[Piece, BitField]]:
+        """The pieces of fields, from the lowest bit up."""
+        return [(piece, piece.field) for piece in reversed(self.pieces) if piece.field is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ class BitRuler:
 
     >>> ruler = BitRuler("a word", (BitField(0, 13, "start"), BitField(62, 63, "swizzle")))
     >>> [(piece.low, piece.high, piece.key) for piece in ruler.rows()[0].pieces]
-    [(62, 63, 'b'), (0, 13, 'a')]
+    [(62, 63, 'b'), (14, 61, ''), (0, 13, 'a')]
     """
 
     title: str
@@ -100,8 +92,8 @@ class BitRuler:
     def rows(self) -> list[RulerRow]:
         """What to draw, row by row; keys start again at "a" in every row, and words without a field are one row.
 
-        >>> BitRuler("", (), bits=128).rows()
-        [RulerRow(label='words 0-1', pieces=())]
+        >>> BitRuler("", (), bits=128).rows()[0].label
+        'words 0-1'
         """
         names = {field.name.casefold() for field in self.fields}
         keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
@@ -114,19 +106,22 @@ class BitRuler:
         for _, run in groupby(starts, lambda start: start if held[start] else -1):
             start, *others = run
             label = f"word{'s' if others else ''} {extent(start // self.row_bits, 1 + len(others))}"
-            pieces = [
-                Piece(max(field.low - start, 0), min(field.high - start, top), key, field)
-                for key, field in zip(keys, held[start], strict=False)
-            ]
-            rows.append(RulerRow(label if len(starts) > 1 else "", tuple(pieces[::-1])))
+            pieces: list[Piece] = []
+            for key, field in zip(keys, held[start], strict=False):
+                low, above = max(field.low - start, 0), pieces[-1].high + 1 if pieces else 0
+                pieces += [Piece(above, low - 1)] if above < low else []
+                pieces.append(Piece(low, min(field.high - start, top), key, field))
+            above = pieces[-1].high + 1 if pieces else 0
+            pieces += [Piece(above, top)] if above <= top else []
+            rows.append(RulerRow(label if len(starts) > 1 else "", pieces[::-1]))
         return rows
 
     def table(self) -> Table:
         """A line for every piece of a field: key, bits, name, value, meaning; first the word, if there are several."""
         lines = []
         for row in self.rows():
-            for piece in reversed(row.pieces):
-                field, bits = piece.field, number_span(piece.low, piece.high)
+            for piece, field in row.fields:
+                bits = number_span(piece.low, piece.high)
                 named = field.name + MARK_SIGN[field.mark]
                 lines.append([row.label, piece.key, bits, named, field.value, field.meaning])
         several = self.bits == self.row_bits

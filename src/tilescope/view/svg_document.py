@@ -19,10 +19,10 @@ from itertools import accumulate
 from math import inf
 from typing import TypeAlias
 
-from tilescope.view.grid import Columns, Grid, Measure, Spanning, number_span, placed
+from tilescope.view.grid import Columns, Grid, Spanning, number_span, placed
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, Mark, Tint, colour_of
 from tilescope.view.parts import Beside, Legend, Part, Table, packed, pieces, words
-from tilescope.view.ruler import BitRuler, Piece, RulerRow
+from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
 
 _MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
 _SANS_WIDTH = 0.58
@@ -86,9 +86,7 @@ def laid_out(part: object) -> Laid:
     raise NotImplementedError(type(part))
 
 
-@laid_out.register
-def _sentences(part: str) -> Laid:
-    return 0, partial(_prose, part)
+laid_out.register(str, lambda part: (0, partial(_prose, part)))
 
 
 @laid_out.register
@@ -121,40 +119,22 @@ def _legend(part: Legend) -> Laid:
 
 @laid_out.register
 def _table(part: Table) -> Laid:
-    rows = part.lines()
-    widths = [max(_prose(text, inf).width for text, _ in column) for column in zip(*rows, strict=True)]
+    rows = [[_prose(text, inf, classes="head" * names) for text, names in row] for row in part.lines()]
+    widths = [max(block.width for block in column) for column in zip(*rows, strict=True)]
     starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(len(widths))]
 
     def draw(width: float) -> Block:
-        wides = [*(wide + 1 for wide in widths[:-1]), max(_NARROW_TEXT, width - starts[-1])]
         lines = []
-        for row in rows:
-            blocks = [
-                _prose(text, wide, classes="head" * names) for (text, names), wide in zip(row, wides, strict=True)
-            ]
-            lefts = [
-                start + (needed - block.width if side == "r" else 0)
-                for start, needed, block, side in zip(starts, widths, blocks, part.align, strict=True)
-            ]
-            body = "".join(_moved(left, 0, block.body) for left, block in zip(lefts, blocks, strict=True))
-            lines.append(Block(starts[-1] + blocks[-1].width, max(block.height for block in blocks) + 3, body))
+        for (*fitting, _), (*_, (text, names)) in zip(rows, part.lines(), strict=True):
+            last = _prose(text, max(_NARROW_TEXT, width - starts[-1]), classes="head" * names)
+            body = ""
+            for start, needed, block, side in zip(starts, widths, [*fitting, last], part.align, strict=True):
+                body += _moved(start + (needed - block.width if side == "r" else 0), 0, block.body)
+            height = max(block.height for block in (*fitting, last))
+            lines.append(Block(starts[-1] + last.width, height + 3, body))
         return _titled(part.title, [_below(lines)], part.notes, width)
 
     return 0, draw
-
-
-def _measure(size: int, padding: float, header_padding: float, least: float) -> Measure:
-    return Measure(
-        label=lambda text: _mono_width(text, _SMALL) + 10,
-        cell=lambda cell: _mono_width(cell.text, size) + padding,
-        header=lambda header: _mono_width(header.text, _TINY) + header_padding,
-        least=least,
-        gap=5,
-        unnamed=6,
-    )
-
-
-_DENSE, _ROOMY = _measure(_TINY, 6.0, 5.0, 18.0), _measure(_BODY, 12.0, 12.0, 28.0)
 
 
 @laid_out.register
@@ -166,8 +146,17 @@ def _grid(part: Grid) -> Laid:
 def grid_block(grid: Grid, *, linked: bool = False) -> Block:
     """The grid with its title, headers, labels and notes; `linked` cells bear their links, for a page with a script."""
     dense = grid.columns > _DENSE_COLUMNS or len(grid.rows) > _DENSE_ROWS
-    columns = Columns.of(grid, _DENSE if dense else _ROOMY)
     height, size, density = (18.0, _TINY, "dense") if dense else (25.0, _BODY, "roomy")
+    padding, header_padding, least = (6, 5, 18) if dense else (12, 12, 28)
+    columns = Columns.of(
+        grid,
+        label=lambda text: _mono_width(text, _SMALL) + 10,
+        cell=lambda cell: _mono_width(cell.text, size) + padding,
+        header=lambda header: _mono_width(header.text, _TINY) + header_padding,
+        least=least,
+        gap=5,
+        unnamed=6,
+    )
     stub, baseline = columns.stub, float(round(height / 2 + size * 0.35))
     width = stub + (columns.ends[-1] if columns.ends else 0)
     label_ends = [*accumulate(columns.label_widths)]
@@ -216,22 +205,22 @@ def ruler_rows(ruler: BitRuler, *, linked: bool = False) -> Block:
 def _ruler_row(row: RulerRow, bits: int, stub: float, linked: bool) -> Block:
     bit_width = _BIT_WIDTH[bits]
     width = stub + bits * bit_width
-    if not row.pieces:
+    if not row.fields:
         text = _label(stub - 10, 16, row.label, "l") + _label(stub, 16, "no named bits", "small muted")
         return Block(width, _EMPTY_ROW, text)
     body = _label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, row.label, "l")
-    for low, high, piece in row.segments(bits):
-        left, wide = stub + (bits - 1 - high) * bit_width, (high - low + 1) * bit_width
-        if piece is None:
-            title = f"bits {number_span(low, high)}: no field"
+    for piece in row.pieces:
+        left, wide = stub + (bits - 1 - piece.high) * bit_width, (piece.high - piece.low + 1) * bit_width
+        if piece.field is None:
+            title = f"bits {number_span(piece.low, piece.high)}: no field"
             body += f'<g class="cells">{_box(left, _NUMBERS, wide, _FIELD_HEIGHT, "unused", title)}</g>'
         else:
-            body += _moved(left, 0, _ruler_piece(piece, wide, piece.field.link if linked else ""))
+            body += _moved(left, 0, _ruler_piece(piece, piece.field, wide, linked))
     return Block(width, _NUMBERS + _FIELD_HEIGHT, body)
 
 
-def _ruler_piece(piece: Piece, width: float, link: str) -> str:
-    field, ink = piece.field, _ink(piece.field.colour)
+def _ruler_piece(piece: Piece, field: BitField, width: float, linked: bool) -> str:
+    ink, link = _ink(field.colour), field.link if linked else ""
     numbers = _label(2, 11, str(piece.high), "h start") + _label(width - 2, 11, str(piece.low), "h end")
     if piece.high == piece.low:
         numbers = _label(width / 2, 11, str(piece.low), "h")

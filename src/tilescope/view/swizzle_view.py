@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from tilescope.errors import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding
-from tilescope.view.parts import Beside, Table
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
 _REMARKS = {

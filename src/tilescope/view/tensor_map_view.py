@@ -1,7 +1,5 @@
 """The drawings of tensor maps: what a map means in words, its dimensions, two side by side, the im2col map of a convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
@@ -9,12 +7,11 @@ from typing import Any
 from tilescope.errors import Violation, by, ceil_div, counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import DRIVER_RESULT, MapReport
-from tilescope.tensor_map.decoding import MapDifference, TensorMapDiff
+from tilescope.tensor_map.decoding import TensorMapDiff
 from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
 from tilescope.value import Row
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.grid import holding
-from tilescope.view.parts import Part, Table
 
 Map = TensorMap | Im2colMap | Im2colWideMap
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
@@ -54,9 +51,8 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
         broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
         return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments_table(asked or {})])
     drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
-    if report.accepted:
-        return Drawing(f"Accepted. {title}", [*drawn, *said])
-    return Drawing(f"Sound arguments, which the driver refused. {title}", [*said, *drawn])
+    verdict = "Accepted" if report.accepted else "Sound arguments, which the driver refused"
+    return Drawing(f"{verdict}. {title}", [*drawn, *said] if report.accepted else [*said, *drawn])
 
 
 def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
@@ -64,14 +60,16 @@ def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
     if diff.same:
         return Drawing("The same map", [in_words(diff.one)])
     count = len(diff.arguments)
-    return Drawing(
-        f"{count} argument{'s differ' if count > 1 else ' differs'}",
-        [
-            _differences(diff.arguments, "Arguments"),
-            _differences(diff.consequences, "What follows"),
-            _differences(diff.words, "Words of the descriptor"),
-        ],
-    )
+    differences = {
+        "Arguments": diff.arguments,
+        "What follows": diff.consequences,
+        "Words of the descriptor": diff.words,
+    }
+    tables = [
+        Table(((one.name, f"`{one.one}`", f"`{one.other}`") for one in found), ("", "one", "other"), title)
+        for title, found in differences.items()
+    ]
+    return Drawing(f"{count} argument{'s differ' if count > 1 else ' differs'}", tables)
 
 
 def draw_convolution(convolution: Convolution) -> Drawing:
@@ -206,11 +204,6 @@ def _facts(a: AnyMap) -> Table:
         "architecture": f"{a.arch.name}, {basis}",
     }
     return Table(rows, title="One copy")
-
-
-def _differences(differences: Iterable[MapDifference], title: str) -> Table:
-    rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in differences)
-    return Table(rows, ("", "one", "other"), title)
 
 
 def arguments_table(asked: Mapping[str, Any]) -> Table:

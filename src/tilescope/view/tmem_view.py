@@ -11,8 +11,6 @@ row 0  0      32     64     96             warp 0   0-31    32-63   64-95   96-1
 row 1  1      33     65     97
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
@@ -21,9 +19,8 @@ from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, extent, extents, holding, number_span
-from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
@@ -154,10 +151,9 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
         owner |= dict.fromkeys(range(first, first + taken, SLICE_COLUMNS), number)
 
     def cell(start: int, column: int) -> Cell:
-        columns, number = extent(start + column, SLICE_COLUMNS), owner.get(start + column)
-        if number is None:
-            return Cell("free", "unused", title=f"columns {columns}: free")
-        return Cell(str(number), number, title=f"columns {columns}: allocation {number}")
+        text, number = f"columns {extent(start + column, SLICE_COLUMNS)}", owner.get(start + column)
+        free = Cell("free", "unused", title=f"{text}: free")
+        return free if number is None else Cell(str(number), number, title=f"{text}: allocation {number}")
 
     half = TMEM_COLUMNS // 2
     grid = Grid.of("Columns, 32 to a cell", ("column", "+"), (0, half), range(0, half, SLICE_COLUMNS), cell)
@@ -277,10 +273,9 @@ def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
     name = "row" if lanes.operand == "A" else "column"
 
     def cell(first: int, offset: int) -> Cell:
-        index = held.get(first + offset)
-        if index is None:
-            return Cell("", "unused", title=f"lane {first + offset}: not looked at")
-        return Cell(str(index), index, title=f"lane {first + offset}: {name} {index}")
+        index, lane = held.get(first + offset), f"lane {first + offset}"
+        unused = Cell("", "unused", title=f"{lane}: not looked at")
+        return unused if index is None else Cell(str(index), index, title=f"{lane}: {name} {index}")
 
     grid = Grid.of(f"Which {name} each lane's register serves", ("lane", "+"), range(0, 32, 8), range(8), cell)
     used = ", ".join(map(str, lanes.bytes_used))

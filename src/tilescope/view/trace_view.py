@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,11 +29,10 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma.identification import Identification
 from tilescope.tma.place import Place
 from tilescope.tma.tracing import Origin, Trace
-from tilescope.view.drawing import Drawing
+from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
-from tilescope.view.parts import Beside, Entry, Legend, Table
 
 MOST_LINES = 32
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
@@ -321,14 +320,10 @@ def chunks_of_row(trace: Trace) -> int:
 
 
 def _runs(lines: dict[int, Interval], stride: int) -> list[Interval]:
-    """Neighbouring lines, at most `stride` apart, of which the copy covers the same."""
-    runs: list[Interval] = []
-    for line, covered in lines.items():
-        if runs and line - runs[-1][1] < stride and lines[runs[-1][1] - 1] == covered:
-            runs[-1] = runs[-1][0], line + 1
-        else:
-            runs.append((line, line + 1))
-    return runs
+    """Neighbouring lines, `stride` apart, of which the copy covers the same."""
+    groups = groupby(enumerate(lines), lambda entry: (entry[1] - entry[0] * stride, lines[entry[1]]))
+    runs = [[line for _, line in group] for _, group in groups]
+    return [(run[0], run[-1] + 1) for run in runs]
 
 
 def dim_names(trace: Trace) -> tuple[str, ...]:
