@@ -300,6 +300,13 @@ def test_the_period_of_a_loop(expression, period):
     assert (short and short.period) == period
 
 
+@pytest.mark.parametrize("steps", [[], [{"arrive": "full", "when": "i > 5000"}]])
+def test_a_long_loop_may_do_nothing(steps):
+    first = [{"loop": "i", "count": 1000, "steps": steps}, {"arrive": "full"}]
+    roles = [{"name": "first", "steps": first}, {"name": "second", "steps": [{"wait": "full", "parity": 0}]}]
+    assert ts.simulate({"barriers": {"full": {"count": 1}}, "slots": {}, "roles": roles}).verdict == "proven"
+
+
 def test_a_mistake_late_in_a_long_loop_is_found():
     data = ring(steps=5000)
     data["roles"][0]["steps"][0]["steps"][1]["bytes"] = "5120 + (i == 4321)"

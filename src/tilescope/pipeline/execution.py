@@ -41,7 +41,7 @@ class Run:
 
     def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
         self.machine = Machine(program)
-        self.slow, self.copy_ticks = slow, copy_ticks
+        self.slow, self.ticks = slow, {"copy": copy_ticks}  # from issue to landing; arrivals take MULTIPLY_TICKS
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
@@ -50,7 +50,6 @@ class Run:
         self.queue = [(0, agent, agent, NONE) for agent in range(self.machine.agents)]
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
-        self.issued: dict[int, int] = {}
         self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
         self.tick = 0
 
@@ -102,9 +101,7 @@ class Run:
         machine.perform(agent)
         for key in range(last_key + 1, machine.last_key + 1):
             if key in machine.flights:
-                self.issued[key] = self.tick
-                ticks = self.copy_ticks if machine.flights[key].op == "copy" else MULTIPLY_TICKS
-                self._push(ticks, NONE, key)
+                self._push(self.ticks.get(machine.flights[key].op, MULTIPLY_TICKS), NONE, key)
         if action is not None:
             if action.op == "multiply":
                 self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
@@ -125,7 +122,7 @@ class Run:
         return (barrier, self.machine.phase[barrier]) if 0 <= barrier < self.machine.barriers else (NONE, NONE)
 
     def _land(self, flight: Flight) -> None:
-        start, phase = self.issued.pop(flight.key), self.machine.phase[flight.barrier]
+        start, phase = self.tick - self.ticks.get(flight.op, MULTIPLY_TICKS), self.machine.phase[flight.barrier]
         self._mark(Mark(start, self.tick, flight.agent, "flight", flight, flight.barrier, phase))
         self.machine.land(flight)
         self._wake(flight.agent, flight)

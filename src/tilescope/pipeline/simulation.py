@@ -234,9 +234,12 @@ def shortened(pipeline: Pipeline) -> Shortened | None:
         return None
     values = ranges.pop()
     inside = [(role.steps[loops[role.name]], names) for role, names in known if role.name in loops]
-    modulus = _period(inside, values) * _ROUNDS
-    cut = (len(values) - max(modulus // _ROUNDS * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // max(modulus, 1) * modulus
-    return Shortened(pipeline, loops, len(values) - cut, modulus // _ROUNDS, cut) if cut > 0 else None
+    period = _period(inside, values)
+    if not period:
+        return None
+    modulus = period * _ROUNDS
+    cut = (len(values) - max(period * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // modulus * modulus
+    return Shortened(pipeline, loops, len(values) - cut, period, cut) if cut > 0 else None
 
 
 def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
@@ -279,26 +282,23 @@ class Shortened(Run):
         roles = [_with_loop(role, loops[role.name], steps) if role.name in loops else role for role in pipeline.roles]
         super().__init__(Program(replace(pipeline, roles=tuple(roles))))
         self.steps, self.period = steps, period  # left of every long loop; of a round
-        self.places = {  # agents in a long loop: its first action, and the actions of a round
-            number: self._place(agent, loops[agent.of.name])
+        self.places = {  # agents that act in a long loop: its first action, and the actions of a round
+            number: place
             for number, agent in enumerate(self.machine.program.agents)
-            if agent.of.name in loops
+            if agent.of.name in loops and (place := self._place(agent, loops[agent.of.name]))[1]
         }
-        self.leader, self.ends = min(self.places), steps // period
+        self.leader, self.ends = min(self.places, default=NONE), steps // period
         self.seen: dict[bytes, int] = {}
         self.recurs = False
         self.actions_cut = cut // period * sum(length for _, length in self.places.values())
 
     def _place(self, agent: Instance, at: int) -> tuple[int, int]:
-        role = agent.of
-        before, after = (
-            sum(
-                1
-                for _ in self.machine.program.actions(agent._replace(of=replace(cut, steps=cut.steps[: at + through])))
-            )
-            for cut, through in ((role, 0), (_with_loop(role, at, self.period), 1))
+        role, actions = agent.of, self.machine.program.actions
+        before, one_round = (
+            sum(1 for _ in actions(agent._replace(of=replace(role, steps=steps))))
+            for steps in (role.steps[:at], _with_loop(role, at, self.period).steps[at : at + 1])
         )
-        return before, after - before
+        return before, one_round
 
     def proves(self) -> bool:
         """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
