@@ -121,6 +121,7 @@ def test_references():
     [
         ({"wait": "empty[i]", "parity": "(i / 2) % 2 ^ 1"}, "pipeline-stage"),
         ({"arrive": "full[i % 2]", "mask": 0}, "pipeline-mask"),
+        ({"loop": "j", "count": 1 << 70, "steps": []}, "argument-range"),
     ],
 )
 def test_indices_and_masks_outside_are_refused_when_they_are_met(change, rule):

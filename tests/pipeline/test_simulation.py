@@ -65,6 +65,12 @@ def test_waiting_for_fewer_groups_than_are_open_keeps_the_last_reads_alive():
     assert ts.simulate(data).verdict == "proven"
 
 
+def test_waiting_for_fewer_groups_than_none_waits_for_all():
+    data = ring(stages=2, steps=6)
+    data["roles"][1]["steps"][0]["steps"][3]["pending"] = -1
+    assert ts.simulate(data).verdict == "proven"
+
+
 def test_reading_threads_are_warned_of_the_strict_fence():
     data = RIGHT["ldmatrix"]()
     loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)

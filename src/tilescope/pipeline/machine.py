@@ -129,7 +129,7 @@ class Machine(State):
                     self._reach(barrier, agent, time)
                     self._fly(Flight("commit", barrier, 1, (), agent, clock, keys))
             case "wait_group":
-                done = max(0, len(groups) - 1 - action.number)
+                done = max(0, len(groups) - 1 - max(0, action.number))
                 for key in chain(*groups[:done]):
                     self._finish(key, agent, time)
                 self.groups[agent, action.choice] = groups[done:]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from tilescope.errors import RuleError, argument_range
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.mistake import KINDS, MASK, STAGE, MistakeFoundError
 from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Expression, Loop, Step, reference
@@ -20,6 +21,7 @@ from tilescope.swizzle import CHUNK_BYTES
 NONE = -1  # no barrier
 BARS = 16  # barriers of threads that a block has
 WAITS = ("wait", "tail")
+MAX_ROUNDS = 1 << 40  # of a loop
 Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
 
 
@@ -263,6 +265,10 @@ class Program:
 def loop_values(loop: Loop, names: Mapping[str, int]) -> range:
     """The values that a loop's counter takes."""
     count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
+    if count > MAX_ROUNDS:
+        raise RuleError(
+            [argument_range(f"count of {loop.counter}", count, "at most 2^40 rounds", f"Use {MAX_ROUNDS}.")]
+        )
     return range(start, start + count)
 
 
