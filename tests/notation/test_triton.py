@@ -198,6 +198,7 @@ SWIZZLED = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [
         f'#shared = {NVMMA}\nmodule attributes {{"ttg.num-ctas" = 1 : i32, ttg.target = "cuda:90"}} {{',
         f"#a = {SWIZZLED}\n#shared = {NVMMA}\n%0 = ttg.local_alloc : () -> !ttg.memdesc<8x64xbf16, #shared, #smem, mutable>",
         NVMMA.replace("16}", "16 : i32}"),
+        f"#shared = {NVMMA}\n#tmem = #ttng.tensor_memory_encoding<blockM = 128>\n!ttg.memdesc<128x64xf32, #tmem, #smem>",
     ],
 )
 def test_reads_the_lines_of_a_ttgir_file(lines):

@@ -64,7 +64,7 @@ def layout_of(
 ) -> Layout:
     """The layout with these bases, innermost offset bit first; `buffers` of it, one after the other, are its first index.
 
-    After every interval of `padding` lie so many elements of no index: (interval, elements).
+    `padding` lists (interval, elements): after every interval of elements lie that many unused ones.
 
     >>> str(layout_of([(0, 1), (0, 2), (1, 0)], 16, padding=[(4, 2)]).modes)
     '(2,4):(6,1)'

@@ -60,22 +60,20 @@ def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | Non
     ('shared_linear', {'offset': [[0, 1], [1, 0]], 'alignment': 16}, (2, 2), 16)
     """
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
-    buffers = list(dict.fromkeys(_buffers(text, defined)))
+    buffers = [buffer for buffer in dict.fromkeys(_buffers(text, defined)) if "tensor_memory" not in buffer.attribute]
     if not buffers:
         first = _ATTRIBUTE.search(text)
-        attributes = list(defined.values()) or [_attribute(text, first.start() if first else 0)]
+        attributes = list(defined.values()) or [_attribute(text, first.start() if first else text.find("#"))]
         shared = [attribute for attribute in attributes if _kind(attribute) in _FIELDS]
         buffers = list(dict.fromkeys(map(_Buffer, shared or attributes[:1])))
-    in_smem = [buffer for buffer in buffers if "tensor_memory" not in buffer.attribute] or buffers[:1]
-    whole = max(in_smem, key=lambda buffer: len(buffer.extents))
-    for attribute, extents, bits in in_smem:
+    whole = max(buffers, key=lambda buffer: len(buffer.extents))
+    for attribute, extents, bits in buffers:
         if (attribute, bits) != (whole.attribute, whole.element_bits) or extents != whole.extents[-len(extents) :]:
-            shown = "; ".join(f"{'x'.join(map(str, extents))} {attribute}".strip() for attribute, extents, _ in in_smem)
-            several, limit = (
-                f"{len(in_smem)} encodings: {shortened(shown, 300)}",
-                "one layout at a time; views of a buffer are one with it",
+            shown = "; ".join(f"{'x'.join(map(str, extents))} {attribute}".strip() for attribute, extents, _ in buffers)
+            several, limit = f"{len(buffers)} encodings: {shortened(shown, 300)}", "one layout at a time"
+            raise refusal(
+                several, f"{limit}; views of a buffer are one with it", "Leave the others out.", encodings=len(buffers)
             )
-            raise refusal(several, limit, "Leave the others out.", encodings=len(in_smem))
     return *_parsed(whole.attribute), whole.extents or None, whole.element_bits
 
 
