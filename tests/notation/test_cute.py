@@ -118,6 +118,11 @@ def test_reads_one_atom_in_all_of_its_spellings(text):
     assert parse_layout(text, element_bits=16) == atom
 
 
+def test_an_offset_counts_elements_however_it_is_written():
+    for text in ("S<3,4,3> o {} o (8,64):(64,1)", '!cute.composed_layout<"S<3,4,3> o {} o (8,64):(64,1)">'):
+        assert {parse_layout(text.format(offset), element_bits=16).start for offset in ("8", "0x8", "_8")} == {16}
+
+
 def test_the_unit_of_a_swizzle_is_part_of_the_text():
     in_bytes = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)")
     in_elements = parse_layout("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)", element_bits=16)

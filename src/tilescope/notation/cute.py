@@ -162,7 +162,7 @@ def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:
         scan.enclosed()
     elif is_inside and name == "smem":
         scan.take()
-    elif is_inside and token.spelling.startswith("0x"):
+    elif is_inside and found.has_pointer and token.spelling.startswith("0x"):
         found.start = scan.integer(POINTER)
     elif "ptr" in name or name in ("smem_sparse", "tmem_", "counting_iter"):
         _read_pointer(scan, found)
