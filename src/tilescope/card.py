@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, unknown_name
+from tilescope.errors import DeviceError, RuleError, missing_fields, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
@@ -178,7 +178,9 @@ class Card(Row):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Card:
         """The row that `to_dict` described."""
-        return cls.named(data.get("name"))
+        if "name" not in data:
+            raise missing_fields("card", ["name"])
+        return cls.named(data["name"])
 
     def basis(self, cell: str) -> Basis | None:
         """What a cell rests on: "measured" or "documented"; None where it is empty. A cell of `tflop_per_s` is its type.

@@ -72,8 +72,9 @@ TCGEN05 = {name: blackwell_rule(
 )}
 MMA_GROUP = blackwell_rule(
     "mma-group", "One block multiplies, or, with tcgen05, a pair; block-scaled kinds have m 128, a pair also 256.",
-    "tcgen05.mma: .cta_group", 'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=2)',
-    'ts.tcgen05_descriptors((128, 64), "bf16", cta_group=3)',
+    "tcgen05.mma: .cta_group",
+    'ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="tcgen05", cta_group=2)',
+    'ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="wgmma", cta_group=2)',
 )
 # fmt: on
 WIDE_K = 96  # of mxf4 and mxf4nvf4 on sm_103a

@@ -337,8 +337,8 @@ def _consumer(problem: Problem) -> str | Access:
             return consumer
         tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
         consumer = or_obstacles(Access.named, consumer, tile, bits)
-    if isinstance(consumer, list) and consumer[0].rule != "unknown-name":
-        raise PlanError(violations(consumer))
+        if isinstance(consumer, list) and consumer[0].rule != "unknown-name":
+            raise PlanError(violations(consumer))
     if not isinstance(consumer, Access):
         known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
         raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)])
