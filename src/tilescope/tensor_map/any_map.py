@@ -123,9 +123,9 @@ class AnyMap(Value):
         violations: list[Violation] = []
         values = _options_in(arguments)
         try:
-            options, readers, checks = _settled(type(self), *values)  # type: ignore[arg-type]  # a class is hashable
+            options, readers, lengths, checks = _settled(type(self), *values)  # type: ignore[arg-type]  # a class is hashable
         except (TypeError, ValueError):  # an option that is no key of a cache
-            options, readers, checks = _settled.__wrapped__(type(self), *values)
+            options, readers, lengths, checks = _settled.__wrapped__(type(self), *values)
         for name, row in options.items():
             place(self, name, row)
         for name, read in readers.items():
@@ -133,7 +133,7 @@ class AnyMap(Value):
                 place(self, name, read(name, arguments[name]))
             except RuleError as error:
                 violations += error.violations
-        violations += _wrong_lengths(self)
+        violations += _wrong_lengths(self, lengths)
         is_whole = not violations and self.dims
         for check in checks:
             try:
@@ -142,7 +142,7 @@ class AnyMap(Value):
             except (AttributeError, IndexError, TypeError, ValueError):
                 if is_whole:  # else an argument that could not be read is not there, or no dimension is the first
                     raise
-        if violations and any(violation.severity == "error" for violation in violations):
+        if "error" in [violation.severity for violation in violations]:
             raise TensorMapError(violations)
         place(self, "findings", tuple(violations))
 
@@ -165,9 +165,8 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64)).with_fields(swizzle="128B").swizzle.name
         '128B'
         """
-        for name in fields:
-            if name not in self.readers:
-                raise TensorMapError([unknown_name("argument", name, name, self.readers)])
+        if unknown := [name for name in fields if name not in self.readers]:
+            raise TensorMapError(unknown_name("argument", name, name, self.readers) for name in unknown)
         return type(self)(**{name: fields.get(name, getattr(self, name)) for name in self.readers})
 
     def encode(self) -> bytes:
@@ -302,7 +301,7 @@ def row_bytes(a: AnyMap) -> int:
     return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
 
 
-def _wrong_lengths(a: AnyMap) -> list[Violation]:
+def _wrong_lengths(a: AnyMap, lengths: Mapping[str, int]) -> list[Violation]:
     """The sequences that do not fit the rank; they are taken out of the map, as what cannot be read."""
     wrong: list[Violation] = []
     if not hasattr(a, "dims"):
@@ -310,7 +309,7 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
     rank = len(a.dims)
     if getattr(a, "element_strides", ()) is None:
         object.__setattr__(a, "element_strides", (1,) * rank)
-    for name, fewer in _FEWER.items():
+    for name, fewer in lengths.items():
         entries = getattr(a, name, None)
         if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
             object.__delattr__(a, name)
@@ -324,8 +323,10 @@ def _wrong_lengths(a: AnyMap) -> list[Violation]:
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _settled(map_class: type[AnyMap], *values: Any) -> tuple[dict[str, Row], dict[str, Reader], list[Check]]:
-    """What options written like this decide: the rows of those that can be read, and what is left to read and to check.
+def _settled(
+    map_class: type[AnyMap], *values: Any
+) -> tuple[dict[str, Row], dict[str, Reader], dict[str, int], list[Check]]:
+    """What options written like this decide: the rows of those that can be read, and what is left to read, count and check.
 
     Most checks about packed types, interleave and newer architectures find nothing in a map that has its options and nothing
     else. Those that ask for more meet a field that is not there: they are left for the whole map.
@@ -342,4 +343,4 @@ def _settled(map_class: type[AnyMap], *values: Any) -> tuple[dict[str, Row], dic
             if map_class.subject not in check.rule.subjects or not check.broken(bare):
                 continue
         checks.append(check)
-    return options, readers, checks
+    return options, readers, {name: fewer for name, fewer in _FEWER.items() if name in readers}, checks

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import architectures_with
-from tilescope.errors import NO_VALUES, Violation, ceil_div
+from tilescope.errors import NO_VALUES, Violation
 from tilescope.rule import Rule, rule
 from tilescope.tensor_map.samples import CUDA_H, H200
 
@@ -171,4 +171,4 @@ def nearest(number: int, least: int, most: int) -> int:
 
 def rounded_up(number: int, multiple: int) -> int:
     """The next multiple at or above `number`."""
-    return ceil_div(number, multiple) * multiple
+    return -(-number // multiple) * multiple

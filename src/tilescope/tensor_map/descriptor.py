@@ -144,7 +144,7 @@ def encoded(a: Any) -> bytes:
     if a.arch.name != "sm_90" or a.subject == "wide":
         raise TensorMapError([encode_measured.told(a)])
     key = a.subject == "im2col", len(a.dims)
-    word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.oob_fill.name, a.l2_promotion.name)
+    word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name)
     # The low and the high field of a stride take their own bits of it.
     numbers = [a.address, a.box_bytes, *a.dims, *a.element_strides, *a.strides_bytes, *a.strides_bytes]
     numbers += [*a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column] if key[0] else a.box
@@ -154,22 +154,12 @@ def encoded(a: Any) -> bytes:
 
 
 @cache  # a few thousand combinations at most
-def _option_bits(
-    is_im2col: bool, rank: int, data_type: str, interleave: str, swizzle: str, oob_fill: str, l2_promotion: str
-) -> int:
-    """The bits that maps with the same options share."""
+def _option_bits(is_im2col: bool, rank: int, data_type: str, *options: str) -> int:
+    """The bits that maps with the same options share; the options stand in the order of `_NAMES`."""
+    values = {name: names.index(option) for (name, names), option in zip(_NAMES.items(), options, strict=True)}
+    repeat_bytes = SWIZZLE[_NAMES["swizzle"][values["swizzle"]]].repeat_bytes if values["swizzle"] else 16
     code, tf32 = _TYPE_CODES[data_type]
-    values = {
-        "im2col": is_im2col,
-        "rank": rank,
-        "data_type": code,
-        "tf32": tf32,
-        "interleave": _NAMES["interleave"].index(interleave),
-        "swizzle": _NAMES["swizzle"].index(swizzle),
-        "oob_fill": _NAMES["oob_fill"].index(oob_fill),
-        "l2_promotion": _NAMES["l2_promotion"].index(l2_promotion),
-        "repeat_bytes": SWIZZLE[swizzle].repeat_bytes if SWIZZLE[swizzle].bits else 16,
-    }
+    values |= {"im2col": is_im2col, "rank": rank, "data_type": code, "tf32": tf32, "repeat_bytes": repeat_bytes}
     return sum(field.place(values[field.name]) for field in _OPTIONS)
 
 
