@@ -8,14 +8,12 @@
 A grid says what is where, not how it looks: `drawing` prints it, `svg_document` draws it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from math import ceil
 from operator import sub
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.palette import Mark, Tint
@@ -98,7 +96,7 @@ class Header:
     short: str = ""
 
     @classmethod
-    def of_numbers(cls, first: int, length: int) -> Header:
+    def of_numbers(cls, first: int, length: int) -> Self:
         """The header over numbers, of which a terminal prints the first.
 
         >>> Header.of_numbers(4, 4)
@@ -119,7 +117,7 @@ class Tier:
     headers: tuple[Header, ...]
 
     @classmethod
-    def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Tier:
+    def of(cls, name: str, texts: Iterable[object], *, span: int = 1) -> Self:
         """A tier of equally wide headers."""
         return cls(name, tuple(text if isinstance(text, Header) else Header(str(text), span) for text in texts))
 
@@ -165,7 +163,7 @@ class Grid:
         notes: Iterable[str] = (),
         most: tuple[int | None, int | None] = (None, None),
         nouns: tuple[str, str] = ("rows", "columns"),
-    ) -> Grid:
+    ) -> Self:
         """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
 
         `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that are
@@ -189,7 +187,7 @@ class Grid:
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown)))
         return cls(title, tiers, tuple(lines), names[:-1], said)
 
-    def marked(self, links: Collection[str], mark: Mark = "focus") -> Grid:
+    def marked(self, links: Collection[str], mark: Mark = "focus") -> Self:
         """The grid with a mark on the cells that bear one of the links.
 
         >>> grid = Grid("", (), (Row((), (Cell(link="a b"), Cell(link="c"))),)).marked({"b"})
@@ -271,8 +269,7 @@ def chunk_bytes(address: int) -> str:
     >>> chunk_bytes(0x90)
     'bytes 0x90 to 0x9f, banks 4-7'
     """
-    banks = extent(address // BANK_BYTES % 32, CHUNK_BYTES // BANK_BYTES)
-    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {banks}"
+    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {extent(address // BANK_BYTES % 32, 4)}"
 
 
 Spanning = TypeVar("Spanning", Cell, Header)
@@ -306,7 +303,7 @@ class Columns(NamedTuple):
         least: float,
         gap: float,
         unnamed: float,
-    ) -> Columns:
+    ) -> Self:
         """All columns as wide as the widest text of one; those under a wider span share what it needs.
 
         `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the narrowest

@@ -16,10 +16,9 @@ A cell of the middle grid has the colour of the banks that hold it, a cell of th
 column that it comes from: a column of one colour on one side fans out over all eight on the other.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +66,7 @@ class Pieces:
         names: tuple[str, str] | None = None,
         most: int | None = None,
         corner: Element = (0, 0),
-    ) -> Pieces:
+    ) -> Self:
         """The widest pieces, up to 16 bytes and `most` elements, that no row's swizzle takes apart."""
         addresses = row_addresses(layout) if addresses is None else addresses
         count = most or max(1, CHUNK_BYTES * 8 // layout.element_bits)

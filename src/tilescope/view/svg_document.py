@@ -8,12 +8,10 @@ Text has no width before a browser chooses its font, so widths are reckoned from
 character takes 0.61 of the font size everywhere, one of the sans-serif fonts 0.58 on average at most.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from itertools import accumulate
 from math import inf
@@ -69,8 +67,7 @@ def document(title: str, parts: tuple[Part, ...]) -> str:
     laid = [laid_out(part) for part in parts]
     width = max([_TEXT_WIDTH, *(rigid for rigid, _ in laid)])
     heading = _prose(title, width, size=19, classes="title")
-    heading = Block(heading.width, heading.height + 6, heading.body)
-    content = _below([heading, *(draw(width) for _, draw in laid)], gap=_PART_GAP)
+    content = _below([replace(heading, height=heading.height + 6), *(draw(width) for _, draw in laid)], gap=_PART_GAP)
     total_width, total_height = (number(size + 2 * _MARGIN) for size in (content.width, content.height))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tilescope" role="img" '

@@ -6,9 +6,7 @@ line 0 0 1 2 3 …      line 0 0 1 2 3 …      that chunk's colour: columns of 
 line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the right
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from tilescope.errors import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
@@ -40,7 +38,7 @@ class _Frame(NamedTuple):
     cut: bool = False  # the pattern is larger than the drawing
 
     @classmethod
-    def of(cls, swizzle: Swizzle) -> _Frame:
+    def of(cls, swizzle: Swizzle) -> Self:
         if swizzle.bits == 0:
             return cls(SMEM_LINE_BYTES, CHUNK_BYTES)
         row, piece = SMEM_LINE_BYTES, swizzle.piece_bytes
@@ -64,7 +62,7 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     Chunk c of line l (128 bytes) lies at place c XOR (l mod 2).
     """
     swizzle.apply(address)  # refuses what is no address
-    grids = [logical_grid(swizzle, address), _pattern(swizzle, address, physical=True)]
+    grids = [pattern_grid(swizzle, address), pattern_grid(swizzle, address, physical=True)]
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
         grids.append(_box_rows(swizzle, swizzle.span_bytes, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES))
     titles = {
@@ -76,17 +74,12 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     return Drawing("".join(holding(titles)), [rule_sentence(swizzle), shown, Table(facts(swizzle, address))])
 
 
-def logical_grid(swizzle: Swizzle, address: int = 0) -> Grid:
-    """The pattern as a program counts it, without the swizzle.
+def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) -> Grid:
+    """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold.
 
-    >>> logical_grid(Swizzle.named("32B")).rows[1].cells[2].title
+    >>> pattern_grid(Swizzle.named("32B")).rows[1].cells[2].title
     'logical bytes 0xa0 to 0xaf: lie at 0xb0 to 0xbf'
     """
-    return _pattern(swizzle, address, physical=False)
-
-
-def _pattern(swizzle: Swizzle, address: int, *, physical: bool) -> Grid:
-    """The pattern as a program counts it, or as it lies in shared memory, whose cells say what they hold."""
     frame = _Frame.of(swizzle)
     unit, row, piece = "line" if frame.is_line else "row", frame.row_bytes, frame.piece_bytes
 

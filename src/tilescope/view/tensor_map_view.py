@@ -212,8 +212,7 @@ def arguments_table(asked: Mapping[str, Any]) -> Table:
 
 
 def _plain(name: str, value: Any) -> str:
-    if isinstance(value, Row):
-        return value.name
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
-    return hex(value) if name == "address" and isinstance(value, int) else str(value)
+    in_hex = name == "address" and isinstance(value, int)
+    return value.name if isinstance(value, Row) else hex(value) if in_hex else str(value)

@@ -15,12 +15,10 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
       320         ·     ·     ·     ·     ·
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import chain, groupby, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -227,7 +225,7 @@ class _Axis(NamedTuple):
     exact: bool = True
 
     @classmethod
-    def of(cls, name: str, dim: int, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> _Axis:
+    def of(cls, name: str, dim: int, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> Self:
         """Cells of a unit for the whole tensor and the copy beside it; those of more than `most` units are `scaled` down."""
         low, high = min(0, copied[0][0] // unit * unit), max(extent, *(end for _, end in copied))
         units = ceil_div(high - low, unit)

@@ -15,7 +15,7 @@ from tilescope.smem.report import cured_report, tile_report
 from tilescope.smem.search import find_layouts
 from tilescope.swizzle import Swizzle
 from tilescope.view.layout_view import draw_difference, whole_layout
-from tilescope.view.swizzle_view import logical_grid
+from tilescope.view.swizzle_view import pattern_grid
 from tilescope.web.call import Call
 from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
 from tilescope.written import tile as written_tile
@@ -28,7 +28,7 @@ _MOST_THREADS = 32  # that a walk visits
 def swizzle_answer(_: str, asked: dict[str, Any]) -> Answer:
     """The mode's pattern from the address on; the walk visits every piece in the order in which a program counts."""
     call, start = Call(Swizzle.named, (asked["mode"],), name="swizzle"), asked.get("address", 0)
-    cells = [cell for row in logical_grid(call.run(), start).rows for cell in row.cells]
+    cells = [cell for row in pattern_grid(call.run(), start).rows for cell in row.cells]
     steps = tuple(Step(cell.link, cell.title) for cell in cells)
     return answered(call, "swizzle", *command_words(MODE, asked), drawing={"address": start}, steps=steps)
 
