@@ -184,8 +184,7 @@ class DescriptorLoop(Value):
         # the others differ in their start alone: a plan is proven by these, a fifth of its time otherwise
         offset = first.physical(first.addresses(*read)) - first.start_address
         starts = np.array([[step.start_address for step in block] for block in self.descriptors])
-        addresses: npt.NDArray[np.int64] = first.physical(starts[:, None, :, None] + offset[:, None, :])
-        return addresses.reshape(self.layout.shape)
+        return np.asarray(first.physical(starts[:, None, :, None] + offset[:, None, :])).reshape(self.layout.shape)
 
     @property
     def k_per_step(self) -> int:

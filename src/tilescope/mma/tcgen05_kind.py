@@ -141,10 +141,10 @@ class Tcgen05Kind:
             Shapes("cta_group::2", (256,) if wide or (scaled and sparse) else (128, 256), two_n),
             Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),
         )[1 if wide else 0 : 2 if scaled else 3]
-        steps = [(32 if form.form == "cta_group::2" else 16) if transposed_bytes else 1 for form in forms]
-        return tuple(
-            form._replace(n=tuple(n for n in form.n if n % step == 0)) for form, step in zip(forms, steps, strict=True)
-        )
+        if not transposed_bytes:
+            return forms
+        steps = {"cta_group::2": 32}  # others 16
+        return tuple(form._replace(n=tuple(n for n in form.n if n % steps.get(form.form, 16) == 0)) for form in forms)
 
 
 _NARROW = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
