@@ -233,8 +233,7 @@ class OperandDescriptor(Value):
             beyond = self.start_address % SMEM_LINE_BYTES + k_bytes - SMEM_LINE_BYTES
             continued = self.leading_bytes + logical - self.start_address - k_bytes + beyond
             logical = np.where(beyond < 0, logical, continued)
-        addresses: npt.NDArray[np.int64] = self.physical(logical)
-        return addresses
+        return np.asarray(self.physical(logical))
 
     def physical(self, logical: Any) -> Any:
         """Where the bytes before the swizzle lie; its own inverse.

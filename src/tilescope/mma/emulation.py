@@ -112,8 +112,7 @@ def emulate_mma(
         wide = np.float64 if row.is_float else np.int64
         one, other = (operand.astype(wide) for operand in path.read([left], [right])[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            d: Matrix = (one @ other.T + initial).astype(initial.dtype)
-        return d
+            return np.asarray(one @ other.T + initial).astype(initial.dtype)
     scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=flags["sparse"])
     pairs = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
@@ -269,8 +268,7 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
     """The elements at these addresses."""
     if row.bits >= 8:
         element_bytes = row.bits // 8  # a tensor core's atoms keep elements aligned
-        elements: Matrix = smem.view(f"u{element_bytes}")[address // element_bytes].view(row.numpy)
-        return elements
+        return np.asarray(smem.view(f"u{element_bytes}")[address // element_bytes]).view(row.numpy)
     # Narrow elements (K-major): sixteen of them in a piece, dense or padded to a byte.
     per_chunk = CHUNK_BYTES * 8 // row.smem_bits
     chunks = smem[address[:, ::per_chunk, None] + np.arange(CHUNK_BYTES * row.bits // row.smem_bits)]

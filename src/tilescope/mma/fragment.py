@@ -185,8 +185,7 @@ class Fragment(Value):
         """
         wanted = (self.matrices, *self.shape) if self.matrices > 1 else self.shape
         stacked = self._shaped("matrix", matrix, wanted).reshape(self.matrices, *self.shape)
-        distributed: npt.NDArray[Any] = stacked[self.indices()]
-        return distributed
+        return np.asarray(stacked[self.indices()])
 
     def collect(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
