@@ -107,6 +107,8 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
         ("Layout((8, 64), 16, swizzle='128B', start=0x80)", "cute-atom", "no address"),
         ("Layout((8, 16), 64, swizzle='xor:1,2,3')", "cute-elements", "moves whole elements"),
         ("Layout((8, 2), 64, swizzle='128B', start=0x84)", "cute-python", "offsets count elements"),
+        ("Layout((8, 128), 6, swizzle='96B', start=0x2000)", "cute-python", "Use start 0x1fff"),
+        ("Layout((8, 128), 6, swizzle='96B', start=0x2000)", "cute-elements", "Use start 0x1fff"),
         ("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_8,_8):(_64,_8,_1)", "triton", "a tile has two, mn and k"),
         ("smem_ptr[16b](unset) o (8,8):(2,16)", "tilescope", "no index of stride 1"),
         ("smem_ptr[16b](unset) o ((2,2,2),8):((8,100,300),1)", "tilescope", "grid of equal atoms"),

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import gcd
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
@@ -303,7 +304,8 @@ def _triple(layout: Layout, lower: int = 0) -> str:
 
 def _start_elements(layout: Layout) -> int:
     start, bits = layout.start, layout.element_bits
-    if start * 8 % bits:
-        found, fix = f"start {start:#x} of {bits}-bit elements", f"Use start {start // (bits // 8) * (bits // 8):#x}."
+    step = bits // gcd(bits, 8)  # bytes between starts that are a whole number of elements
+    if start % step:
+        found, fix = f"start {start:#x} of {bits}-bit elements", f"Use start {start // step * step:#x}."
         raise no_equivalent(found, "offsets count elements", fix, start=start, element_bits=bits)
     return start * 8 // bits
