@@ -229,8 +229,8 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     operand = chosen_operand(name, operand, rows[0].in_registers)
     is_input = operand in ("A", "B")
     typed = [(known, row) for row in rows for known in (row.types if is_input else row.accumulators)]
-    chosen = chosen_type(name, operand, data_type, dict.fromkeys(known for known, _ in typed))
-    row = next(row for known, row in typed if known == chosen.name)
+    chosen = chosen_type(name, operand, data_type, dict(typed))
+    row = dict(reversed(typed))[chosen.name]  # the first that has the type
     written = re.search(r"\.(row|col)\.(row|col)\b", name)
     a_order, b_order = written.groups() if written else ("row", "col")
     if row.quad_pairs:
