@@ -110,10 +110,15 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
         f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.": of_matrices,
     }
     return Grid.of(
-        f"What each thread holds: {','.join(_NAMES[fragment.operand])}", ("thread", "value"),
-        range(first_thread, first_thread + _WARP), {first: f"V{extent(first, width)}" for first in steps}, cell, rule_every=8,
-        outer=(Tier.of("matrix", matrix[0, list(steps)]),) if of_matrices else (), notes=holding(notes),
-    )  # fmt: skip
+        f"What each thread holds: {','.join(_NAMES[fragment.operand])}",
+        ("thread", "value"),
+        range(first_thread, first_thread + _WARP),
+        {first: f"V{extent(first, width)}" for first in steps},
+        cell,
+        rule_every=8,
+        outer=(Tier.of("matrix", matrix[0, list(steps)]),) if of_matrices else (),
+        notes=holding(notes),
+    )
 
 
 def _lane_table(fragment: Fragment, lane: int) -> Table:

@@ -247,11 +247,17 @@ def memory_grid(
     banks = {byte: Header.of_numbers(byte // BANK_BYTES, max(1, piece_bytes // BANK_BYTES)) for byte in places}
     bank = "bank" if row_bytes == SMEM_LINE_BYTES else "word"
     return Grid.of(
-        title, ("byte", "chunk" if numbered else bank), {line: f"{line:#06x}" for line in lines},
-        {byte: byte // piece_bytes for byte in places} if numbered else banks, lambda line, byte: cell(line + byte),
-        outer=(Tier.of(bank, banks.values()),) if numbered else (), rule_every=period * row_bytes,
-        notes=notes, most=(most, None), nouns=("lines", "columns"),
-    )  # fmt: skip
+        title,
+        ("byte", "chunk" if numbered else bank),
+        {line: f"{line:#06x}" for line in lines},
+        {byte: byte // piece_bytes for byte in places} if numbered else banks,
+        lambda line, byte: cell(line + byte),
+        outer=(Tier.of(bank, banks.values()),) if numbered else (),
+        rule_every=period * row_bytes,
+        notes=notes,
+        most=(most, None),
+        nouns=("lines", "columns"),
+    )
 
 
 def lines_of_bytes(first: int, end: int) -> range:

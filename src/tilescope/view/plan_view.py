@@ -237,10 +237,16 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     return Drawing(
         f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         [
-            _gemm_facts(gemm), _gemm_maps(gemm), _gemm_reading(gemm), Beside(tuple(grids)), _gemm_smem_grid(gemm),
-            Table.numbered(gemm.reasons, "Why"), _gemm_ranking(gemm, why=why) if gemm.others else None, refused,
+            _gemm_facts(gemm),
+            _gemm_maps(gemm),
+            _gemm_reading(gemm),
+            Beside(tuple(grids)),
+            _gemm_smem_grid(gemm),
+            Table.numbered(gemm.reasons, "Why"),
+            _gemm_ranking(gemm, why=why) if gemm.others else None,
+            refused,
         ],
-    )  # fmt: skip
+    )
 
 
 def _gemm_facts(gemm: GemmPlan) -> Table:

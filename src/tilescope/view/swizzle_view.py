@@ -120,10 +120,14 @@ def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) 
     rows = {start: (str(start // row), f"{start:#06x}")[: 1 + physical] for start in starts}
     return Grid.of(
         "Physical: as it lies in shared memory" if physical else "Logical: as a program counts",
-        (unit, "byte", name) if physical else (unit, name), rows, columns, cell,
-        rule_every=0 if frame.between_rows else max(row, swizzle.repeat_bytes), outer=outer,
+        (unit, "byte", name) if physical else (unit, name),
+        rows,
+        columns,
+        cell,
+        rule_every=0 if frame.between_rows else max(row, swizzle.repeat_bytes),
+        outer=outer,
         notes=holding(notes) if physical else (),
-    ).marked({f"{address // piece * piece:x}"} if address % row else ())  # fmt: skip
+    ).marked({f"{address // piece * piece:x}"} if address % row else ())
 
 
 def _box_rows(swizzle: Swizzle, span_bytes: int, start: int) -> Grid:

@@ -60,10 +60,15 @@ def draw_trace(
     where = f"{'to' if trace.is_load else 'from'} shared address {start:#x}"
     title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
+    lines_drawn, period = lines_of_bytes(start, start + trace.footprint_bytes), a.swizzle.period_lines
     shared = memory_grid(
-        f"Shared memory, swizzle {a.swizzle.name}", lines_of_bytes(start, start + trace.footprint_bytes),
-        lambda address: _chunk(trace, address), most=lines, period=a.swizzle.period_lines if a.swizzle.bits else 0, numbered=True,
-    )  # fmt: skip
+        f"Shared memory, swizzle {a.swizzle.name}",
+        lines_drawn,
+        lambda address: _chunk(trace, address),
+        most=lines,
+        period=period if a.swizzle.bits else 0,
+        numbered=True,
+    )
     grids = plane(trace, exact).marked(links), shared.marked(links)
     asked = [_place(trace, place) for place in places]
     return Drawing(title, [*asked, Beside(grids), _legend(trace, *grids), _facts(trace)])
