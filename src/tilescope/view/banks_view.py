@@ -5,6 +5,8 @@ line 0x000    0!  1   2   3           (or the two or four banks that one lane ta
 line 0x080    4!                      names its lanes. Cells of one column wait for each other: !
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from tilescope.errors import by, counted

@@ -1,5 +1,7 @@
 """The drawings of words: descriptors and mbarriers as bit rulers, the bytes that a K loop reads, whether copies agree with it."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from contextlib import suppress
 from itertools import groupby, pairwise

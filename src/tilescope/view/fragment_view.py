@@ -8,6 +8,8 @@ row 1  T4V0  T5V0  T6V0  T7V0              thread 1    0,2-3   8,2-3
 A cell stands for the neighbours that share a register, so that narrow types stay readable. Colours are by thread.
 """
 
+from __future__ import annotations
+
 from itertools import chain
 from math import prod
 

@@ -8,6 +8,8 @@
 A grid says what is where, not how it looks: `drawing` prints it, `svg_document` draws it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby

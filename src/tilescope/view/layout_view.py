@@ -16,6 +16,8 @@ A cell of the middle grid has the colour of the banks that hold it, a cell of th
 column that it comes from: a column of one colour on one side fans out over all eight on the other.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import product
 from typing import Self

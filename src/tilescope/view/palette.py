@@ -11,6 +11,8 @@ lightness. Beyond eight the colours repeat: number n takes colour n mod 8, as th
 groups of eight for 16-byte accesses; the text in the cell tells the turns apart.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 

@@ -6,6 +6,8 @@ slot  a[0]     ───▸─── ──m──                 colour of its
 phase full   ── 0 ─── ─── 1 ───
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby

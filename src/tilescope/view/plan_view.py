@@ -1,5 +1,7 @@
 """Plans drawn, of a tile and of a GEMM: the tile cut into boxes, shared memory, facts, reasons, the ranking; a sweep of them."""
 
+from __future__ import annotations
+
 from tilescope.errors import by, ceil_div, counted
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan

@@ -1,5 +1,7 @@
 """The drawings of `tilescope explain`: a rule with its two examples, and a diagnosis with the causes of what was seen."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

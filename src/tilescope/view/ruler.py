@@ -13,6 +13,8 @@ A field too narrow for its name shows a key letter, and the table below tells wh
 descriptors take several rows; rows in which no field is named are gathered into one line.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from itertools import groupby
 from string import ascii_letters, digits

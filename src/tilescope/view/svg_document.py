@@ -8,6 +8,8 @@ Text has no width before a browser chooses its font, so widths are reckoned from
 character takes 0.61 of the font size everywhere, one of the sans-serif fonts 0.58 on average at most.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

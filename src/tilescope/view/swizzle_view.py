@@ -6,6 +6,8 @@ line 0 0 1 2 3 …      line 0 0 1 2 3 …      that chunk's colour: columns of 
 line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the right
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple, Self
 
 from tilescope.errors import counted

@@ -1,5 +1,7 @@
 """The drawings of tensor maps: what a map means in words, its dimensions, two side by side, the im2col map of a convolution."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any

@@ -11,6 +11,8 @@ row 0  0      32     64     96             warp 0   0-31    32-63   64-95   96-1
 row 1  1      33     65     97
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout

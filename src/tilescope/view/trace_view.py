@@ -15,6 +15,8 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
       320         ·     ·     ·     ·     ·
 """
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import chain, groupby, pairwise
