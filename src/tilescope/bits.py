@@ -146,7 +146,8 @@ class WordFormat:
         if 0 <= word < 1 << self.bits:
             return []
         limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-        fix = f"Use its low {self.bits} bits: {word & (1 << self.bits) - 1:#x}."
+        low = word & (1 << self.bits) - 1
+        fix = f"Use its low {self.bits} bits: {low:#x}." if low else f"Use one word of {self.bits} bits, such as 0x1."
         return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, fix, word=word)]
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:

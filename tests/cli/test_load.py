@@ -163,7 +163,7 @@ def test_refuses_to_write_over_the_array_that_it_reads(option, tmp_path, capsys,
         assert run(["load", "--npy", one, "--box", "64,8", option, other]) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert f"--npy {one} and {option} {Path(other)} are one file" in shown.err
+        assert f"--npy {one} and {option} {Path(other)} are the same file" in shown.err
     assert (tmp_path / "a.npy").read_bytes() == before
 
 
@@ -188,7 +188,7 @@ def test_a_store_beside_an_array_is_drawn_and_has_no_result(tmp_path, capsys):
     assert run(store) == 0
     assert "Store of a box" in capsys.readouterr().out
     assert run([*store, "--out", str(tmp_path / "smem.npy")]) == 2
-    assert "--out needs --npy FILE, the tensor, and a load" in capsys.readouterr().err
+    assert "--out needs a load, and --npy FILE with the tensor" in capsys.readouterr().err
 
 
 def test_draws_so_many_lines(capsys):
@@ -200,7 +200,7 @@ REFUSED = {
     "no map": ([], "stdin is empty"),
     "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
-    "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs --npy"),
+    "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs a load"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
     "no lines": ([*MAP, "--lines", "0"], "0 is not in the range x>=1"),
 }

@@ -66,7 +66,7 @@ def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
     arguments = ["mma", "descriptors", "64x64", "bf16", "--smem-address", "0x8010"]
     assert run(arguments) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "warning smem_address = 0x8010 lies 16 bytes behind 0x8000" in shown
+    assert "warning smem_address = 0x8010 is 16 bytes past 0x8000" in shown
     assert "The 128B pattern starts in mid-line, at chunk 1" in shown
     assert run([*arguments, "--json"]) == 0
     assert [each["rule"] for each in json.loads(capsys.readouterr().out)["extra"]["findings"]] == ["smem-alignment"]

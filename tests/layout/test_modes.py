@@ -86,7 +86,7 @@ def test_survives_plain_data(layout):
     [((4, 8), (1,)), ((4, (8, 2)), (1, 4)), (0, 1), ((4, -1), (1, 4)), ("4", 1), ((), ()), (True, 1), (4.0, 1)],
 )
 def test_refuses_what_is_no_layout(shape, stride):
-    with pytest.raises(ts.RuleError, match="nested alike"):
+    with pytest.raises(ts.RuleError, match="with the same nesting"):
         Modes(shape, stride)
 
 

@@ -214,7 +214,7 @@ def test_majorness_is_suspected_where_nobody_says_how_the_tile_lies():
     right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     found = compatible(a, right, major="MN", rows=128, k=16)
     assert found.cause == "not-written"
-    assert "if the tile lies K-major, read it so" in found.sentence
+    assert 'pass major="K" if the tile is K-major' in found.sentence
     assert compatible(a, right, major="MN", rows=128, k=16, tile_major="K").cause == "majorness"
 
 
@@ -272,7 +272,7 @@ def test_elements_that_no_copy_brings_are_named():
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B"), rows=64)
     assert found.cause == "not-written"
     assert (found.difference.mn, found.difference.k, found.difference.written_address) == (32, 0, None)
-    assert "no copy leaves it in shared memory" in found.sentence
+    assert "is read at 0x1000, but nothing writes it" in found.sentence
 
 
 def test_a_copy_that_overwrites_another_is_seen():
@@ -337,7 +337,7 @@ def test_48_byte_steps_agree():
     [
         ({"tensor_map_or_plan": "a map"}, "a tensor map, a plan or a layout"),
         ({"descriptor": 0x4000004000010040}, "Decode the word first"),
-        ({"descriptor": None}, "Decode the word first"),
+        ({"descriptor": None}, "Pass the descriptor that reads the tile"),
         ({"smem_address": 64}, "128"),
         ({"copies": 5}, "pairs of coordinates"),
         ({"copies": [(0, 0)]}, "pairs of coordinates"),

@@ -383,8 +383,8 @@ def test_whole_opcodes_are_understood():
         (("mma.m16n8k16", None, "bf16"), "known: A, B, C, D"),
         (("wgmma.m64n8k16", "B", "bf16"), "wgmma reads B from shared memory"),
         (("mma.m16n8k16", "A", "tf32"), "float16, bfloat16, int8, uint8, e4m3, e5m2, float64"),
-        (("mma.m16n8k16", "A", None), "no type; operand A of mma.m16n8k16 is float16"),
-        (("mma.m16n8k16", "D", "bf16"), "type of the accumulator itself"),
+        (("mma.m16n8k16", "A", None), "no type for operand A; operand A of mma.m16n8k16 is float16"),
+        (("mma.m16n8k16", "D", "bf16"), "Use float32: pass the accumulator"),
         (("mma.m16n8k16", "A", "bf61"), "Did you mean bf16|known: "),
         (("mma.m16n8k16.col.row", "A", "bf16"), "only mma.m8n8k4 with f16"),
         (("ldmatrix.x3",), "x1, .x2 or .x4"),
@@ -417,3 +417,17 @@ def test_refuses_what_does_not_exist_and_lists_what_does(arguments, message):
 def test_refuses_indices_outside(call, message):
     with pytest.raises(ts.RuleError, match=message):
         call(fragment("mma.m16n8k8", "A", "bf16"))
+
+
+@pytest.mark.parametrize(
+    ("instruction", "inputs", "accumulator"),
+    [("mma.m16n8k16", "bf16", "float32"), ("mma.m16n8k32", "e4m3", "float32"), ("mma.m16n8k32", "s8", "int32"),
+     ("mma.m8n8k4", "f64", None)],
+)  # fmt: skip
+def test_an_input_type_for_the_accumulator_is_answered_with_its_sums(instruction, inputs, accumulator):
+    if accumulator is None:
+        assert ts.fragment(instruction, "D", inputs)
+        return
+    with pytest.raises(ts.RuleError, match=f"Use {accumulator}: pass the accumulator"):
+        ts.fragment(instruction, "D", inputs)
+    assert ts.fragment(instruction, "D", accumulator)

@@ -173,13 +173,13 @@ def test_a_leading_address_continues_at_the_end_of_the_row():
 @pytest.mark.parametrize("change", [{"swizzle": "64B"}, {"swizzle": "128B_ATOM_32B"}, {"base_offset": 1}])
 def test_a_leading_address_needs_128b_and_no_base_offset(change):
     fields = {"start_address": 0, "leading_bytes": 0, "stride_bytes": 1024, "swizzle": "128B"} | change
-    with pytest.raises(ts.RuleError, match="swizzle 128B and base offset 0 alone"):
+    with pytest.raises(ts.RuleError, match="needs swizzle 128B and base offset 0"):
         build(fields | {"leading_is_address": True})
 
 
 def test_a_leading_address_is_k_major():
     descriptor = Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=1024, swizzle="128B", leading_is_address=True)
-    with pytest.raises(ts.RuleError, match="K-major operands alone"):
+    with pytest.raises(ts.RuleError, match="only K-major operands have a leading address"):
         descriptor.addresses("MN")
 
 

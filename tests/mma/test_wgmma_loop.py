@@ -1,5 +1,7 @@
 """The descriptors of a K loop read exactly the tile, in every layout."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -135,7 +137,38 @@ def test_warns_of_a_tile_where_tma_cannot_write(describe, mode, address, warned)
     assert bool(found) == warned
     for each in found:
         assert (each.rule, each.severity, each.argument) == ("smem-alignment", "warning", "smem_address")
-        assert "TMA writes at multiples of 128" in each.limit
+        assert "TMA writes only at multiples of 128" in each.limit
         assert "716" in each.limit
         assert ("mid-line" in each.limit) == (mode != "none")
         assert "0x8000" in each.fix
+
+
+FOLLOWED = [  # a call that is refused, the rule, and how its fix is followed
+    ('ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")', "wgmma-element",
+     'ts.wgmma_descriptors({}, "e4m3")'),
+    ('ts.tcgen05_descriptors(ts.canonical_layout("K", "64B", "bf16").tile((128, 32)), "tf32")', "tcgen05-element",
+     'ts.tcgen05_descriptors({}, "tf32")'),
+    ('ts.wgmma_descriptors(ts.Layout((64, 64), 8), "e4m3")', "descriptor-layout", 'ts.wgmma_descriptors({}, "e4m3")'),
+    ('ts.wgmma_descriptors(ts.Layout((64, 80), 16), "bf16")', "descriptor-layout", 'ts.wgmma_descriptors({}, "bf16")'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("refused", "rule", "call"), FOLLOWED)
+def test_the_layout_that_a_fix_names_is_read(refused, rule, call):
+    with pytest.raises(ts.RuleError) as caught:
+        eval(refused)
+    fix = next(violation.fix for violation in caught.value.violations if violation.rule == rule)
+    named = re.search(r"canonical_layout\(.*?\)\.tile\(\(.*?\)\)", fix)
+    assert eval(call.format("ts." + named[0]))
+
+
+@pytest.mark.parametrize("k", [256, 512, 768, 1024, 1536])
+def test_steps_of_48_bytes_take_what_their_refusal_names(k):
+    try:
+        assert ts.tcgen05_descriptors((128, k), "e2m1", k_step_bytes=48)
+    except ts.RuleError as error:
+        violation = next(found for found in error.violations if found.rule == "tcgen05-step")
+        assert "multiple of 768" in violation.limit
+        assert k % 768
+    else:
+        assert k % 768 == 0

@@ -205,6 +205,6 @@ def test_the_record_is_laid_out_as_python_reads_it(require, tmp_path):
         "sites": watch_call.SITES,
         "hello": HELLO,
         "call": CALL,
-        "dims": watch_call.MOST_DIMS,
+        "dims": watch_call.MAX_DIMS,
         "bits": [pointer.bit for pointer in watch_call.POINTERS.values()],
     }

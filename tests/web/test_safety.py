@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from tilescope.web.application import MOST_QUERY_BYTES, MOST_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
+from tilescope.web.application import MAX_QUERY_BYTES, MAX_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
 from tilescope.web.pages import PAGES
 
 ROUTES = ["/", "/static/explorer.css", "/static/explorer.js"]
@@ -70,7 +70,7 @@ def test_nothing_is_written(client, route, method):
 
 
 def test_a_query_that_is_too_long_is_refused_before_it_is_read(client):
-    answer = client.get("/swizzle?mode=" + "A" * MOST_QUERY_BYTES)
+    answer = client.get("/swizzle?mode=" + "A" * MAX_QUERY_BYTES)
     assert answer.status_code == 414
 
 
@@ -162,7 +162,7 @@ def test_200_requests_at_once_are_served_or_refused():
     served = [number for number, answer in enumerate(answers) if answer.status_code == 200]
     refused = [answer for answer in answers if answer.status_code == 503]
     assert len(served) + len(refused) == 200
-    assert len(served) >= WORKERS + MOST_WAITING
+    assert len(served) >= WORKERS + MAX_WAITING
     for number in served:  # nobody got another one's page
         assert f'value="0,{number}"' in answers[number].text
     for answer in refused:

@@ -55,7 +55,7 @@ def load(
         tensor_map = map_of_array(array, npy, asked)
     copied = trace(tensor_map, **copy)
     loads = array is not None and copied.is_load
-    refuse((output.out_path is not None and not loads, "--out needs --npy FILE, the tensor, and a load."))
+    refuse((output.out_path is not None and not loads, "--out needs a load, and --npy FILE with the tensor."))
     if array is not None and loads:
         smem = _carried_out(copied, array)
         if output.out_path is not None:
@@ -67,10 +67,10 @@ def load(
 
 
 def _mapped(path: str, output: Output) -> np.ndarray[Any, Any]:
-    """The array of a .npy file, read only where it is needed; so nothing may be written there."""
+    """The array of a .npy file, mapped into memory; so no output may go to the same file."""
     for option, written in (("--out", output.out_path), ("--svg", output.svg_path)):
         if written is not None and written != STDOUT and written.exists() and written.samefile(path):
-            raise click.UsageError(f"--npy {path} and {option} {written} are one file; give {option} another.")
+            raise click.UsageError(f"--npy {path} and {option} {written} are the same file; give {option} another.")
     return read_array(path)
 
 

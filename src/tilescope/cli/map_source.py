@@ -123,8 +123,8 @@ def _read_file(name: str, line: int | None, *, as_json: bool) -> MapSource:
         if not content.strip():
             which = "stdin" if name == STDIN else name if line is None else f"line {line} of {name}"
             raise INPUT_EMPTY.error(
-                "source", f"{which} is empty", "a map as bytes, words, JSON or a dump",
-                "Write one there: tilescope encode … --out FILE makes its bytes.", **({} if line is None else {"line": line}),
+                "source", f"{which} is empty", "it has to hold a tensor map: 128 bytes, words, JSON or a dump of arguments",
+                "Pass another file, or write one: tilescope encode … --out FILE.", **({} if line is None else {"line": line}),
             )  # fmt: skip
         if line is not None or len(content) <= WHOLE_BYTES:
             return MapSource.from_json(content) if as_json else MapSource.read(content)

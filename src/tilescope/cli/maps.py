@@ -20,7 +20,7 @@ from tilescope.tensor_map.kinds import Convolution
 from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
 
-NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # what no driver was asked
+NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # the input was not understood: exit status 2, not 1
 _WORDS_PER_LINE = 4
 
 
@@ -59,7 +59,7 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
 
 
 def _print_fixed(maps: MapSource) -> int:
-    """The encode calls of the maps, mended as the broken rules say."""
+    """The encode calls of the maps, with the fixes of the broken rules."""
     from tilescope.emitter import snippet
 
     for tensor_map in [asked.repaired().tensor_map() for asked in maps.asked] or [maps.tensor_map()]:
@@ -141,7 +141,7 @@ def conv(image: tuple[int, ...], filters: tuple[int, ...], data_type: str, outpu
     tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1 --direction dgrad
     tilescope conv 2x16x32x32x64 64x3x3x3 f16 --pad 1 --direction wgrad
 
-    wgrad's map is that of the activations. Exit status 1: there is no such map, as for dgrad with a stride, and why.
+    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride; the reason is printed.
     """  # noqa: D301  \b keeps the lines below it apart
     try:
         return output.show(Convolution.of(image, filters, data_type, **said))

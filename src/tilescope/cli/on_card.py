@@ -22,7 +22,7 @@ _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number, 
 
 @command(_SEED)
 @click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Choice(SUITE_NAMES))
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Cases of every suite. [default: the suite's own]")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Cases per suite. [default: the suite's own]")
 @click.option("--save", type=output_file, metavar="FILE", help="Write the cases and the card's answers to a capture.")
 @click.option("--replay", "capture", type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU.")
 def verify(
@@ -55,7 +55,7 @@ def verify(
     Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
 )
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
-@click.option("--tiles", type=click.IntRange(1), metavar="N", help="Tiles of `plans`. [default: 200]")
+@click.option("--tiles", type=click.IntRange(1), metavar="N", help="Random tiles that `plans` measures. [default: 200]")
 def bench(topics: tuple[str, ...], output: Output, **said: Any) -> int:
     """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
 

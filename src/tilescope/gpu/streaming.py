@@ -27,7 +27,7 @@ PITCH_BYTES = 16384
 MAX_BOXES = 64
 MAX_STAGES = 32  # of one stream
 MAX_STREAMS = 8  # of one block
-_MOST_WARPS = 32
+_MAX_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
 
 
@@ -58,7 +58,7 @@ def spread(tiles: int) -> dict[str, Any]:
 
 def issuing_warps(boxes: int, streams: int) -> int:
     """Warps that share the boxes of a tile: two boxes each, as far as a block of `streams` has warps."""
-    return max(1, min(ceil_div(boxes, 2), _MOST_WARPS // streams))
+    return max(1, min(ceil_div(boxes, 2), _MAX_WARPS // streams))
 
 
 def matrix_dims(tile: tuple[int, int], element_bytes: int, size_bytes: int = MATRIX_BYTES) -> tuple[int, int]:

@@ -38,7 +38,7 @@ from tilescope.tensor_map.kinds import WIDE_MODES
 
 HELLO, CALL = 1, 2
 SITES = 16384
-MOST_DIMS = 5
+MAX_DIMS = 5
 State = Literal["accepted", "refused", "disagreement", "failed"]
 SUCCESS, INVALID_VALUE = 0, 1
 DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
@@ -86,11 +86,11 @@ class Arguments(Structure):
         *((name, c_uint32) for name in ("l2_promotion", "oob_fill", "wide_mode", "channels", "pixels")),
         ("lower_corner", c_int32 * 3),
         ("upper_corner", c_int32 * 3),
-        ("box", c_uint32 * MOST_DIMS),
-        ("element_strides", c_uint32 * MOST_DIMS),
+        ("box", c_uint32 * MAX_DIMS),
+        ("element_strides", c_uint32 * MAX_DIMS),
         ("address_class", c_uint32),
-        ("dims", c_uint64 * MOST_DIMS),
-        ("strides_bytes", c_uint64 * MOST_DIMS),
+        ("dims", c_uint64 * MAX_DIMS),
+        ("strides_bytes", c_uint64 * MAX_DIMS),
     )
 
 
@@ -182,7 +182,7 @@ class Call:
         self.descriptor = bytes(record.descriptor) if bits & POINTERS["tensor_map"].bit else None  # after the call
         encoded = self.function.map_class
         named = ("address",) if encoded is None else encoded.readers
-        is_rank = 0 < self.rank <= MOST_DIMS  # the arrays of another were not read
+        is_rank = 0 < self.rank <= MAX_DIMS  # the arrays of another were not read
         counts = {name: max(0, self.rank - POINTERS[name].fewer) for name in POINTERS if is_rank and name in named}
         arrays = {
             name: tuple(getattr(passed, name)[:count]) if not count or bits & POINTERS[name].bit else None
@@ -289,7 +289,7 @@ def judged(call: Call) -> Verdict:
 
 
 def _report(call: Call) -> MapReport:
-    if call.function.map_class and not 0 < call.rank <= MOST_DIMS:
+    if call.function.map_class and not 0 < call.rank <= MAX_DIMS:
         fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
         found, limit = f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions"
         return MapReport(False, (RULES["rank"].violation("rank", found, limit, fix, rank=call.rank),), None)

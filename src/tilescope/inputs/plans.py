@@ -18,7 +18,7 @@ CARD_INPUT = Input(
     "card",
     "--card",
     "Card",
-    "whose rates weigh the plans.",
+    "whose measured or documented rates rank the plans.",
     default="the architecture's",
     choices=tuple(CARD),
     is_open=True,
@@ -26,7 +26,7 @@ CARD_INPUT = Input(
 CONSUMER_INPUT = Input(
     "consumer", "--consumer", "Read by", default="the best tensor core", choices=tuple(CONSUMER), is_open=True
 )
-COPIED_BY = Input("copy", "--copy", "Copied by", default="TMA where there is one", choices=COPIES)
+COPIED_BY = Input("copy", "--copy", "Copied by", default="TMA if the architecture has it", choices=COPIES)
 DIRECTION = Input("direction", "--direction", "Direction", default="load", choices=("load", "store"))
 STAGES = Input("stages", "--stages", "Stages", read=number)
 
@@ -39,12 +39,12 @@ PLAN = (
     CARD_INPUT,
     Input("swizzle", "--swizzle", "Swizzle", default="the best", choices=tuple(SWIZZLE), is_open=True),
     replace(ATOM_ORDER, hint="", default="the best"),
-    Input("operand", "--operand", "Operand", default="whichever", choices=("A", "B")),
+    Input("operand", "--operand", "Operand", default="either", choices=("A", "B")),
     replace(STAGES, default="1"),
     COPIED_BY,
     DIRECTION,
     Input("traffic", "--traffic", "Traffic", default="dense", choices=("dense", "sparse")),
-    Input("fold", "--fold", "Also maps of rank 3 and 4", read=flag),
+    Input("fold", "--fold", "Also try maps of rank 3 and 4", read=flag),
     Input("global_shape", "--global-shape", "Whole matrix", "as mn x k.", tile, "the tile"),
     Input("strides_bytes", "--strides-bytes", "Strides in bytes", "from row to row of the matrix.", numbers, "dense"),
 )
@@ -68,7 +68,7 @@ PIPELINE = (
     Input("steps", "--steps", "K steps", read=number, default="4 x stages + 2"),
     Input("cluster", "--cluster", "Cluster", "blocks, x by y.", extents, "1x1"),
     Input("arrivals", "--arrivals", "Arrivals", "a consumer arrives once per warpgroup, warp or thread.",
-          default="warpgroup; threads that read: warp", choices=("warpgroup", "warp", "thread")),
+          default="warpgroup; warp if threads read the tile", choices=("warpgroup", "warp", "thread")),
     Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 are a pair, with tcgen05.", number, "1"),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 for a pair (tcgen05).", number, "1"),
 )  # fmt: skip

@@ -36,8 +36,8 @@ from tilescope.layout.tiling import (
     contiguous,
     find_tiling,
     major_named,
+    mn_k_first,
     oriented,
-    two_indices,
 )
 from tilescope.reading import integer, plain_int
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
@@ -294,7 +294,7 @@ class Layout(Value):
         >>> rows.shape, rows.names, rows.address(1, 0)
         ((16, 128), ('k', 'mn'), 144)
         """
-        first, second, *further = self._two_indices()
+        first, second, *further = self._mn_k_first()
         names = self.names if len(self.shape) == 2 else ("mn", "k") if len(self.shape) > 2 else ("", "i0")
         major = self.major or ("MN" if first[0][1] == self.element_bits != second[0][1] else "K")
         (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
@@ -308,12 +308,12 @@ class Layout(Value):
         >>> Layout.from_modes((((128, 16), 1, 4, 2), ((64, 1), 0, 16, 8192)), 16, swizzle="128B").stage()
         Layout((128, 64), 16, swizzle="128B")
         """
-        first = Modes.of_indices(self._two_indices()[:2])
+        first = Modes.of_indices(self._mn_k_first()[:2])
         tile = Layout.from_modes(first, self.element_bits, unit_bits=1, swizzle=self.swizzle, start=self.start)
         return None if tile.atom is None else tile
 
-    def _two_indices(self) -> tuple[Pairs, ...]:
-        return self.pairs if len(self.pairs) == 2 else two_indices(self.bit_modes, self.element_bits)
+    def _mn_k_first(self) -> tuple[Pairs, ...]:
+        return self.pairs if len(self.pairs) == 2 else mn_k_first(self.bit_modes, self.element_bits)
 
     def _grid(self) -> tuple[Any, ...]:
         """Indices of all elements, which broadcast to the tile's shape."""

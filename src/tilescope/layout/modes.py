@@ -134,7 +134,7 @@ class Modes(Value):
         indices = tuple(map(_paired, shape, stride)) if is_tuple else (_paired(shape, stride),)  # type: ignore[arg-type]
         object.__setattr__(self, "indices", indices)
         if not indices or not all(indices):
-            limit = "shape and stride are integers or tuples of such nested alike; extents are at least 1"
+            limit = "shape and stride are integers or tuples with the same nesting; extents are at least 1"
             fix = "Use one stride for every extent, as in (8,(4,2)):(4,(1,32))."
             raise SHAPE_STRIDE.error("shape, stride", str(self), limit, fix, shape=shape, stride=stride)
 

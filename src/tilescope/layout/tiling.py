@@ -36,7 +36,7 @@ Of = TypeVar("Of")
 
 LAYOUT_ATOMS = rule(
     "layout-atoms",
-    "A copy, a plan or a search needs a tile of rows in equal atoms; other strides have addresses alone.",
+    "A copy, a plan or a search needs a tile of rows in equal atoms; with other strides only addresses can be computed.",
     source="the grid of atoms of `Layout`",
     passing="ts.Layout((64, 64), 16, atom=(8, 64)).as_rows().tiling",
     failing="ts.Layout.from_modes((((2, 4), 8), ((1, 32), 2)), 16).as_rows().tiling",
@@ -79,7 +79,7 @@ def contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
 
 
 class Tiling(NamedTuple):
-    """A grid of equal atoms in rows and columns, which are contiguous.
+    """A grid of equal atoms; the elements of a row are contiguous.
 
     >>> Tiling((64, 32), 16, (8, 16), "row", 0).atom_strides_bytes
     (512, 256)
@@ -103,7 +103,7 @@ class Tiling(NamedTuple):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """How many atoms the tile is high and wide."""
+        """Atoms down and across the tile."""
         return self.shape[0] // self.atom[0], self.shape[1] // self.atom[1]
 
     @property
@@ -120,14 +120,14 @@ class Tiling(NamedTuple):
         return self.shape[0] * (self.shape[1] // self.atom[1]) * self.pitch_bytes
 
     def pairs(self) -> tuple[Pairs, Pairs]:
-        """(extent, stride in bits) of rows and of columns, the fewest that say it."""
+        """(extent, stride in bits) of rows and of columns, in coalesced form."""
         (below, beside), (high, wide) = self.atom_strides_bytes, self.grid
         rows = coalesced((self.atom[0], 8 * self.pitch_bytes), (high, 8 * below))
         return rows, coalesced((self.atom[1], self.element_bits), (wide, 8 * beside))
 
 
 def find_tiling(rows: Pairs, columns: Pairs, element_bits: int) -> Tiling | None:
-    """The grid of atoms that these strides (in bits) are; None where they are none.
+    """The grid of atoms with these strides (in bits); None if there is none.
 
     >>> find_tiling(((16, 1152),), ((64, 16), (2, 18432)), 16).padding_bytes
     16
@@ -198,13 +198,13 @@ class Rows:
         return replace(self, pairs=in_bytes).address(row, byte)
 
 
-def two_indices(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
+def mn_k_first(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
     """The strides of mn, of k, and of the indices above them, in bits.
 
     CuTe prints the staged tile of an MMA as ((mma mn, mma k), mn, k, stages): the parts of mn come together, and of k.
 
     >>> staged = Modes(((128, 16), 1, 4, 2), ((1024, 16), 0, 256, 131072))
-    >>> two_indices(staged, 16)
+    >>> mn_k_first(staged, 16)
     (((128, 1024),), ((64, 16),), ((2, 131072),))
     """
     pairs = tuple(coalesced(*index) for index in bit_modes.indices)

@@ -20,7 +20,7 @@ from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.descriptor import MAX_ROWS, OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
 from tilescope.mma.diagnosis import Addresses, Cause, Diagnosis, Read, WrittenTile, diagnosed, wrong_half
 from tilescope.mma.instruction import K_STEP_BYTES
@@ -31,8 +31,6 @@ from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
-
-_MOST_ROWS = 256
 
 
 @runtime_checkable
@@ -73,12 +71,12 @@ class Agreement(Value):
     major: Major
     element_bits: int
     shape: tuple[int, int]  # mn x k elements that were compared
-    differing: int  # of these
+    differing: int  # elements that are read elsewhere
     difference: Difference | None
     cause: Cause | None
     sentence: str
     correction: OperandDescriptor | Layout | None  # what reads the tile as written; None: the copies are to blame
-    correction_major: Major | None  # as which it does
+    correction_major: Major | None  # the majorness to read it with
     basis: Basis
 
     def __bool__(self) -> bool:
@@ -95,13 +93,15 @@ def compatible(
 ) -> Agreement | TmemAgreement:  # fmt: skip
     """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
 
-    The tile comes by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
-    a plan's copies; a `Layout` says itself where it lies (or lies at `smem_address`, if that is passed). The descriptor reads `rows`
-    x `k` elements of it from (mn, k) = `origin` on, told by the instruction to read them as `major`; a whole loop
-    (`wgmma_descriptors`, `tcgen05_descriptors`, a plan's own) knows all of that, and so does a `Layout` in its place. The map's
-    innermost dimension is k where `tile_major` is "K", mn where it is "MN"; a plan knows, and else `major` is believed.
-    `data_type` is the tensor core's, where the map moves bytes as another. With `cta_rank`, the block's place in a pair
-    (cta_group::2), the copies are also held against the half of the rows that the block has to bring.
+    The tile is written by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
+    a plan's copies. A `Layout` has its own start; `smem_address` replaces it. A whole loop (`wgmma_descriptors`,
+    `tcgen05_descriptors`, a plan's own) or a `Layout` as reader needs no further arguments.
+
+        rows, k      elements that one descriptor reads, from (mn, k) = `origin` on
+        major        majorness set in the instruction
+        tile_major   "K" if the map's innermost dimension is k, "MN" if it is mn; a plan sets it, otherwise it is `major`
+        data_type    type that the tensor core reads, if the map moves the bytes as another, such as uint8
+        cta_rank     the block's place in a pair (cta_group::2): the copies must bring its half of the rows
 
     What lies in tensor memory is compared too: an accumulator (`tmem_layout`) with the load of a `warp` at an `address`, such
     as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
@@ -137,6 +137,7 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     if not isinstance(reader, OperandDescriptor | DescriptorLoop | Layout):
         wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
         fix = "Decode the word first: WgmmaDescriptor.decode(word)."
+        fix = "Pass the descriptor that reads the tile; only a plan brings its own." if reader is None else fix
         raise RuleError([argument_type("descriptor", reader, wanted, fix)])
     data_major = data_major if tile_major is None else major_named(tile_major)
     reader = smem_tile("descriptor", reader) if isinstance(reader, Layout) else reader
@@ -188,7 +189,7 @@ def _reads(
     else:
         (mn, extent), first = written.addresses.shape, pair("origin", origin)
         mn_first, k_first = integer("origin[0]", first[0], 0, mn - 1), integer("origin[1]", first[1], 0, extent - 1)
-        rows = min(_MOST_ROWS, mn - mn_first) if rows is None else rows
+        rows = min(MAX_ROWS, mn - mn_first) if rows is None else rows
         k = min(K_STEP_BYTES * 8 // bits, extent - k_first) if k is None else k
         placed = [(reader, (mn_first, k_first), reader.addresses(major, rows, k, bits))]
     return [
@@ -216,9 +217,11 @@ def _sentence(
         return diagnosis.sentence
     there, left = difference.found, difference.written_address
     lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
-    written = "" if left is None else f"was written at {left:#x} and "
-    missing = ", but no copy leaves it in shared memory" if left is None else ""
+    read = f"is read at {difference.read_address:#x}"
+    where = (
+        f"{read}, but nothing writes it" if left is None else f"was written at {left:#x} and {read}, where {lies} lies"
+    )
     return (
-        f"Element (mn {difference.mn}, k {difference.k}) {written}is read at {difference.read_address:#x}, where {lies} lies{missing}; "
+        f"Element (mn {difference.mn}, k {difference.k}) {where}; "
         f"{differing} of {prod(shape)} elements differ. {diagnosis.sentence}"
     )

@@ -16,7 +16,7 @@ right, an atom has 8 rows, as wide as the swizzle's span, and is stored whole, o
     32B                       32       256            8 x 16              16 x 8
     64B                       64       512            8 x 32              32 x 8
     128B                     128      1024            8 x 64              64 x 8
-    128B_ATOM_32B            128       512              -                 64 x 4     (Blackwell)
+    128B_ATOM_32B            128       512              -                 32 x 4     (Blackwell, tf32 only)
 
 "none" here still means core matrices of 8 x 16 bytes, 128 contiguous bytes. TMA's "none" means plain
 rows. The two agree only where a row is 16 bytes wide.
@@ -36,12 +36,13 @@ from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
-ELEMENT_BITS = (1, 4, 8, 16, 32)
+MMA_ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
 _XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
 _MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
 _WIDTHS = "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory"
 _TYPES = "Use b1, e2m1, e4m3, int8, bf16, f16 or tf32."
+_TYPE_OF_BITS = {1: "b1", 4: "e2m1", 8: "e4m3", 16: "bf16", 32: "tf32"}
 
 # fmt: off
 CANONICAL_SWIZZLE, CANONICAL_ELEMENT, DESCRIPTOR_LAYOUT = (
@@ -77,7 +78,7 @@ class DescriptorOffsets(NamedTuple):
 
 
 # wgmma: "Matrix Descriptor Format", imm-trans exists for 16-bit types only; tcgen05: the table of valid
-# swizzles by type (its K-major 128B_ATOM_32B has no atom anywhere else, so it is not taken over).
+# swizzles by type (its K-major 128B_ATOM_32B is left out: no other source defines its atom).
 # fmt: off
 READERS = (
     #      instruction       major  element bits        swizzles            basis
@@ -116,8 +117,8 @@ class CanonicalLayout(Value):
             limit = f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}"
             near = {"swizzle": "128B" if row.span_bytes == 128 else "32B"}
             problems.append(CANONICAL_SWIZZLE.violation("swizzle", found, limit, f"Use {near['swizzle']}.", near))
-        if not is_one_of(element_bits, ELEMENT_BITS):
-            told = f"{printed(element_bits)} bits", _WIDTHS, _TYPES
+        if not is_one_of(element_bits, MMA_ELEMENT_BITS):
+            told = f"element_bits = {printed(element_bits)}", _WIDTHS, "Use element_bits = 16, for example."
             problems.append(CANONICAL_ELEMENT.violation("element_bits", *told, element_bits=plain_int(element_bits)))
         raise_all(problems)
         for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
@@ -247,7 +248,7 @@ class CanonicalLayout(Value):
         True
         """
         major, mode = layout.major, layout.swizzle.hardware_mode
-        if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in ELEMENT_BITS:
+        if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in MMA_ELEMENT_BITS:
             return None
         canonical = cls(major, mode, layout.element_bits)
         return None if canonical._same_tile(layout) is None else canonical
@@ -294,21 +295,25 @@ class CanonicalLayout(Value):
         """
         tile = self._same_tile(layout)
         if tile is None:
-            limit = f"atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            fix = 'Use canonical_layout("K", "128B", "bf16").tile((128, 64)), for example.'
+            limit = f"a descriptor reads whole atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
+            wide = CanonicalLayout(self.major, "128B", self.element_bits)
+            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(layout.shape, wide.atom, strict=True))
+            fix = f'Use canonical_layout("{self.major}", "128B", "{_TYPE_OF_BITS[self.element_bits]}").tile({whole}), for example.'
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
         assert tile.tiling is not None
-        leading, stride = self._exchanged(*tile.tiling.atom_strides_bytes)
+        leading, stride = self._down_and_right(*tile.tiling.atom_strides_bytes)
         return DescriptorOffsets(IGNORED_LEADING_BYTES if self.leading_step is None else leading, stride)
 
     def logical(self, mn: Any, k: Any, *, start: int, leading_bytes: int, stride_bytes: int) -> Any:
         """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
 
-            K-major   none        start + mn/8 stride + mn%8 16   + k/8 leading  + k%8 e         (k/8: 16 bytes of k)
-            K-major   swizzled    start + mn/8 stride + mn%8 span + k e                        (leading is ignored)
-            MN-major  none        start + k/8 leading + k%8 16    + mn/8 stride  + mn%8 e
-            MN-major  swizzled    start + k/8 stride  + k%8 span  + mn/span leading + mn%span e
+            K-major   none        start + mn/8 * stride + mn%8 * 16   + k/8 * leading     + k%8 * e     (k/8: 16 bytes of k)
+            K-major   swizzled    start + mn/8 * stride + mn%8 * span + k * e                           (leading is ignored)
+            MN-major  none        start + k/8 * leading + k%8 * 16    + mn/8 * stride     + mn%8 * e
+            MN-major  swizzled    start + k/8 * stride  + k%8 * span  + mn/span * leading + mn%span * e
+
+        e: bytes of an element. In 128B_ATOM_32B an atom has 4 k, not 8.
 
         >>> layout = canonical_layout("K", "none", "bf16")
         >>> layout.logical(9, 8, start=0x400, leading_bytes=128, stride_bytes=256) == 0x400 + 256 + 16 + 128
@@ -316,13 +321,13 @@ class CanonicalLayout(Value):
         """
         row, column = self._oriented(mn, k)
         byte, span, rows = column * self.element_bits // 8, self.span_bytes, self.atom_rows
-        down, right = self._exchanged(leading_bytes, stride_bytes)
+        down, right = self._down_and_right(leading_bytes, stride_bytes)
         right = span if self.leading_step is None else right
         return start + row // rows * down + row % rows * span + byte // span * right + byte % span
 
-    def _exchanged(self, one: int, other: int) -> tuple[int, int]:
+    def _down_and_right(self, leading: int, stride: int) -> tuple[int, int]:
         """Leading and stride as the steps to the atom below and on the right, and the other way round."""
-        return (one, other) if self.major == "MN" and self.swizzle.bits == 0 else (other, one)
+        return (leading, stride) if self.major == "MN" and self.swizzle.bits == 0 else (stride, leading)
 
     def _elements(self, length_bytes: int) -> int:
         return length_bytes * 8 // self.element_bits
@@ -349,7 +354,7 @@ def canonical_layout(
     144
     """
     row = DataType.named(data_type)
-    if row.smem_bits not in ELEMENT_BITS:
+    if row.smem_bits not in MMA_ELEMENT_BITS:
         found = f"{row.name} has {row.smem_bits} bits"
         raise CANONICAL_ELEMENT.error("data_type", found, _WIDTHS, _TYPES, element_bits=row.smem_bits)
     return CanonicalLayout(major, swizzle, row.smem_bits)

@@ -9,7 +9,7 @@ majorness, which is not in the word (the instruction chooses it), and on the mod
 
               K-major none     K-major swizzled     MN-major none     MN-major swizzled
     leading   next 16 B of k   ignored              next 8 k          next span of mn
-    stride    next 8 mn        next 8 mn            next 16 B of mn   next 8 k
+    stride    next 8 mn        next 8 mn            next 16 B of mn   next 8 k (4 in 128B_ATOM_32B)
 
 The two change roles between MN-major none and MN-major swizzled: the usual source of wrong descriptors.
 
@@ -42,7 +42,7 @@ from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
 _MAX_K_BYTES = 2 * K_STEP_BYTES  # of B in a sparse instruction
-_MAX_ROWS = 256
+MAX_ROWS = 256
 _SEAM = "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={!r}, leading_is_address=True)"
 # fmt: off
 DESCRIPTOR_RESERVED, LEADING_ADDRESS = (
@@ -114,8 +114,8 @@ def _form(
         for name, demand, passing, failing in (
             ("swizzle", f"A {instruction} descriptor has codes for the swizzles {known}.", make.format("128B"),
              make.format("128B_ATOM_64B")),
-            ("read", f"One {instruction} instruction reads up to {_MAX_ROWS} rows and one K step, in a layout that it knows.",
-             read.format(_MAX_ROWS), read.format(_MAX_ROWS + 1)),
+            ("read", f"One {instruction} instruction reads up to {MAX_ROWS} rows and one K step, in a layout that it knows.",
+             read.format(MAX_ROWS), read.format(MAX_ROWS + 1)),
         )
     )  # fmt: skip
     word = WordFormat(f"{instruction} descriptor", 64, (*_FIELDS, *fields))
@@ -254,10 +254,10 @@ class OperandDescriptor(Value):
         reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
         checks = (
             (major == "K" or not self.leading_is_address, "major", major,
-             "a leading address exists for K-major operands alone", 'Use major="K".'),
+             "only K-major operands have a leading address", 'Use major="K".'),
             (not unread, *(("element_bits", element_bits) if widths else ("major", major)), unread,
              f"Use {widths[-1]}." if widths else 'Use major="MN".'),
-            (1 <= rows <= _MAX_ROWS, "rows", rows, f"one instruction reads 1 to {_MAX_ROWS}", f"Use rows = {_MAX_ROWS}."),
+            (1 <= rows <= MAX_ROWS, "rows", rows, f"one instruction reads 1 to {MAX_ROWS}", f"Use rows = {MAX_ROWS}."),
             (unread or 1 <= k <= max_k, "k", k, reads,
              f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps."),
         )  # fmt: skip
@@ -332,7 +332,7 @@ class Tcgen05Descriptor(OperandDescriptor):
         object.__setattr__(self, "leading_is_address", is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
             found = f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}"
-            limit = "a leading address exists with swizzle 128B and base offset 0 alone (sm_103a)"
+            limit = "a leading address needs swizzle 128B and base offset 0 (sm_103a)"
             fix = "Use swizzle 128B and base_offset=0."
             values = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
             right = {"swizzle": "128B", "base_offset": 0}

@@ -44,6 +44,7 @@ from tilescope.value import Value, row_field
 SmemOperand = Literal["A", "B"]
 SMEM_OPERANDS: tuple[SmemOperand, ...] = ("A", "B")
 WIDE_STEP_BYTES = 48
+WIDE_LOOP_K = 768  # 4-bit elements: whole steps of 96 in whole atoms of 256
 TCGEN05_STEP = rule(
     "tcgen05-step",
     "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
@@ -55,30 +56,30 @@ TCGEN05_STEP = rule(
 
 
 _TILE = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
-# What a loop of an instruction demands: the width of the elements, the layout, the extents of the tile.
+# The rules of each instruction's loop: element width, layout, extents of the tile.
 # fmt: off
 LOOP_RULES = {
     name: {
         what: rule(f"{name}-{what}", demand, source=f'PTX ISA, {name}: "Canonical Layouts" and shapes', architectures=where,
                    passing=f"ts.{name}_descriptors({passing})", failing=f"ts.{name}_descriptors({failing})")
         for what, demand, passing, failing in (
-            ("element", "The elements of the layout are as wide as those of the type.", f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
+            ("element", "The layout's elements are as wide as those of the data type.", f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
             ("layout", layouts, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
             ("tile", blocks, '(128, 64), "bf16"', '(72, 64), "bf16"'),
         )
     }
     for name, where, blocks, layouts in (
-        ("wgmma", ("sm_90",), "A tile is a whole number of what one wgmma takes: 64 of m, 8 of n, 32 bytes of k.",
+        ("wgmma", ("sm_90",), "Tiles for wgmma are multiples of m 64 (A) or n 8 (B), and of 32 bytes along k.",
          "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits."),
-        ("tcgen05", BLACKWELL, "A tile is a whole number of what one tcgen05.mma takes of m, n and k.",
-         "tcgen05 reads the canonical layouts of PTX; elements below 8 bits K-major alone."),
+        ("tcgen05", BLACKWELL, "Tiles for tcgen05 are multiples of the m, n and k of one tcgen05.mma.",
+         "tcgen05 reads the canonical layouts of PTX; elements below 8 bits only K-major."),
     )
 }
 # fmt: on
 
 
 def smem_tile(argument: str, layout: Any) -> Layout:
-    """The tile of mn x k that a layout of shared memory is; of a staged layout, its first stage."""
+    """The (mn, k) tile of a layout of shared memory; its first stage if it has several."""
     fix = "Use Layout((64, 64), 16), for example."
     if not isinstance(layout, Layout) or layout.unit_bits != Layout.unit_bits:
         raise RuleError([argument_type(argument, layout, "a layout of shared memory", fix)])
@@ -149,16 +150,22 @@ class DescriptorLoop(Value):
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
-        step_bytes, wide_k = self.k_step_bytes, WIDE_STEP_BYTES * 2
+        step_bytes = self.k_step_bytes
         known: tuple[int, ...] = (K_STEP_BYTES,)
-        if (canonical.major, canonical.swizzle.name, canonical.element_bits) == ("K", "128B", 4) and k % wide_k == 0:
+        if (canonical.major, canonical.swizzle.name, canonical.element_bits) == (
+            "K",
+            "128B",
+            4,
+        ) and k % WIDE_LOOP_K == 0:
             known = (K_STEP_BYTES, WIDE_STEP_BYTES)
         if is_one_of(step_bytes, known):
             return []
         what = f"{canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}"
         found = f"k_step_bytes = {printed(step_bytes)} with {what}"
-        limit = f"steps are 32 bytes, or 48 of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)"
-        fix, right = f"Use {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}
+        limit = (
+            f"a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {WIDE_LOOP_K} (sm_103a)"
+        )
+        fix, right = f"Use k_step_bytes = {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}
         values = {"k_step_bytes": plain_int(step_bytes), "k": k, "element_bits": canonical.element_bits}
         return [TCGEN05_STEP.violation("k_step_bytes", found, limit, fix, right, **values)]
 
@@ -181,7 +188,7 @@ class DescriptorLoop(Value):
         read, first = (self.canonical.major, self.block_mn, self.k_per_step, self.layout.element_bits), self[0][0]
         if first.leading_is_address:  # every step names an atom of its own
             return np.block([[step.addresses(*read) for step in block] for block in self.descriptors])
-        # the others differ in their start alone: a plan is proven by these, a fifth of its time otherwise
+        # All steps differ only in their start, so the first one's offsets serve all; a plan is proven by these addresses.
         offset = first.physical(first.addresses(*read)) - first.start_address
         starts = np.array([[step.start_address for step in block] for block in self.descriptors])
         return np.asarray(first.physical(starts[:, None, :, None] + offset[:, None, :])).reshape(self.layout.shape)
@@ -240,10 +247,10 @@ class DescriptorLoop(Value):
         line, chunk = start // SMEM_LINE_BYTES * SMEM_LINE_BYTES, start % SMEM_LINE_BYTES // CHUNK_BYTES
         if start == line:
             return ()
-        limit = f"TMA writes at multiples of {SMEM_LINE_BYTES} alone; elsewhere the copy ends in error 716, misaligned address"
+        limit = f"TMA writes only at multiples of {SMEM_LINE_BYTES}; elsewhere the copy ends in error 716, misaligned address"
         if swizzle.bits:
             limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
-        found = f"smem_address = {start:#x} lies {start - line} bytes behind {line:#x}"
+        found = f"smem_address = {start:#x} is {start - line} bytes past {line:#x}"
         fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
         violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, smem_address=start)
         return (replace(violation, severity="warning"),)
@@ -259,11 +266,16 @@ class DescriptorLoop(Value):
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
             found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
-            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").'
+            atom = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).atom
+            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").tile({whole}), or a {bits}-bit type.'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
-        narrow = data_type.is_packed and major == "MN"  # a byte each in shared memory or not
-        unread = unread_layout(name, major, canonical.swizzle, bits) or "elements below 8 bits: K-major alone" * narrow
+        narrow = data_type.is_packed and major == "MN"  # also where every element takes a byte in shared memory
+        unread = (
+            unread_layout(name, major, canonical.swizzle, bits)
+            or "elements below 8 bits are read only K-major" * narrow
+        )
         if unread:
             other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
             fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."

@@ -207,8 +207,10 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
         return Diagnosis(next(iter(changes)), " ".join(sentences), right, major)
     if missing.any():
         mn, k = tile.addresses.shape
-        said = f"Not written: {mn} x {k} elements (mn x k) lie there, and not all that is read. Copy more, or read less"
-        others = [f", or, if the tile lies {major}-major, read it so" for right, major, _ in fits if right == reader]
+        said = f"Not written: the tile has {mn} x {k} elements (mn x k), fewer than are read. Copy more, or read less"
+        others = [
+            f', or pass major="{major}" if the tile is {major}-major' for right, major, _ in fits if right == reader
+        ]
         return Diagnosis("not-written", said + "".join(others[:1]) + ".")
     if is_layout:
         return Diagnosis("several", "More than one thing differs between the tile and the layout.")

@@ -189,10 +189,12 @@ def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Itera
         return DataType.named(names[0])
     row = None if data_type is None else DataType.named(data_type)
     if row is None or row.name not in names:
-        found = "no type" if row is None else row.name
-        limit = f"operand {operand} of {instruction} is {', '.join(names)}"
-        own = ", the type of the accumulator itself" if operand in ("C", "D") and row is not None else ""
-        raise FRAGMENT_TYPE.error("data_type", found, limit, f"Use {names[0]}{own}.")
+        found = f"{'no type' if row is None else row.name} for operand {operand}"
+        limit, fix = f"operand {operand} of {instruction} is {', '.join(names)}", f"Use {names[0]}."
+        if operand in ("C", "D") and row is not None:  # the type that such inputs are summed in
+            summed = "float64" if row.name == "float64" else "float32" if row.is_float else "int32"
+            fix = f"Use {summed if summed in names else names[0]}: pass the accumulator's type, not that of the inputs."
+        raise FRAGMENT_TYPE.error("data_type", found, limit, fix)
     return row
 
 

@@ -127,8 +127,9 @@ def inspect_descriptor(
     descriptor = attempted(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
-        found, limit = "read as MN-major with 32-bit elements", f"{swizzle.name} exists so alone"
-        findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, 'Use major="MN".', element_bits=element_bits))
+        found, limit = 'major = "K"', f"{swizzle.name} holds only MN-major elements of 32 bits, and is shown so"
+        fix = 'Use major="MN", element_bits=32.'
+        findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, fix, element_bits=element_bits))
         major, element_bits = "MN", 32
     layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
     ignored = () if layout is None else layout.ignored_fields

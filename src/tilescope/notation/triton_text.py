@@ -27,7 +27,7 @@ _FIELDS = {
 }
 WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}  # bytes of an nvmma_shared encoding, and the mode they are
 _IDENTITY = ("intervals", "shape", "order", "block")  # of PaddedSharedLayout.with_identity_for
-_MOST_LINES = 100  # definitions and buffers that are worth reading
+_MAX_LINES = 100  # definitions and buffers that are worth reading
 _NAMES = {
     "shared": "swizzled_shared", "SwizzledSharedLayout": "swizzled_shared", "NVMMASharedLayout": "nvmma_shared",
     "PaddedSharedLayout": "padded_shared", "SharedLinearLayout": "shared_linear", "per_phase": "perPhase",
@@ -59,7 +59,7 @@ def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | Non
     >>> read_encoding(lines)
     ('shared_linear', {'offset': [[0, 1], [1, 0]], 'alignment': 16}, (2, 2), 16)
     """
-    defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MOST_LINES)}
+    defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MAX_LINES)}
     buffers = [buffer for buffer in dict.fromkeys(_buffers(text, defined)) if "tensor_memory" not in buffer.attribute]
     if not buffers:
         first = _ATTRIBUTE.search(text)
@@ -79,7 +79,7 @@ def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | Non
 
 def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
     """The buffers whose types the text has."""
-    for found in islice(_MEMDESC.finditer(text), _MOST_LINES):
+    for found in islice(_MEMDESC.finditer(text), _MAX_LINES):
         inside = text[found.end() : closing_place(text, found.end() - 1)]
         parts = _BUFFER.match(inside)
         if parts is None or "?" in parts[1]:

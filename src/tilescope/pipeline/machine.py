@@ -20,7 +20,7 @@ from tilescope.pipeline.state import Access, Groups, State
 
 _NO_GROUPS: Groups = ((),)
 _HELD_FENCES = 64
-_MOST_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
+_MAX_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
 
 
 class How(NamedTuple):
@@ -279,7 +279,7 @@ class Machine(State):
     def _finish(self, key: int, place: int, value: int) -> None:
         """From now on whoever has `value` at `place` of its clock knows that the access is finished."""
         if key in self.finished:
-            self.finished[key] = (*self.finished[key][-_MOST_ENDS:], (place, value))
+            self.finished[key] = (*self.finished[key][-_MAX_ENDS:], (place, value))
 
     def _ordered(self, access: Access, clock: Clock | None) -> bool:
         """Whether the access is finished for whoever has this clock."""

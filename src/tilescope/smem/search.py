@@ -33,7 +33,7 @@ from tilescope.value import Value, row_field
 
 Family = Literal["plain", "hardware", "xor", "padding"]
 FAMILIES: tuple[Family, ...] = ("plain", "hardware", "xor", "padding")
-_MOST_PADDING_BYTES = 1024
+_MAX_PADDING_BYTES = 1024
 _BATCH_ACCESSES = 2048  # counted together
 _LANES = ("16x2", "8x4", "4x8", "2x16")  # other ways to deal a warp: rows x pieces
 _UNUSED = -(1 << 62)  # no distance between two lanes
@@ -189,7 +189,7 @@ def _dealt_otherwise(patterns: list[Access], plain: Layout, found: LayoutSearch)
 def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> LayoutSearch:
     """The best layouts for the patterns as they are."""
     _, row_bytes = tile_bytes(plain.as_rows().shape, plain.element_bits)
-    max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MOST_PADDING_BYTES)
+    max_padding_bytes = integer("max_padding_bytes", max_padding_bytes, 0, _MAX_PADDING_BYTES)
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
     widest = max((access.op for access in patterns), key=lambda op: op.access_bytes)

@@ -113,8 +113,12 @@ def _at_least(least: int, argument: str, value: Any, rank: int = 1) -> tuple[int
     numbers = integers(argument, value) if isinstance(value, list | tuple) else (integer(argument, value),)
     numbers = numbers * rank if len(numbers) == 1 else numbers
     if len(numbers) != rank or min(numbers) < least:
-        limit = f"at least {least}" if rank == 1 else f"one integer of at least {least}, or {rank}, outermost first"
-        fix = f"Use {max(least, 1)}."
+        limit = (
+            f"at least {least}"
+            if rank == 1
+            else f"one integer of at least {least}, or a tuple of {rank}, outermost first"
+        )
+        fix = f"Use {argument} = {max(least, 1)}."
         raise _refused(extents, argument, f"{argument} = {value}", limit, fix, **{argument: numbers})
     return numbers
 

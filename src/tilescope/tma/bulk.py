@@ -104,8 +104,8 @@ def _request(
             RANGE.violation(
                 name,
                 f"{name} = {found}",
-                f"0 to {end - 1:#x}",
-                f"Use {min(max(found, 0), end - 1):#x}.",
+                f"a size is 0 to {end - 1} bytes" if name == "size_bytes" else f"an address is 0 to {end - 1:#x}",
+                f"Use {name} = {CHUNK_BYTES if found < 0 else (end - 1) // CHUNK_BYTES * CHUNK_BYTES}.",
                 **{name: found},
             )
             for name, found, end in outside

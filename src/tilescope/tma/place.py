@@ -2,7 +2,7 @@
 
 smem_address = 0x480, 128B          row 0, column 8 of the box
     address  (0x480 + 16)  XOR      0x480       what TMA and the tensor core do
-    offset    0x480 + (16  XOR)     0x490       what code does that XORs from its buffer's start: another element
+    offset    0x480 + (16  XOR)     0x490       an XOR of the offset from the buffer's start: the wrong element
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def place_of(trace: Trace, row: int, column: int) -> Place:
     for name, number, count in (("row", row, trace.rows), ("column", column, trace.row_elements)):
         if not 0 <= integer(name, number) < count:
             limit = f"the box has {count} {name}s" if count > 1 else f"the box has one {name}"
-            raise RuleError([argument_range("element", (row, column), limit, f"Use a {name} from 0 to {count - 1}.")])
+            fix = f"Use a {name} from 0 to {count - 1}." if count > 1 else f"Use {name} 0."
+            raise RuleError([argument_range("element", (row, column), limit, fix)])
     return place_at(trace, trace.address_in_box(row, column))
 
 

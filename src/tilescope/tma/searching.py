@@ -26,7 +26,7 @@ _OCCURRENCES = 4  # of one piece in the dump; a piece with more says little
 _ENOUGH = 0.9  # share of the anchors that settles the search
 _LEAST = 0.125  # share of the anchors below which nothing was found
 _FEWEST = 3  # anchors that must agree
-_MOST_PHASES = 32
+_MAX_PHASES = 32
 _PAIRED = 6  # pieces behind one that are compared with it for the distance of rows
 _PIECES_BYTES = (16, 8, 4, 2, 1)  # widest first: a swizzle leaves them whole
 _TELLING_BYTES = 4  # narrower pieces occur by chance
@@ -125,7 +125,7 @@ def _under(
     layouts = list(forms(tile.shape, size, swizzle)) if swizzle.feature is not None else []
     grids = [layout for layout in layouts if layout.atom != layout.shape]
     within = [layout.logical(found.row, found.byte // size) - layout.start for layout in grids]
-    begins = [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MOST_PHASES))]
+    begins = [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MAX_PHASES))]
     for begin in begins if start is None else [start]:
         place = swizzle.apply(found.place + begin) - begin
         pitch = _pitch(place - found.byte, found.row, row_bytes)

@@ -206,8 +206,8 @@ def _receivers(cta_mask: Any, block_count: int) -> list[int]:
     if not 0 < mask < 1 << most:
         raise CTA_MASK.error(
             "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {counted(block_count, 'block')}",
-            f"one bit for each block of the cluster, at most {_LARGEST_CLUSTER}, and at least one of them set",
-            f"Use bits 0 to {most - 1}." if most else "Pass the shared memory of every block in smems.",
+            f"one bit for each block of the cluster, at most {_LARGEST_CLUSTER}, and at least one bit set",
+            f"Use cta_mask = {(1 << most) - 1:#x}." if most else "Pass the shared memory of every block in smems.",
             cta_mask=mask, blocks=block_count,
         )  # fmt: skip
     return [rank for rank in range(most) if mask >> rank & 1]

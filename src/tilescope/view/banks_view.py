@@ -18,9 +18,9 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier, extent, holding, number_span, runs
 
-_MOST_FOUND = 4  # layouts of each family that are listed; the rest are counted
-_MOST_COLLISIONS = 2  # of a report that are spelled out
-_MOST_LANES = 8  # of a collision
+_MAX_FOUND = 4  # layouts of each family that are listed; the rest are counted
+_MAX_COLLISIONS = 2  # of a report that are spelled out
+_MAX_LANES = 8  # of a collision
 _FAMILY_WORDS = {
     "plain": "plain rows",
     "hardware": "the hardware modes",
@@ -82,10 +82,10 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
     rows = [
         (layout.label, *layout.wavefronts, layout.excess, _how(layout))
         for layouts in families.values()
-        for layout in layouts[:_MOST_FOUND]
+        for layout in layouts[:_MAX_FOUND]
     ]
     more = {
-        f"{len(found) - _MOST_FOUND} of {_FAMILY_WORDS[family]}": found[_MOST_FOUND:]
+        f"{len(found) - _MAX_FOUND} of {_FAMILY_WORDS[family]}": found[_MAX_FOUND:]
         for family, found in families.items()
     }
     notes = [f"As good, but not listed: {', '.join(holding(more))}."] if any(more.values()) else []
@@ -151,14 +151,14 @@ def _verdict(report: BankReport) -> str:
     need = f"Lanes {_lane_words(worst.lanes)} need {worst.wavefronts} wavefronts"
     sentences = [f"{need}; bank {worst.busiest_bank} is busiest."]
     top = [collision for collision in worst.collisions if collision.degree == worst.wavefronts]
-    for collision in top[:_MOST_COLLISIONS]:
+    for collision in top[:_MAX_COLLISIONS]:
         pairs = zip(collision.lanes, collision.addresses, strict=True)
         wanted = [f"{_lane_words(lanes)} ({at:#x})" for lanes, at in pairs]
-        wanted[3:-1] = ["…"] if len(wanted) > _MOST_LANES else wanted[3:-1]
+        wanted[3:-1] = ["…"] if len(wanted) > _MAX_LANES else wanted[3:-1]
         banks = _bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
         sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
-    more = counted(len(top) - _MOST_COLLISIONS, "more place")
-    return " ".join([*sentences, f"So do those of {more}."] if len(top) > _MOST_COLLISIONS else sentences)
+    more = counted(len(top) - _MAX_COLLISIONS, "more place")
+    return " ".join([*sentences, f"So do those of {more}."] if len(top) > _MAX_COLLISIONS else sentences)
 
 
 def _how(found: FoundLayout) -> str:

@@ -28,8 +28,8 @@ from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
-_MOST_STEPS = 64  # descriptors listed of a loop
-_MOST_LINES = 256  # of shared memory
+_MAX_STEPS = 64  # descriptors listed of a loop
+_MAX_LINES = 256  # of shared memory
 _PATTERN_LINES = 8
 _STALE = (
     "The state of a live barrier is not in memory: plain loads, atomics and bulk stores show stale bytes. "
@@ -189,7 +189,7 @@ def _steps(loop: DescriptorLoop) -> Table:
             spans = extent(block * loop.block_mn, loop.block_mn), extent(step * loop.k_per_step, loop.k_per_step)
             rows.append((*spans, hex(starts[step]), steps[step], f"{descriptor.encode():#018x}"))
     headings = ("mn", "k", "start", "k step", "descriptor")
-    return Table(rows, headings, "Every block of mn and K step", "rrrrl", most=_MOST_STEPS, noun="descriptors")
+    return Table(rows, headings, "Every block of mn and K step", "rrrrl", most=_MAX_STEPS, noun="descriptors")
 
 
 def step_link(block: int, step: int) -> str:
@@ -228,7 +228,7 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
 
     title, note = "Which K step reads each chunk", "A cell is a 16-byte chunk and says which K step reads it."
     lines = lines_of_bytes(int(addresses.min()), int(addresses.max()) + 1)
-    return memory_grid(title, lines, cell, most=_MOST_LINES, period=_PATTERN_LINES, notes=(note,))
+    return memory_grid(title, lines, cell, most=_MAX_LINES, period=_PATTERN_LINES, notes=(note,))
 
 
 def draw_agreement(agreement: Agreement) -> Drawing:

@@ -23,8 +23,8 @@ from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, holding, number_span
 
 _WARP = 32
-_MOST_CELLS = 16  # columns of the element grid
-_MOST_REGISTERS = 8  # columns of the thread grid
+_MAX_CELLS = 16  # columns of the element grid
+_MAX_REGISTERS = 8  # columns of the thread grid
 _NAMES = {
     "A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column"),
 }  # fmt: skip
@@ -71,7 +71,7 @@ def _element_grid(
     thread, value = fragment.holders()
     names, (height, width), (high, wide) = _NAMES[fragment.operand], fragment.shape, block
     per_warp = height * _WARP // fragment.threads
-    top, drawn_columns = lane // _WARP * per_warp, min(width, _MOST_CELLS * wide)
+    top, drawn_columns = lane // _WARP * per_warp, min(width, _MAX_CELLS * wide)
     left = 0 if element is None else min(element[1] // 8 * 8, width - drawn_columns)
 
     def cell(row: int, column: int) -> Cell:
@@ -104,7 +104,7 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
         return Cell(text, thread % _WARP, title=title, link=f"T{thread}V{first} T{thread}")
 
-    steps = range(0, fragment.values, width)[:_MOST_REGISTERS]
+    steps = range(0, fragment.values, width)[:_MAX_REGISTERS]
     of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
     notes = {
         f"The first {len(steps) * width} of {fragment.values} values.": len(steps) * width < fragment.values,
@@ -179,7 +179,7 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
         link = " ".join([*(f"T{t}V{v}" for t, v in holding_it[:4]), f"T{thread}"])
         return Cell(f"T{thread} V{value}" + "+" * bool(holding_it[1:]), thread % 8, title=said, link=link)
 
-    most, (threads, values) = (_WARP, _MOST_CELLS), index.shape
+    most, (threads, values) = (_WARP, _MAX_CELLS), index.shape
     rows, columns = ({at: f"{letter}{at}" for at in range(count)} for letter, count in (("T", threads), ("V", values)))
     nouns = ("threads", "values")
     grids = [Grid.of("What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=nouns)]

@@ -43,10 +43,10 @@ LAYOUT_DIFFERENCE = rule(
 )
 
 _MOST = 16  # rows and columns of a tile, in pieces …
-_MOST_WHOLE = 128  # … and of one that is drawn whole; two of them have half the columns
-_MOST_HELD = 4096  # pieces of a drawing of shared memory
+_MAX_WHOLE = 128  # … and of one that is drawn whole; two of them have half the columns
+_MAX_HELD = 4096  # pieces of a drawing of shared memory
 _NARROW_MAP = 4  # columns of a map of atoms that leave room beside it
-_MOST_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the element that is asked for
+_MAX_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the element that is asked for
 Element = tuple[int, int]
 
 
@@ -128,7 +128,7 @@ class Pieces:
         note = f"A cell names the {names} that its piece starts with. Colour: its column of the tile."
         row_bytes = min(SMEM_LINE_BYTES, 32 * self.bytes)
         lines = sorted({address // row_bytes * row_bytes for address in held})
-        return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MOST_WHOLE, notes=[note])
+        return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MAX_WHOLE, notes=[note])
 
 
 def draw_layout(layout: Layout, element: Element | None = None, other: Layout | None = None) -> Drawing:
@@ -155,8 +155,8 @@ def whole_layout(layout: Layout) -> Drawing:
     ['The tile', 'Shared memory']
     """
     pieces = Pieces.of(layout)
-    tile = pieces.grid("The tile", (_MOST_WHOLE, _MOST_WHOLE))
-    memory = (pieces.memory("Shared memory"),) if pieces.addresses.size <= _MOST_HELD else ()
+    tile = pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))
+    memory = (pieces.memory("Shared memory"),) if pieces.addresses.size <= _MAX_HELD else ()
     return _drawing(layout, pieces, Beside((tile, *memory)))
 
 
@@ -194,7 +194,7 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
     links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
     titled = zip(("The first", "The second"), pieces, strict=True)
-    drawn = [piece.grid(title, (_MOST_WHOLE, _MOST_WHOLE // 2)).marked(links, "collision") for title, piece in titled]
+    drawn = [piece.grid(title, (_MAX_WHOLE, _MAX_WHOLE // 2)).marked(links, "collision") for title, piece in titled]
     grids = Beside(tuple(drawn))
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
@@ -371,5 +371,5 @@ class _Operand:
 
 
 def _window(atoms: range, around: int) -> range:
-    first = min(max(0, around - _MOST_ATOMS // 2), max(0, len(atoms) - _MOST_ATOMS))
-    return atoms[first : first + _MOST_ATOMS]
+    first = min(max(0, around - _MAX_ATOMS // 2), max(0, len(atoms) - _MAX_ATOMS))
+    return atoms[first : first + _MAX_ATOMS]

@@ -14,11 +14,11 @@ from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid
 
 _SHOWN_LINES = 8
-_MOST_COPIES = 8  # listed one by one
-_MOST_BANDS = 16  # bands of rows drawn
-_MOST_STEPS = 8  # of a K loop written out
-_MOST_PROBLEMS = 500
-_MOST_REASONS = 20
+_MAX_COPIES = 8  # listed one by one
+_MAX_BANDS = 16  # bands of rows drawn
+_MAX_STEPS = 8  # of a K loop written out
+_MAX_PROBLEMS = 500
+_MAX_REASONS = 20
 _SHOWN_TILES = 8  # of the ranking, without `why`
 _REGION_NAMES = {"a": "A", "b": "B", "epilogue": "slice of C"}
 _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
@@ -79,8 +79,8 @@ def _facts(plan: Plan) -> Table:
     }
     if plan.boxes is not None:
         box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first)"
-        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MOST_COPIES]]
-        copies += [f"… ({len(plan.copies)} in all)"] if len(plan.copies) > _MOST_COPIES else []
+        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MAX_COPIES]]
+        copies += [f"… ({len(plan.copies)} in all)"] if len(plan.copies) > _MAX_COPIES else []
         facts |= {"copy": "", "TMA": f"{box}, L2 promotion {plan.l2_promotion}", "copies": ", ".join(copies)}
     facts |= {
         "mbarrier expects": "" if completion.expected_bytes is None else f"{completion.expected_bytes} bytes a tile",
@@ -96,7 +96,7 @@ def _facts(plan: Plan) -> Table:
 def _descriptor_facts(plan: Plan) -> dict[str, str]:
     loop = plan.descriptors()
     first, advances = loop[0][0], [f"+{step}" for step in loop.advance_bytes]
-    shown = " ".join(advances[:_MOST_STEPS]) + (" …" if advances[_MOST_STEPS:] else "")
+    shown = " ".join(advances[:_MAX_STEPS]) + (" …" if advances[_MAX_STEPS:] else "")
     offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
     apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop[1:2]]
     steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
@@ -129,7 +129,7 @@ def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0
         return Cell(text, number if colour is None else colour, title=said)
 
     bands, across = extents(range(0, rows, height)), range(0, columns or wide, width)
-    most, nouns = (_MOST_BANDS, None), ("bands of rows", "columns")
+    most, nouns = (_MAX_BANDS, None), ("bands of rows", "columns")
     return Grid.of(title, names, bands, across, cell, most=most, nouns=nouns)
 
 
@@ -203,8 +203,8 @@ def draw_sweep(sweep: Sweep) -> Drawing:
     listed = [(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), why) for why, names in reasons.items()]
     title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
     parts = [
-        Table(rows, headings, align="lllrrrr", most=_MOST_PROBLEMS, noun="problems; --json has all"),
-        Table(listed[:_MOST_REASONS], ("problem", "why it has no plan"), title="Without a plan"),
+        Table(rows, headings, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
+        Table(listed[:_MAX_REASONS], ("problem", "why it has no plan"), title="Without a plan"),
     ]
     return Drawing(f"{title}: {', '.join(common)}" if common else title, parts)
 

@@ -19,7 +19,7 @@ Map = TensorMap | Im2colMap | Im2colWideMap
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
-_MOST_TAPS = 32
+_MAX_TAPS = 32
 _PRODUCT = {
     "forward": "The image is A of the product, pixels by taps and channels; the filters are B through a tiled map of {n} x {k}.",
     "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. The filters "
@@ -93,7 +93,7 @@ def draw_convolution(convolution: Convolution) -> Drawing:
     letters = {1: ("s", "w"), 2: ("r, s", "w, h"), 3: ("t, r, s", "w, h, d")}[len(convolution.stride)]
     offsets = Table(
         ((", ".join(map(str, tap)), ", ".join(map(str, offsets))) for tap, offsets in taps),
-        (f"tap {letters[0]}", f"offsets {letters[1]}"), "Offsets of the taps", most=_MOST_TAPS, noun="taps",
+        (f"tap {letters[0]}", f"offsets {letters[1]}"), "Offsets of the taps", most=_MAX_TAPS, noun="taps",
     )  # fmt: skip
     said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"

@@ -28,10 +28,10 @@ from tilescope.view.tensor_map_view import severities
 _NOBODY = 1 << 40
 _SCALES = ("SFA", "SFB")
 _BAND_LANES = 16  # what a row of the drawing stands for
-_MOST_GROUPS = 4  # columns of the drawing
+_MAX_GROUPS = 4  # columns of the drawing
 _ROWS_SHOWN = 8  # of the 32 of an atom
-_MOST_STEPS = 8
-_MOST_COLUMNS = 8  # of the words of scale factors
+_MAX_STEPS = 8
+_MAX_COLUMNS = 8  # of the words of scale factors
 _DRAWN_AS = {
     "D": "Accumulator D", "A": "A", "metadata": "Metadata of A", "SFA": "Scale factors of A", "SFB": "Scale factors of B",
 }  # fmt: skip
@@ -71,11 +71,11 @@ def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     """One block's lanes by columns, in bands of 16 lanes."""
     scales = layout.operand in _SCALES  # a column of theirs holds other rows than its neighbour: drawn one by one
     place = None if element is None else layout.place(*element)
-    first, step, notes = layout.base.column, 1 if scales else -(-layout.columns // _MOST_GROUPS), []
+    first, step, notes = layout.base.column, 1 if scales else -(-layout.columns // _MAX_GROUPS), []
     starts = range(first, first + layout.columns, step)
-    if scales and len(starts) > _MOST_GROUPS:
-        skipped = 0 if place is None else starts.index(place.column) // _MOST_GROUPS * _MOST_GROUPS
-        starts = starts[skipped : skipped + _MOST_GROUPS]
+    if scales and len(starts) > _MAX_GROUPS:
+        skipped = 0 if place is None else starts.index(place.column) // _MAX_GROUPS * _MAX_GROUPS
+        starts = starts[skipped : skipped + _MAX_GROUPS]
         notes = [f"Columns {number_span(starts[0], starts[-1])} of {layout.columns}."]
     marked = set()
     if place is not None and place.cta == cta:
@@ -192,7 +192,7 @@ def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Dr
     told = None if element is None else _scale_table(scales, element)
     steps = Table(
         ((step.k, step.column, step.scale_id, number_span(step.scales[0], step.scales[-1])) for step in scales.steps()),
-        ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MOST_STEPS, noun="instructions",
+        ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions",
     )  # fmt: skip
     grids = Beside((_atom_grid(scales, place), _column_grid(scales, place)))
     return Drawing(title, [said, told, grids, Beside((steps, _scale_facts(scales)))])
@@ -222,7 +222,7 @@ def _column_grid(scales: ScaleLayout, place: Element | None) -> Grid:
     """The columns of tensor memory with the rows whose words they hold, quarter by quarter."""
     along = 0 if place is None else place[1] // ATOM_SCALES
     focused = None if place is None else place[0] // QUARTER_LANES
-    groups, first_group = -(-scales.rows // QUARTER_LANES), (focused or 0) // _MOST_COLUMNS * _MOST_COLUMNS
+    groups, first_group = -(-scales.rows // QUARTER_LANES), (focused or 0) // _MAX_COLUMNS * _MAX_COLUMNS
     first = along * scales.word_columns
 
     def cell(quarter: int, group: int) -> Cell:
@@ -233,7 +233,7 @@ def _column_grid(scales: ScaleLayout, place: Element | None) -> Grid:
     last = min(along * 4 + 3, scales.blocks - 1)
     note = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."
     labels = {quarter: (f"warp {quarter}", extent(32 * quarter, 32)) for quarter in range(QUARTERS)}
-    columns = {group: first + group for group in range(first_group, min(groups, first_group + _MOST_COLUMNS))}
+    columns = {group: first + group for group in range(first_group, min(groups, first_group + _MAX_COLUMNS))}
     return Grid.of("Words in tensor memory", ("quarter", "lane", "column"), labels, columns, cell, notes=[note])
 
 

@@ -34,7 +34,7 @@ from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 
-MOST_LINES = 32
+MAX_LINES = 32
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
 _SCALED_COLUMNS, _SCALED_ROWS = 10, 8  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
 Interval = tuple[int, int]  # the first index, and the one behind the last
@@ -44,7 +44,7 @@ _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Sca
 
 def draw_trace(
     trace: Trace,
-    lines: int | None = MOST_LINES,
+    lines: int | None = MAX_LINES,
     exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS),
     places: tuple[Place, ...] = (),
 ) -> Drawing:

@@ -34,7 +34,7 @@ from tilescope.web.pages import PAGES
 from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
 
 WORKERS = 2
-MOST_WAITING = 64  # requests that wait for a worker; more are refused at once
+MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
 _STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript"}
 
 
@@ -43,7 +43,7 @@ def application(host: str = "127.0.0.1") -> Starlette:
     workers = CapacityLimiter(WORKERS)
 
     async def answered(request: Request) -> Response:
-        if workers.statistics().tasks_waiting >= MOST_WAITING:
+        if workers.statistics().tasks_waiting >= MAX_WAITING:
             return PlainTextResponse("Busy: too many requests at once. Try again.\n", 503, {"retry-after": "1"})
         return await to_thread.run_sync(_answer, request, limiter=workers)
 
@@ -97,7 +97,7 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
     return HTMLResponse(render_refusal("No such page", (nearest,)), 404)
 
 
-MOST_QUERY_BYTES = 16_384
+MAX_QUERY_BYTES = 16_384
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -155,8 +155,8 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "Origin: pages of other origins are not answered."
         if scope["method"] not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, "Method: pages are read with GET; nothing is written."
-        if len(scope.get("query_string", b"")) > MOST_QUERY_BYTES:
-            return HTTPStatus.REQUEST_URI_TOO_LONG, f"Query: more than {MOST_QUERY_BYTES} bytes; use the command line."
+        if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
+            return HTTPStatus.REQUEST_URI_TOO_LONG, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line."
         return None
 
     def is_own(self, host: str) -> bool:

@@ -33,7 +33,7 @@ PAGE_LIMIT = rule(
     passing='ts.web.pages.form_at("/banks?tile=32x32").answer()',
     failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
 )
-MOST_CHARACTERS, MOST_LONG_CHARACTERS = 400, 6000
+MAX_CHARACTERS, MAX_LONG_CHARACTERS = 400, 6000
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 
@@ -70,7 +70,7 @@ class Field(Input):
 
     def argument(self, written: str) -> Any:
         """What the text means to the library: None if an option stays unsaid, RuleError if it means nothing."""
-        most = MOST_LONG_CHARACTERS if self.is_long else MOST_CHARACTERS
+        most = MAX_LONG_CHARACTERS if self.is_long else MAX_CHARACTERS
         fix = f"Use at most {most} characters; the command line takes more."
         limited("characters", self.name, len(written), most, fix)
         if not written.strip() and (self.default or not self.preset):

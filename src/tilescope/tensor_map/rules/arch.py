@@ -122,7 +122,7 @@ checked(
     ".shared::cluster.",
     cluster_restrictions,
     "{reasons} on {a.arch.name}",
-    "loads of such a map go to .shared::cta alone",
+    "loads of such a map can only go to .shared::cta",
     "Leave .shared::cluster out of the load.",
     argument="arch",
     values=lambda a: {"reasons": " and ".join(reason for _, reason in cluster_restrictions(a))},

@@ -74,15 +74,18 @@ def _empty_dims(a: Im2colMap | Im2colWideMap) -> ManyFacts:
         if (pixels := pixels_between(extent, lower, upper)) < 1:
             argument = f"upper_corner[{place}]" if a.subject == "im2col" else "upper_width"
             numbers = {"axis": axis, "extent": extent, "upper": upper, "lower": lower, "pixels": pixels}
-            cure = opened[place]
-            fix = f"lower = {cure[0]}, upper = {cure[1]}" if cure else "a smaller dim"
+            fix = (
+                ", ".join(f"{name} = {value}" for name, value in change.items())
+                if change
+                else "a smaller dim: the driver counts in signed 32 bits"
+            )
             yield numbers | {"argument": argument, "fix": fix, "change": change}
 
 
 _BOUNDING_BOX: Facts = {
     "broken": _empty_dims,
     "found": "dims[{axis}] + upper - lower = {extent} + {upper} - {lower} = {pixels} pixels",
-    "limit": "every spatial dim has at least 1 pixel (the driver counts in signed 32 bits)",
+    "limit": "the bounding box has at least 1 pixel in every spatial dim",
     "fix": "Use {fix}. For a convolution: lower = -pad, upper = pad - (filter - 1) * dilation.",
 }
 

@@ -20,9 +20,9 @@ from tilescope.web.call import Call
 from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
 from tilescope.written import tile as written_tile
 
-MOST_ELEMENTS = 1 << 15
-_MOST_COMPARED = 1 << 14
-_MOST_THREADS = 32  # that a walk visits
+MAX_ELEMENTS = 1 << 15
+_MAX_COMPARED = 1 << 14
+_MAX_THREADS = 32  # that a walk visits
 
 
 def swizzle_answer(_: str, asked: dict[str, Any]) -> Answer:
@@ -46,17 +46,17 @@ def layout_answer(_: str, asked: dict[str, Any]) -> Answer:
     layout = parse_layout_or_modes(asked["text"], **call.options)
     command = ("draw", *command_words(DRAWN_LAYOUT, asked))
     if isinstance(layout, Modes):
-        limited("threads and values", "text", layout.size, MOST_ELEMENTS, "Draw a part of it.")
+        limited("threads and values", "text", layout.size, MAX_ELEMENTS, "Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
-        threads = range(min(_MOST_THREADS, layout.parts[0].size))
+        threads = range(min(_MAX_THREADS, layout.parts[0].size))
         steps = tuple(Step(f"T{thread}", f"thread {thread}") for thread in threads)
         return answered(call, *command, drawing={"shape": asked.get("shape")}, steps=steps)
-    limited("elements", "text", layout.elements, MOST_ELEMENTS, "Draw a part of it.")
+    limited("elements", "text", layout.elements, MAX_ELEMENTS, "Draw a part of it.")
     if "other" not in asked:
         return Answer(call, command, layout, whole_layout(layout))
     compared = _parsing(asked, "other", "other")
     other = compared.run()
-    limited("elements", "other", max(layout.elements, other.elements), _MOST_COMPARED, "Compare a part of them.")
+    limited("elements", "other", max(layout.elements, other.elements), _MAX_COMPARED, "Compare a part of them.")
     first = layout.first_difference(other)
     return Answer(
         call, command, layout, draw_difference(layout, other),
@@ -74,7 +74,7 @@ def banks_answer(chosen: str, asked: dict[str, Any]) -> Answer:
         return answered(call, "banks", *said)
     layout = _tile_layout(asked) if chosen == "tile" else _parsing(asked, "layout")
     placed = layout.run()
-    limited("elements", "tile", placed.elements, MOST_ELEMENTS, "Use a smaller tile.")
+    limited("elements", "tile", placed.elements, MAX_ELEMENTS, "Use a smaller tile.")
     tile, bits = placed.as_rows().shape, placed.element_bits
     accesses = [Call(Access.named, (pattern, tile, bits), name="") for pattern in patterns]
     call, ran = Call(tile_report, (accesses, layout), name="report"), [access.run() for access in accesses]
@@ -88,7 +88,7 @@ def banks_answer(chosen: str, asked: dict[str, Any]) -> Answer:
 def _tile_layout(asked: dict[str, Any]) -> Call:
     """The layout of a tile that fields describe."""
     rows, columns = asked["tile"]
-    limited("elements", "tile", rows * columns, MOST_ELEMENTS, "Use a smaller tile.")
+    limited("elements", "tile", rows * columns, MAX_ELEMENTS, "Use a smaller tile.")
     names = {
         "swizzle": "swizzle",
         "padding_bytes": "pad",

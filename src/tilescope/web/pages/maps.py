@@ -26,10 +26,10 @@ from tilescope.view.trace_view import chunk_links, dim_names
 from tilescope.web.call import Call
 from tilescope.web.page import Answer, Drag, Field, Lead, Page, Step, address, drawn, form, limited
 
-MOST_SMEM_BYTES = 1 << 18
-MOST_LINES = 256  # drawn
+MAX_SMEM_BYTES = 1 << 18
+MAX_LINES = 256  # drawn
 EXACT = (32, 160)  # columns and rows of a tensor that are drawn one by one
-_MOST_STEPS = 512
+_MAX_STEPS = 512
 _BYTES = "bytes"
 _PASTE = "paste"
 _SAMPLE = TensorMap("bf16", (72, 16), (144,), (64, 8), swizzle="128B")
@@ -143,12 +143,12 @@ def copy_answer(kind: str, asked: dict[str, Any]) -> Answer:
     """The trace of one copy."""
     arguments = _map_arguments(kind, asked)
     tensor_map: AnyMap = arguments.tensor_map()
-    limited("bytes of shared memory", "box", tensor_map.smem_bytes, MOST_SMEM_BYTES, "Use a smaller box.")
+    limited("bytes of shared memory", "box", tensor_map.smem_bytes, MAX_SMEM_BYTES, "Use a smaller box.")
     options = chosen(COPY, asked)
     call = Call(trace, (_map_call(arguments),), options, "trace")
     copied: Trace = call.run()
-    drawing = drawn(copied, lines=MOST_LINES, exact=EXACT)
-    rows = enumerate(copied.row_coords[:_MOST_STEPS].tolist())  # in the order of shared memory
+    drawing = drawn(copied, lines=MAX_LINES, exact=EXACT)
+    rows = enumerate(copied.row_coords[:_MAX_STEPS].tolist())  # in the order of shared memory
     steps = [Step(chunk_links(copied, row), f"row {row} of the copy: coordinates {tuple(at)}") for row, at in rows]
     return Answer(
         call, ("load", *command_words((*MAP_FORMS[kind], *_COPY_FORMS[kind]), asked)), copied, drawing,

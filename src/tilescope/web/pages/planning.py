@@ -27,21 +27,21 @@ from tilescope.web.call import Call
 from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Lead, Page, address, drawn, form, limited
 from tilescope.written import tile as written_tile
 
-MOST_ELEMENTS = 1 << 17  # of a tile
-_MOST_COUNTED = 1 << 15  # elements of a tile whose reads are counted instruction by instruction
-MOST_ROLES = 48  # in all blocks
-MOST_STATES = 200
+MAX_ELEMENTS = 1 << 17  # of a tile
+_MAX_COUNTED = 1 << 15  # elements of a tile whose reads are counted instruction by instruction
+MAX_ROLES = 48  # in all blocks
+MAX_STATES = 200
 _STDIN = "stdin"  # how the command names what it reads there
 _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
 # Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so it
 # may be longer than one that needs other orders tried.
-_MOST_STEPS = {_TILES: 8000, _GEMM: 10_000, _TEXT: 1000}
+_MAX_STEPS = {_TILES: 8000, _GEMM: 10_000, _TEXT: 1000}
 
 
 def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
     """Every candidate, ranked, with the reasons of those that were refused."""
     mn, k = asked["tile"]
-    most = MOST_ELEMENTS if asked.get("consumer", "") in ("", *CONSUMER) else _MOST_COUNTED
+    most = MAX_ELEMENTS if asked.get("consumer", "") in ("", *CONSUMER) else _MAX_COUNTED
     limited("elements", "tile", mn * k, most, "Plan a smaller tile.")
     options = {row.name: asked[row.name] for row in PLAN if row.option and row.name in asked}
     call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
@@ -100,13 +100,13 @@ def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:
     else:
         described = _planning(form, asked)
         pipeline, command = described.run(), command_words(PIPELINE_PAGE.forms[form], asked)
-    _require_small(pipeline, _MOST_STEPS[_TEXT if form == _TILES and "other" not in asked else form])
-    simulation: Simulation = simulate(pipeline, max_states=MOST_STATES)
+    _require_small(pipeline, _MAX_STEPS[_TEXT if form == _TILES and "other" not in asked else form])
+    simulation: Simulation = simulate(pipeline, max_states=MAX_STATES)
     drawing = drawn(simulation)
     repeated = [] if simulation.mistake is None else [simulation.sentence]  # the page lists mistakes itself
     return Answer(
-        Call(simulate, (described,), {"max_states": MOST_STATES}, "simulation"),
-        ("pipeline", *command, "--max-states", str(MOST_STATES)), simulation,
+        Call(simulate, (described,), {"max_states": MAX_STATES}, "simulation"),
+        ("pipeline", *command, "--max-states", str(MAX_STATES)), simulation,
         Drawing(drawing.title, tuple(part for part in drawing.parts if part not in repeated)),
         violations=(*simulation.violations, *(warning.violation("warning") for warning in simulation.warnings)),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def _planning(form: str, asked: dict[str, Any]) -> Call:
         return Call(plan_pipeline, (gemm,), options, "pipeline")
     tiles = [asked[name] for name in ("tile", "other") if name in asked]
     for mn, k in tiles:
-        limited("elements", "tile", mn * k, MOST_ELEMENTS, "Plan a smaller tile.")
+        limited("elements", "tile", mn * k, MAX_ELEMENTS, "Plan a smaller tile.")
     plans = [
         Call(plan, (tile, asked["data_type"]), problem, name, attribute="best")
         for name, tile in zip("ab", tiles, strict=False)
@@ -132,7 +132,7 @@ def _planning(form: str, asked: dict[str, Any]) -> Call:
 def _require_small(pipeline: Pipeline, most: int) -> None:
     """Refuse more roles or steps than a page can run, before any is run."""
     agents = Program(pipeline).agents
-    limited("roles in all blocks", "roles", len(agents), MOST_ROLES, "Describe fewer consumers or blocks.")
+    limited("roles in all blocks", "roles", len(agents), MAX_ROLES, "Describe fewer consumers or blocks.")
     done = 0
     for agent in agents:
         done += _steps_run(agent.of.steps, agent_names(pipeline, agent), most - done)

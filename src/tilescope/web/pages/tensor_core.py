@@ -18,7 +18,7 @@ from tilescope.view.parts import Beside
 from tilescope.web.call import Call
 from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
 
-MOST_BYTES = 1 << 18  # of an operand
+MAX_BYTES = 1 << 18  # of an operand
 
 
 def answer(show: str, asked: dict[str, Any]) -> Answer:
@@ -29,7 +29,7 @@ def answer(show: str, asked: dict[str, Any]) -> Answer:
 def _require_small(asked: dict[str, Any]) -> None:
     mn, k = asked["tile"]
     size = mn * k * DataType.named(asked["data_type"]).smem_bits // 8
-    limited("bytes of an operand", "tile", size, MOST_BYTES, "Use a tile that a block's shared memory holds.")
+    limited("bytes of an operand", "tile", size, MAX_BYTES, "Use a tile that a block's shared memory holds.")
 
 
 def _operand(asked: dict[str, Any]) -> Answer:
