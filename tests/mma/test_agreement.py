@@ -267,6 +267,18 @@ def test_modes_without_a_counterpart_are_named(mode):
     assert "which no tcgen05 descriptor reads" in found.sentence
 
 
+def test_a_misplaced_copy_may_look_like_the_other_majorness_and_is_told_so():
+    a = TensorMap("bf16", (64, 64), (128,), (64, 32), swizzle="128B")
+    reader = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    copies = [((0, 0), 0), ((0, 32), 8192)]  # the second belongs at 4096
+    guessed = compatible(a, reader, rows=64, copies=copies)
+    assert guessed.cause == "majorness"
+    assert 'If the map\'s innermost dimension is k, pass tile_major="K"' in guessed.sentence
+    told = compatible(a, reader, rows=64, copies=copies, tile_major="K")
+    assert told.cause != "majorness"
+    assert "tile_major" not in told.sentence
+
+
 def test_elements_that_no_copy_brings_are_named():
     a = TensorMap("bf16", (64, 64), (128,), (64, 32), swizzle="128B")
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B"), rows=64)

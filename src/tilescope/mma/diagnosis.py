@@ -55,6 +55,7 @@ _FIELD_SENTENCES: dict[Cause, str] = {
     "leading-bytes": "Leading: the neighbour lies {right} bytes away, not {wrong}. Use leading_bytes={right}.",
     "stride-bytes": "Stride: the neighbour lies {right} bytes away, not {wrong}. Use stride_bytes={right}.",
 }
+_INNERMOST_UNSAID = 'If the map\'s innermost dimension is {dimension}, pass tile_major="{major}": then the copies lie in the wrong place.'
 _LEADING_ADDRESS = "Leading: the neighbour begins at {right:#x}, not {wrong}. Use leading_bytes={right}."
 _LAYOUT_SENTENCES: dict[Cause, str] = {
     "majorness": "Majorness: the tile was written with {right}-major, the layout has {wrong}-major.",
@@ -204,6 +205,8 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
             table[cause].format(right=value, wrong=wrong, writer=tile.writer)
             for cause, (value, wrong) in changes.items()
         ]
+        if flip and "majorness" in changes:  # nobody said which dimension of the map is innermost
+            sentences.append(_INNERMOST_UNSAID.format(dimension="k" if read.major == "K" else "mn", major=read.major))
         return Diagnosis(next(iter(changes)), " ".join(sentences), right, major)
     if missing.any():
         mn, k = tile.addresses.shape
