@@ -110,7 +110,9 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
             mask is not None, row.lanes_per_group, cell_shift, row.pairs_merge, counts,
         )  # fmt: skip
         return counts
-    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in range(0, max(1, len(address)), _BLOCK_ACCESSES)]
+    if len(address) <= _BLOCK_ACCESSES:
+        return _block_counts(row, address, mask)
+    blocks = [slice(start, start + _BLOCK_ACCESSES) for start in range(0, len(address), _BLOCK_ACCESSES)]
     counted_blocks = [_block_counts(row, address[block], None if mask is None else mask[block]) for block in blocks]
     return np.concatenate(counted_blocks)
 

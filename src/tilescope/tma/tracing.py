@@ -99,7 +99,6 @@ class Trace(Value):
     source_offset: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
     copy: Copy = field(init=False, repr=False, compare=False)  # as the rules and the walk look at it
     walk: Walk = field(init=False, repr=False, compare=False)
-    row_coords: npt.NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         known_name("operation", self.operation, OPERATIONS)
@@ -114,8 +113,7 @@ class Trace(Value):
         found = walk(copy)
         for name, value in (
             *((name, getattr(copy, name)) for name in ("coords", "offsets", "smem_address")),
-            ("copy", copy), ("walk", found), ("row_coords", read_only(row_coords(copy))),
-            ("source_offset", read_only(_traced(copy, found))),
+            ("copy", copy), ("walk", found), ("source_offset", read_only(_traced(copy, found))),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -152,6 +150,11 @@ class Trace(Value):
         """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
         found = self.walk
         return 0 if self.is_load else int(found.inside.sum()) * (found.reach_bytes - found.high_bytes)
+
+    @property
+    def row_coords(self) -> npt.NDArray[np.int64]:
+        """(rows, rank) coordinates of the first element of each row."""
+        return row_coords(self.copy)
 
     @property
     def rows(self) -> int:
