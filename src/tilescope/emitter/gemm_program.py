@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod, sqrt
 from typing import Any
 
 from tilescope.emitter.role_text import Work
@@ -49,6 +49,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "register": REGISTER[bits],
         "conversion": conversions[gemm.output_type.ptx],
         "signed": row.name != "u8",
+        "spread": max(3, ceil(3 * sqrt(gemm.shape[2] / 32))),  # of unsigned test data: sums of about 32
         "number_bits": _numbers(row, gemm.data_type.bits),
         "k_step": K_STEP_BYTES * 8 // gemm.data_type.bits,
         "transposed": False,
