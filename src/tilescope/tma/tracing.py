@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -70,7 +70,7 @@ class Run(Value):
     source_offset: int | None = hex_field(default=None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Trace(Value):
     """Where every byte of one copy comes from and goes to; made by `ts.trace`.
 
@@ -151,10 +151,10 @@ class Trace(Value):
         found = self.walk
         return 0 if self.is_load else int(found.inside.sum()) * (found.reach_bytes - found.high_bytes)
 
-    @property
+    @cached_property
     def row_coords(self) -> npt.NDArray[np.int64]:
         """(rows, rank) coordinates of the first element of each row."""
-        return row_coords(self.copy)
+        return read_only(row_coords(self.copy))
 
     @property
     def rows(self) -> int:
