@@ -318,9 +318,13 @@ def saved_card(name: str) -> Card | None:
 
 def free_path(name: str) -> Path:
     """The file for a card of the user's own; a name that a row of the table has is refused."""
-    if not _SAVED_NAME.fullmatch(name) or card_called(name) is not None:
-        limit = "letters, digits, spaces, dots, dashes; a card of the table keeps its name"
-        raise SAVED_CARD.error("save_card", f"{name!r}", limit, "Use my-h200, for example.")
+    limit = None
+    if not _SAVED_NAME.fullmatch(name):
+        limit = "a name has 1 to 61 letters, digits, spaces, dots and dashes, and begins with a letter or a digit"
+    elif (known := card_called(name)) is not None:
+        limit = f"{known.name} is a card of the table, which a saved one cannot replace"
+    if limit is not None:
+        raise SAVED_CARD.error("save_card", f"card name {name!r}", limit, "Use my-h200, for example.")
     return cards_folder() / f"{name}.json"
 
 

@@ -41,7 +41,7 @@ def test_a_copy_by_threads_says_which_chunk_lies_where(capsys):
 def test_a_card_has_its_architecture_and_says_what_is_not_known_of_it(capsys):
     shown = " ".join(printed(capsys, "128x64", "bf16", "--card", "RTX 5090").split())
     assert "for ldmatrix on sm_120" in shown
-    assert "Not weighed: TMA's rates, which are not known of an RTX 5090." in shown
+    assert "Not weighed: TMA's rates, which are not known for an RTX 5090." in shown
     assert "H200, the fastest measured" in printed(capsys, "128x64", "bf16").replace("\n   ", " ")
 
 

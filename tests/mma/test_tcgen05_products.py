@@ -247,6 +247,21 @@ def test_a_pair_shares_rows_and_columns_out():
 
 
 @pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"disable_output_lane": (1, 2)}, "Use disable_output_lane=(1, 2, 0, 0)."),
+        ({"consumer": "wgmma", "ws": True, "cta_group": 2}, "wgmma with ws, cta_group=2; only tcgen05 has that."),
+        ({"consumer": "wgmma", "scale_kind": "mxfp8"}, "wgmma with scale_kind; only tcgen05 has that."),
+    ],
+)
+def test_a_refusal_names_what_was_asked_for(options, sentence):
+    a, b = np.ones((128, 64)), np.ones((64, 64))
+    with pytest.raises(RuleError) as caught:
+        emulate_mma(a, b, **{"data_type": "e4m3", "consumer": "tcgen05", "swizzle": "64B"} | options)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("options", "rule"),
     [
         ({"cta_group": 3}, "mma-group"),

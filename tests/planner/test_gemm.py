@@ -579,6 +579,11 @@ PADDED = [
 ]
 
 
+def test_long_rows_are_told_to_the_last_byte():
+    (found,) = refusal(64, 10_000_001, 64, "bf16")
+    assert found.found == "n = 10000001: rows of C are 20000002 bytes of bfloat16"
+
+
 @pytest.mark.parametrize(("shape", "options", "expected"), PADDED)
 def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, expected):
     found = refusal(*shape, **options)
@@ -751,7 +756,7 @@ def test_reasons_name_the_card_whose_rates_they_use():
     assert elsewhere[1].startswith(
         "Floor 2.11 us by the rates of a B200, bound by memory: memory 2.11 us at 8000 GB/s (documented);"
     )
-    assert elsewhere[2] == "Not weighed: the clock, one SM's rate, bytes in flight, which are not known of a B200."
+    assert elsewhere[2] == "Not weighed: the clock, one SM's rate, bytes in flight, which are not known for a B200."
     named = sentences(ts.plan_gemm(4096, 4096, 4096, "bf16", card="H100 PCIe"))
     assert "for 114 SMs" in named[0]
     assert "at 756.5 TFLOP/s (documented)" in named[1]

@@ -25,11 +25,11 @@ def test_the_predicted_rate_is_a_number_with_its_card():
     assert "Predicted store rate: 4190 GB/s on an H200, 97 % of the fastest measured." in sentences(
         (128, 64), direction="store"
     )
-    assert "Not weighed: TMA's rates, the clock, which are not known of a B200." in sentences((128, 64), arch="sm_100")
-    assert "Not weighed: TMA's rates, which are not known of an RTX 5090." in sentences((128, 64), card="RTX 5090")
+    assert "Not weighed: TMA's rates, the clock, which are not known for a B200." in sentences((128, 64), arch="sm_100")
+    assert "Not weighed: TMA's rates, which are not known for an RTX 5090." in sentences((128, 64), card="RTX 5090")
     assert "Nothing is weighed by rates: no card of sm_103 is known." in sentences((128, 64), arch="sm_103")
     assert "Predicted load rate: at most 2039 GB/s on an A100 (documented)." in sentences((128, 64), card="A100")
-    assert "Not weighed: TMA's rates, which are not known of an H100 SXM." in sentences((128, 64), arch="H100")
+    assert "Not weighed: TMA's rates, which are not known for an H100 SXM." in sentences((128, 64), arch="H100")
 
 
 def test_few_bytes_in_flight_lower_the_predicted_rate():

@@ -165,11 +165,11 @@ def test_beside_marked_numbers_an_unmarked_one_is_decimal():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", "0 numbers of 0 digits"),
-        ("0x1 0x2 0x3", "3 numbers of 3 digits"),
-        ("ab" * 127, "1 number of 254 digits"),
-        ("0x1 " * 15 + f"{1 << 64:#x}", "16 numbers of 32 digits"),
-        ("0x0 <repeats 999 times>", "129 numbers of 129 digits"),
+        ("", "0 numbers with 0 digits in all"),
+        ("0x1 0x2 0x3", "3 numbers with 3 digits in all"),
+        ("ab" * 127, "1 number with 254 digits in all"),
+        ("0x1 " * 15 + f"{1 << 64:#x}", "16 numbers with 32 digits in all"),
+        ("0x0 <repeats 999 times>", "129 numbers with 129 digits in all"),
         ("x" * 70000, "70000 characters of text"),
     ],
 )

@@ -79,6 +79,37 @@ def test_the_change_of_the_failing_example_cures_it(rule):
             assert demonstrated(rule, dict(rule.failing) | dict(found.change)) == ()
 
 
+@named([check.rule for check in CHECKED])
+def test_the_change_of_the_failing_example_breaks_no_other_rule(rule):
+    for found in demonstrated(rule, rule.failing):
+        if found.change is not None:
+            assert broken(dict(rule.failing) | dict(found.change)) <= broken(rule.failing) - {rule.name}
+
+
+# What a fix without a change tells people to do with the failing example, in its words and as arguments.
+FOLLOWED = [
+    ("store-overrun", "Use dims[0] = 104 ", {"dims": (104, 64)}),
+    ("swizzle-96B", "Encode with swizzle 128B,", {"swizzle": "128B"}),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "arguments"), FOLLOWED)
+def test_who_does_what_a_fix_says_has_a_sound_map(name, words, arguments):
+    rule = ts.RULES[name]
+    (found,) = demonstrated(rule, rule.failing)
+    assert found.fix.startswith(words)
+    assert MapArguments.of(dict(rule.failing) | arguments).check() == ()
+
+
+def test_a_map_of_rank_6_names_the_dimensions_that_merge():
+    dense = {"data_type": "u8", "dims": (16, 8, 8, 8, 8, 8), "strides_bytes": (16, 128, 1024, 8192, 65536)}
+    (inner,) = (found for found in ts.TensorMap.check(**dense, box=(16, 8, 8, 8, 2, 2)) if found.rule == "rank")
+    assert inner.fix == "Merge dims 3 and 4, which have no gap between them: dims = (16, 8, 8, 64, 8)."
+    assert ts.TensorMap.check(**dense | {"box": (16, 8, 8, 8, 2, 2)} | dict(inner.change)) == ()
+    (no_run,) = (found for found in ts.TensorMap.check(**dense, box=(16, 2, 2, 2, 2, 2)) if found.rule == "rank")
+    assert (no_run.change, no_run.fix.partition(",")[0]) == (None, "Use a map of the five inner dimensions")
+
+
 @named([rule for rule in RULES if rule.subjects == ("instruction",)])
 def test_the_change_of_a_copy_cures_it(rule):
     for found in demonstrated(rule, rule.failing):

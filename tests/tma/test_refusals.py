@@ -74,6 +74,16 @@ def test_the_chip_answers_715_where_both_faults_apply(rule):
     assert {each.rule for each in refused.value.violations} == {rule, "smem-address"}
 
 
+@pytest.mark.parametrize("direction", ["load", "store"])
+@pytest.mark.parametrize("place", [1 << 31, (1 << 31) - 1, -(1 << 31) - 1, -4, -12, 4])
+def test_every_coordinate_that_a_fix_names_works(place, direction):
+    with pytest.raises(ts.RuleError) as refused:
+        ts.trace(TILED, (place, 0), operation=direction)
+    for found in refused.value.violations:
+        for named in re.findall(r"-?\d+", found.fix):
+            ts.trace(TILED, (int(named), 0), operation=direction)
+
+
 REFUSED = {
     "too many coordinates": ("coords-rank", "coords", lambda: ts.load(TILED, MATRIX, (0, 0, 0))),
     "a far filter tap": ("offsets-range", "offsets[0]", lambda: ts.load(IMAGES, MATRIX, (0, 0, 0, 0), offsets=(256, 0))),

@@ -101,13 +101,18 @@ def emulate_mma(
         raise MMA_SHAPE.error("a, b", found, limit, f"Use a B of {k} rows.", a=(m, k), b=(b_rows, n))
     flags = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
     flags = {name: flag(name, value) for name, value in flags.items()}
+    options = {
+        "scale_kind": scale_kind, "a_scales": a_scales, "b_scales": b_scales, "disable_output_lane": disable_output_lane,
+        "cluster": cluster, "instruction_k": instruction_k,
+    }  # fmt: skip
     initial = _initial(c, (m, n), row)
     path = OperandPath(row, core, (a_major, b_major), swizzle, atom_order, smem_address, (a_layout, b_layout))
     if core.accumulators == "registers":
-        options = (scale_kind, a_scales, b_scales, disable_output_lane, cluster, instruction_k)
-        if any(flags.values()) or any(option is not None for option in options) or not is_one_of(cta_group, (1,)):
-            found = f"{consumer} with scales, masked lanes, .ws, .sp or cta_group {printed(cta_group)}"
-            limit = "pairs of blocks, tensor memory and its scale factors belong to tcgen05"
+        only_tcgen05 = [name for name, held in flags.items() if held]
+        only_tcgen05 += [name for name, option in options.items() if option is not None]
+        only_tcgen05 += [] if is_one_of(cta_group, (1,)) else [f"cta_group={printed(cta_group)}"]
+        if only_tcgen05:
+            found, limit = f"{consumer} with {', '.join(only_tcgen05)}", "only tcgen05 has that"
             raise MMA_GROUP.error("consumer", found, limit, 'Use consumer="tcgen05".', cta_group=plain_int(cta_group))
         wide = np.float64 if row.is_float else np.int64
         one, other = (operand.astype(wide) for operand in path.read([left], [right])[0])

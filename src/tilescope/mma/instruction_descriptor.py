@@ -220,7 +220,7 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
         value = told[name]
         if value not in allowed:
             kinds = " or ".join(row.name for row in KINDS.values() if value in row.codes)
-            limit = f"kind {kind.name} has {', '.join(map(str, allowed))}{why}"
+            limit = f"{name} of kind {kind.name} is {' or '.join(map(str, allowed))}{why}"
             fix = f"Use kind {kinds}." if name in ("a_type", "b_type") and kinds else f"Use {name}={allowed[0]!r}."
             problems.append(TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **{name: value}))
     return problems + shape_problems(kind, values["m"], values["n"], **shape)
@@ -231,7 +231,7 @@ def _limits(
 ) -> dict[str, tuple[str, tuple[Any, ...], str]]:
     """What the fields may be: the rule, the values with the usual one first, and the reason if it is no matter of the kind."""
     is_i8, types = kind.name == "i8", (told["a_type"], told["b_type"])
-    signs = ("flag", (False,) if is_i8 else (False, True), "; only i8 saturates, and only the others negate" * is_i8)
+    signs = ("flag", (False,) if is_i8 else (False, True), ": only the other kinds negate" * is_i8)
     sums = kind.accumulators[::-1]
     if "bfloat16" in types and "float32" in sums:
         sums = ("float32",)
@@ -243,12 +243,12 @@ def _limits(
         if told["scale_type"] == "ue4m3":
             scale_ids = (0, 2) if told["k"] == WIDE_K else (0,)
     shifts = any(row.form.endswith(".ws") and told["m"] in row.m and told["n"] in row.n for row in shapes)
-    ws = "" if shifts or kind.is_scaled else "; a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
+    ws = "" if shifts or kind.is_scaled else ": a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
     return {
         "a_type": ("type", tuple(kind.codes), ""), "b_type": ("type", tuple(kind.codes), ""),
-        "d_type": ("type", sums, "; products of bfloat16 are summed in float32" * ("bfloat16" in types)),
+        "d_type": ("type", sums, ": products of bfloat16 are summed in float32" * ("bfloat16" in types)),
         "a_major": ("major", majors[0], transposable), "b_major": ("major", majors[1], transposable),
-        "negate_a": signs, "negate_b": signs, "saturate": ("flag", (False, True) if is_i8 else (False,), "; only i8 saturates"),
+        "negate_a": signs, "negate_b": signs, "saturate": ("flag", (False, True) if is_i8 else (False,), ": only i8 saturates"),
         "sparsity_selector": ("field", (0, 1, 2, 3) if told["sparse"] and not kind.is_scaled else (0,), ""),
         "max_shift": ("field", MAX_SHIFTS if shifts else (0,), ws), "scale_type": ("field", kind.scales or (None,), ""),
         "a_scale_id": ("field", scale_ids, ""), "b_scale_id": ("field", scale_ids, ""),

@@ -336,12 +336,13 @@ def _scales_read(scaling: Scaling | None, operand: ScaleOperand, product: Tcgen0
 
 def _lane_masks(disabled: Any, ctas: int) -> Matrix:
     """Which lanes of the blocks are not written, (blocks, lanes): bit 0 of the first 32-bit mask is lane 0 of the first block."""
-    none = (0,) * (ctas * TMEM_LANES // 32)
-    words = none if disabled is None else integers("disable_output_lane", disabled)
-    if len(words) != len(none) or not all(0 <= word < 1 << 32 for word in words):
-        limit = f"{len(none)} masks of 32 bits, one for each quarter of each block"
-        fix = f"Use {none}: all lanes are written."
-        raise MMA_LANES.error("disable_output_lane", printed(disabled), limit, fix, masks=words)
+    count = ctas * TMEM_LANES // 32
+    words = (0,) * count if disabled is None else integers("disable_output_lane", disabled)
+    if len(words) != count or not all(0 <= word < 1 << 32 for word in words):
+        limit = f"{count} masks of 32 bits, one for each quarter of each block"
+        whole = tuple(word & (1 << 32) - 1 for word in (*words, *(0,) * count)[:count])
+        fix = f"Use disable_output_lane={whole}."
+        raise MMA_LANES.error("disable_output_lane", f"masks {printed(disabled)}", limit, fix, masks=words)
     return (np.array(words)[:, None] >> np.arange(32) & 1).astype(np.bool_).reshape(ctas, TMEM_LANES)
 
 

@@ -48,7 +48,7 @@ def read(text: str, hints: Hints) -> Layout:
             raise refusal("a SwizzleTransform before others", "it acts on the stored bytes", "Write it last.")
     span, row_bits = swizzle.span_bytes, dims[-1][1] * bits
     if span is not None and row_bits != span * 8:
-        found = f"SwizzleTransform({span}) of rows of {row_bits / 8:g} bytes"
+        found = f"SwizzleTransform({span}) of rows of {row_bits / 8:.15g} bytes"
         limit, fix = (
             "the innermost extent is as many bytes as the swizzle spans",
             f"Tile by {span * 8 // bits} elements.",

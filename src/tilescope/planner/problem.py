@@ -219,7 +219,7 @@ PLAN_TYPE = plan_rule(
 PLAN_ROW = plan_rule(
     "plan-row", "A row of the tile is a multiple of 16 contiguous bytes.", "cuda.h, cuTensorMapEncodeTiled; measured on an H200",
     'ts.plan((64, 64), "bf16")', 'ts.plan((64, 63), "bf16")', "measured",
-    said=("{extent} = {elements} elements of {element_bits} bits = {row_bytes:g} contiguous bytes",
+    said=("{extent} = {elements} elements of {element_bits} bits = {row_bytes:.15g} contiguous bytes",
           "copies move multiples of 16 bytes", "Use {extent} = {up}."),
 )
 # fmt: on

@@ -195,7 +195,7 @@ GEMM_ROWS = plan_rule(
     "gemm-rows", "Rows of A and B in global memory are multiples of 16 bytes, and rows of C where TMA stores them.",
     "cuda.h, cuTensorMapEncodeTiled; measured on an H200",
     'ts.plan_gemm(256, 256, 264, "bf16")', 'ts.plan_gemm(256, 256, 260, "bf16")', "measured",
-    said=("{extent} = {elements}: rows of {rows_of} are {row_bytes:g} bytes of {data_type}",
+    said=("{extent} = {elements}: rows of {rows_of} are {row_bytes:.15g} bytes of {data_type}",
           "{mover} rows that are multiples of {multiple_elements} elements, {multiple_bytes} bytes",
           "Use {extent} = {up}, with rows of {rows_of} padded to {up_bytes} bytes."),
 )

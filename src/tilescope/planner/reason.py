@@ -21,6 +21,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from tilescope.card import CARD
 from tilescope.errors import RuleError, Violation, counted
 from tilescope.rule import Basis, Rule, rule
 from tilescope.value import Value
@@ -42,7 +43,7 @@ SENTENCES = {
             "[: {in_flight_bytes} bytes in flight on an SM are too few].",
     "memory-rate": "Predicted {direction} rate: at most {gb_per_s:.0f} GB/s on {card:an} ({basis})"
                    "[: requests of {request_bytes} bytes use {share:%} of its sectors].",
-    "not-weighed": "Not weighed: {cells:, }, which {verb} not known of {card:an}.",
+    "not-weighed": "Not weighed: {cells:, }, which {verb} not known for {card:an}.",
     "no-card": "Nothing is weighed by rates: no card of {arch} is known.",
     "no-sms": "Give sms=: without the number of SMs the tile that fetches least in all comes first.",
     "issue": "One thread issues {copies} copies in {issue_us:us}, and their bytes take {memory_us:us}: let several warps issue.",
@@ -252,11 +253,13 @@ def in_mb(count_bytes: float) -> str:
 
 
 def with_article(name: str) -> str:
-    """The name of a card, or of another thing spelled in letters, after its article.
+    """The name of a card after its article, which follows from how its first letter is said; a saved card is one of a kind.
 
-    >>> with_article("H200"), with_article("B200"), with_article("RTX 5090")
-    ('an H200', 'a B200', 'an RTX 5090')
+    >>> with_article("H200"), with_article("B200"), with_article("RTX 5090"), with_article("mine")
+    ('an H200', 'a B200', 'an RTX 5090', 'the card mine')
     """
+    if name not in CARD:
+        return f"the card {name}"
     return f"{'an' if name[0] in 'AEFHILMNORSX' else 'a'} {name}"
 
 

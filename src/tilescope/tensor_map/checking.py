@@ -31,6 +31,7 @@ Facts = dict[str, Any]
 ManyFacts = Iterator[Facts]
 
 Direction = Literal["load", "store", "reduce"]
+COORD_END = 1 << 31  # coordinates are signed 32-bit numbers
 OFFSET_END = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}  # of im2col offsets, by rank
 
 # The types that a reduction takes. All 8 x 13 pairs were tried on an H200: these work, all others are illegal.

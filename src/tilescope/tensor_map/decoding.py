@@ -70,7 +70,7 @@ descriptor_codes = stated(
 descriptor_derived = stated(
     "descriptor-derived",
     "Box bytes, swizzle repeat and unused dimensions agree with the other fields; tensormap.replace leaves them as they were.",
-    fix="Expect it after tensormap.replace; otherwise these bytes belong to another chip.",
+    fix="After tensormap.replace this is normal; otherwise these bytes belong to another chip.",
     severity="warning",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format(f"{_MAP}.encode()[:64] + bytes(64)"),
@@ -234,10 +234,13 @@ def descriptor_bytes(text: str) -> bytes:
 
 
 def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violation:
-    """The violation for a text of so many characters, or numbers and digits; with `or_word`, one word would do too."""
+    """The violation for a pasted text that is no descriptor; with `or_word`, one word would do too.
+
+    `held` counts its `characters`, or its `numbers` and `digits`.
+    """
     found = f"{held.get('characters')} characters of text"
     if "digits" in held:
-        found = f"{counted(held['numbers'], 'number')} of {counted(held['digits'], 'digit')}"
+        found = f"{counted(held['numbers'], 'number')} with {counted(held['digits'], 'digit')} in all"
     return pasted_descriptor.told(found=found, one_word="one integer of at most 64 bits, or " * or_word, **held)
 
 

@@ -127,7 +127,7 @@ _PACKING = {
 encode_measured = stated(
     "encode-measured",
     "encode() writes what was measured: sm_90 maps, tiled and im2col.",
-    "a {a.kind} for {a.arch.name}",
+    "{kind} for {a.arch.name}",
     "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
     "Let the driver of that card encode it.",
     argument="arch",
@@ -142,7 +142,8 @@ encode_measured = stated(
 def encoded(a: Any) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
     if a.arch.name != "sm_90" or a.subject == "wide":
-        raise TensorMapError([encode_measured.told(a)])
+        kind = "an im2col-wide map" if a.subject == "wide" else "a map"
+        raise TensorMapError([encode_measured.told(a, kind=kind)])
     key = a.subject == "im2col", len(a.dims)
     word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name)
     # The low and the high field of a stride take their own bits of it.

@@ -12,10 +12,10 @@ from tilescope.errors import RuleError, Violation, argument_range, argument_type
 from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colMap, Im2colWideMap, require_legal
-from tilescope.tensor_map.checking import Direction
+from tilescope.tensor_map.checking import COORD_END, Direction
+from tilescope.tensor_map.rules.accepted import inner_step, nearest_coords
 
-_COORD_END = 1 << 31  # coordinates are signed 32-bit numbers
-_ADDRESS_END = 1 << 32  # and shared addresses unsigned ones
+_ADDRESS_END = 1 << 32  # shared addresses are unsigned 32-bit numbers
 
 COORDS_RANGE = rule(
     "coords-range",
@@ -81,21 +81,17 @@ def _offset_count(tensor_map: AnyMap) -> int:
     return 2 if isinstance(tensor_map, Im2colWideMap) else 0
 
 
-def _nearest_coord(place: int) -> str:
-    return f"Use {max(-_COORD_END, min(place, _COORD_END - 1))}, and start the tensor nearer to the box."
-
-
 def _inexpressible(
     tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...], smem_address: int, reduce: Any
 ) -> list[Violation]:
     limit = "a coordinate is a signed 32-bit number"
-    problems = [
-        COORDS_RANGE.violation(
-            f"coords[{axis}]", f"coords[{axis}] = {place}", limit, _nearest_coord(place), coord=place
-        )
-        for axis, place in enumerate(coords)
-        if not -_COORD_END <= place < _COORD_END
-    ]
+    problems = []
+    for axis, coord in enumerate(coords):
+        if not -COORD_END <= coord < COORD_END:
+            step, bound = inner_step(tensor_map, direction) if axis == 0 else 1, "least" if coord < 0 else "most"
+            taken = nearest_coords(coord, step, direction)[0]
+            name, fix = f"coords[{axis}]", f"Use {taken} at {bound}, and start the tensor nearer to the box."
+            problems.append(COORDS_RANGE.violation(name, f"{name} = {coord}", limit, fix, coord=coord))
     if not 0 <= smem_address < _ADDRESS_END:
         problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Use 0.", {"smem_address": 0}))
     if reduce is not None and not is_one_of(reduce, REDUCTIONS):

@@ -347,6 +347,6 @@ def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int)
         "memory",
         f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
         "the array, from the tensor's first byte on, holds all that the copy touches",
-        f"Pass at least {needed} bytes, or move the box; elements outside the tensor need none.",
+        f"Pass at least {needed} bytes, or move the box. Elements outside the tensor need no bytes.",
         byte=missing, bytes=memory_bytes, needed_bytes=needed,
     )  # fmt: skip

@@ -8,12 +8,24 @@ map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ 715, ill
 
 from __future__ import annotations
 
+from math import gcd
 from operator import lt
 
 from tilescope.arch import architectures_with
 from tilescope.errors import FAULTS, RuleError, Violation, counted, unknown_name
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import CHECKS, REDUCTIONS, Copy, Facts, ManyFacts, checked, rounded_up
+from tilescope.tensor_map.checking import (
+    CHECKS,
+    COORD_END,
+    REDUCTIONS,
+    Copy,
+    Direction,
+    Facts,
+    ManyFacts,
+    checked,
+    nearest,
+    rounded_up,
+)
 from tilescope.tensor_map.kinds import TensorMap
 from tilescope.tensor_map.rules import arch
 from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, ROW_BITS
@@ -80,11 +92,12 @@ checked(
     lambda a: not a.interleave.slice_bytes and a.dims[0] * a.data_type.bits % ROW_BITS and a.dims[0] > 0,
     "dims[0] = {elements} elements end {inside_bytes:g} bytes into a 16-byte piece",
     "a store or reduction also overwrites the {overwritten_bytes} bytes behind the last element of each row",
-    "Pad every row by {overwritten_bytes} bytes, or store its last elements with threads.",
+    "Use dims[0] = {whole} if those bytes are padding, or store the last elements of each row with threads.",
     values=lambda a: {
         "elements": a.dims[0],
         "inside_bytes": a.dims[0] * a.data_type.bits % ROW_BITS / 8,
         "overwritten_bytes": -a.dims[0] * a.data_type.bits % ROW_BITS // 8,
+        "whole": rounded_up(a.dims[0], ROW_BITS // gcd(ROW_BITS, a.data_type.bits)),
     },
     severity="note",
     source=H200,
@@ -216,30 +229,42 @@ checked(
 )
 
 
-def _inner_step(copy: Copy) -> int:
-    """What the inner coordinate is a multiple of."""
-    a = copy.tensor_map
+def inner_step(a: AnyMap, direction: Direction) -> int:
+    """What the inner coordinate of a copy is a multiple of, in elements."""
+    if a.interleave.slice_bytes:
+        return 1
     if not a.is_padded:
         return 128 // int(a.data_type.bits)
-    return arch.row_multiple(a) if copy.direction == "store" else arch.PADDED_ROW_ELEMENTS
+    return arch.row_multiple(a) if direction == "store" else arch.PADDED_ROW_ELEMENTS
+
+
+def nearest_coords(coord: int, step: int, direction: Direction) -> list[int]:
+    """The multiples of `step` around a coordinate that a copy takes: signed 32-bit numbers, of stores none below 0.
+
+    >>> nearest_coords(12, 8, "load"), nearest_coords(-4, 8, "store"), nearest_coords(1 << 31, 16, "load")
+    ([8, 16], [0], [2147483632])
+    """
+    least, most = -COORD_END if direction == "load" else 0, (COORD_END - 1) // step * step
+    return sorted({nearest(coord // step * step, least, most), nearest(rounded_up(coord, step), least, most)})
 
 
 def _inner_facts(copy: Copy) -> Facts:
-    a, step, inner = copy.tensor_map, _inner_step(copy), copy.coords[0]
-    below, inner_bytes = inner // step * step, inner * a.data_type.bits / 8
+    a, step, inner = copy.tensor_map, inner_step(copy.tensor_map, copy.direction), copy.coords[0]
+    around = nearest_coords(inner, step, copy.direction)
     unit = f"values with {a.data_type.name}" if a.is_padded else "elements (16 bytes)"
-    numbers = {"elements": inner, "inner_bytes": inner_bytes, "step": step, "below": below, "above": below + step}
-    return numbers | {"unit": unit, "change": {"coords": (below, *copy.coords[1:])}}
+    numbers = {"elements": inner, "inner_bytes": inner * a.data_type.bits / 8, "step": step}
+    facts = {"unit": unit, "around": " or ".join(map(str, around)), "change": {"coords": (around[0], *copy.coords[1:])}}
+    return numbers | facts
 
 
 checked(
     "inner-coordinate",
     "Without interleave, the inner coordinate lands on a multiple of 16 bytes of the row; for padded packed types on "
     "a multiple of 128 values (64 for stores on sm_103).",
-    lambda copy: copy.coords and not copy.tensor_map.interleave.slice_bytes and copy.coords[0] % _inner_step(copy),
-    "coords[0] = {elements} elements = {inner_bytes:g} bytes",
+    lambda copy: copy.coords and copy.coords[0] % inner_step(copy.tensor_map, copy.direction),
+    "coords[0] = {elements} elements = {inner_bytes:.15g} bytes",
     "a multiple of {step} {unit}",
-    "Use {below} or {above}.",
+    "Use {around}.",
     values=_inner_facts,
     examples=(MATRIX, copied("load", -8, 0), copied("load", 4, 0)),
     **COPY | {"source": f"{H200}; {PTX_COPY} for packed types"},

@@ -17,8 +17,9 @@ _PACKED_TYPES, _SWIZZLE_96B = architectures_with("packed_types"), architectures_
 
 
 def _without_tma(a: AnyMap) -> Facts | bool:
-    makers = architectures_with("im2col_wide" if a.subject == "wide" else "tma")
-    facts = {"makers": ", ".join(makers), "first": makers[0], "change": {"arch": makers[0]}}
+    kind, feature = ("an im2col-wide map", "im2col_wide") if a.subject == "wide" else ("a tensor map", "tma")
+    makers = architectures_with(feature)
+    facts = {"kind": kind, "makers": ", ".join(makers), "first": makers[0], "change": {"arch": makers[0]}}
     return a.arch.name not in makers and facts
 
 
@@ -27,7 +28,7 @@ checked(
     "The architecture has TMA and can make this kind of map: sm_90 on, im2col-wide from sm_100 on.",
     _without_tma,
     "arch = {a.arch.name}",
-    "such a map exists on {makers}",
+    "{kind} exists on {makers}",
     'Use arch="{first}".',
     documented="cuda.h; ptxas",
     examples=(MATRIX, {"arch": "sm_90"}, {"arch": "sm_80"}),
@@ -93,7 +94,7 @@ checked(
     lambda a: a.swizzle.name == "96B" and a.arch.has("swizzle_96B"),
     "swizzle = 96B",
     "the driver has no enumerator for it",
-    "Encode with swizzle 64B, then set swizzle_mode 4 with tensormap.replace on sm_103a.",
+    "Encode with swizzle 128B, which takes rows as wide, then set swizzle_mode 4 with tensormap.replace on sm_103a.",
     severity="warning",
     documented=f"{PTX_REPLACE}; cuda.h has no such enumerator",
     architectures=_SWIZZLE_96B,
@@ -122,7 +123,7 @@ checked(
     ".shared::cluster.",
     cluster_restrictions,
     "{reasons} on {a.arch.name}",
-    "loads of such a map can only go to .shared::cta",
+    "its loads can only go to .shared::cta",
     "Leave .shared::cluster out of the load.",
     argument="arch",
     values=lambda a: {"reasons": " and ".join(reason for _, reason in cluster_restrictions(a))},
@@ -245,9 +246,9 @@ checked(
     "A 16u6_align16b map that is loaded through keeps the limits of loads: rows of 128 values, 32-byte alignment, "
     "swizzle none, 128B or 128B_ATOM_32B.",
     store_only_reasons,
-    "{reasons}",
-    "such a map serves stores alone",
-    "Use it for stores, and another map for loads.",
+    "16u6_align16b with {reasons}",
+    "only stores take that",
+    "Store through this map, and encode another one for loads.",
     argument="data_type",
     values=lambda a: {
         "reasons": " and ".join(store_only_reasons(a)),

@@ -19,10 +19,30 @@ STRIDE_END_BYTES = 1 << 40
 
 def _rank_facts(a: AnyMap) -> Facts:
     kind, least = ("a tiled", 1) if a.subject == "tiled" else ("an im2col", 3)
-    fix = "Merge neighbouring dimensions whose strides allow it, or copy slice by slice."
+    facts = {"rank": a.rank, "dimensions": counted(a.rank, "dimension"), "least": least, "kind": kind}
     if a.rank < least:
-        fix = f"Add dimensions of extent 1 up to rank {least}."
-    return {"rank": a.rank, "dimensions": counted(a.rank, "dimension"), "least": least, "kind": kind, "fix": fix}
+        return facts | {"fix": f"Add dimensions of extent 1 up to rank {least}."}
+    axis = _mergeable(a)
+    if axis is None:
+        return facts | {"fix": "Use a map of the five inner dimensions, and one copy for each slice of the others."}
+    merged = {name: _with_merged(getattr(a, name), axis) for name in ("dims", "box", "element_strides")}
+    change = merged | {"strides_bytes": a.strides_bytes[:axis] + a.strides_bytes[axis + 1 :]}
+    fix = f"Merge dims {axis} and {axis + 1}, which have no gap between them: dims = {merged['dims']}."
+    return facts | {"fix": fix, "change": change}
+
+
+def _mergeable(a: Any) -> int | None:
+    """The outermost dimension of a tiled map that makes one with the next: the box covers it, or one index of the next."""
+    for axis in range(a.rank - 2, 0, -1) if a.subject == "tiled" else ():
+        has_no_gap = a.strides_bytes[axis] == a.strides_bytes[axis - 1] * a.dims[axis]
+        is_one_run = a.box[axis] == a.dims[axis] or a.box[axis + 1] == 1
+        if has_no_gap and is_one_run and a.element_strides[axis] == a.element_strides[axis + 1] == 1:
+            return axis
+    return None
+
+
+def _with_merged(entries: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*entries[:axis], entries[axis] * entries[axis + 1], *entries[axis + 2 :])
 
 
 RANK = checked(
@@ -33,7 +53,15 @@ RANK = checked(
     "{kind} map has {least} to 5",
     argument="dims",
     values=_rank_facts,
-    examples=(MATRIX, {}, {"dims": (16,) * 6, "strides_bytes": (16,) * 5, "box": (16,) * 6}),
+    examples=(
+        MATRIX,
+        {},
+        {
+            "dims": (16, 8, 8, 8, 8, 8),
+            "strides_bytes": (32, 256, 2048, 16384, 131072),
+            "box": (16, 8, 8, 1, 1, 1),
+        },
+    ),
 )
 checked(
     "interleave-rank",
@@ -80,7 +108,7 @@ checked(
     lambda a: not 0 <= a.address < ADDRESS_END,
     "address = {address:#x}",
     "a device address is 0 to 2^57 - 1",
-    "Pass the device pointer itself; the low 57 bits are {low:#x}.",
+    "Pass the device pointer without upper bits: {low:#x}.",
     values=lambda a: {
         "address": a.address,
         "low": a.address % ADDRESS_END,
