@@ -9,7 +9,7 @@ from ratio import Work, print_ratios
 from tensor_layouts import Layout as CuteLayout
 from tensor_layouts.analysis import bank_conflicts
 
-from tilescope.smem import fast
+from tilescope.smem import banks
 from tilescope.smem.access import Access
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.report import bank_report
@@ -23,11 +23,11 @@ def with_numpy(call):
     """The same call with the compiled loop out of reach."""
 
     def counted():
-        kernel, fast.kernel = fast.kernel, lambda _: None
+        kernel, banks.kernel = banks.kernel, lambda _: None
         try:
             call()
         finally:
-            fast.kernel = kernel
+            banks.kernel = kernel
 
     return counted
 

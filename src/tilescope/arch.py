@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from tilescope.errors import RuleError, unknown_name
+from tilescope.reading import known_row
 from tilescope.rule import Basis
 from tilescope.value import Row
 
@@ -86,12 +87,7 @@ class Arch(Row):
         >>> Arch.named("sm_90a").name, Arch.named("H200").name
         ('sm_90', 'sm_90')
         """
-        if isinstance(name, Arch):
-            return name
-        row = ARCH.get(name) or ARCH.get(_canonical(name)) if isinstance(name, str) else None
-        if row is None:
-            raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
-        return row
+        return known_row(Arch, "architecture", "arch", name, ARCH, _canonical)
 
     def has(self, feature: str) -> bool:
         """Whether any target of this architecture assembles the feature.

@@ -171,6 +171,24 @@ def known_name(argument: str, value: Any, known: Collection[Name], what: str | N
     raise RuleError([unknown_name(what or argument, argument, value, known)])
 
 
+def known_row(
+    kind: type[Read], what: str, argument: str, value: Any, table: Mapping[str, Read],
+    plain: Callable[[str], str] = str, spellings: Collection[str] = (),
+) -> Read:  # fmt: skip
+    """A row of a table: `value` itself, or the row that it names, as it is written or as `plain` spells it.
+
+    >>> from tilescope.arch import ARCH, Arch
+    >>> known_row(Arch, "architecture", "arch", "SM_90", ARCH, str.casefold).name
+    'sm_90'
+    """
+    if isinstance(value, kind):
+        return value
+    row = table.get(value) or table.get(plain(value)) if isinstance(value, str) else None
+    if row is None:
+        raise RuleError([unknown_name(what, argument, value, table, spellings)])
+    return row
+
+
 def flag(argument: str, value: Any) -> bool:
     """True or False, numpy's included.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilescope.smem import fast
+from tilescope.smem import banks
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "shared_memory_wavefronts.npz"
 
@@ -21,8 +21,8 @@ def recorded():
 def counted_by(request, monkeypatch):
     """Each way of counting, whatever the size of the batch."""
     if request.param == "numba":
-        monkeypatch.setattr(fast, "FIRST_BATCH", 0)
-        monkeypatch.setattr(fast, "NEXT_BATCH", 0)
+        monkeypatch.setattr(banks, "FIRST_BATCH", 0)
+        monkeypatch.setattr(banks, "NEXT_BATCH", 0)
     else:
-        monkeypatch.setattr(fast, "kernel", lambda _: None)
+        monkeypatch.setattr(banks, "kernel", lambda _: None)
     return request.param

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
-from tilescope.smem import fast
+from tilescope.smem import banks
 from tilescope.smem.banks import count_ideal, pairs_merge, wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
@@ -108,7 +108,7 @@ def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
     row = SMEM_OP[op]
     counts = np.zeros(1, np.int64)
     arrays = np.array([address])[:, : row.lanes], np.array([active])[:, : row.lanes]
-    fast._compiled()(*map(np.ascontiguousarray, arrays), True, row.lanes_per_group, row.cell_bytes.bit_length() - 1,
+    banks._compiled()(*map(np.ascontiguousarray, arrays), True, row.lanes_per_group, row.cell_bytes.bit_length() - 1,
                      row.pairs_merge, counts)  # fmt: skip
     assert counts[0] == naive_wavefronts(op, address, active)
 
@@ -220,7 +220,7 @@ def test_counts_have_the_shape_of_the_batch():
 
 
 def test_a_batch_larger_than_a_block_is_counted_whole(monkeypatch):
-    monkeypatch.setattr(fast, "kernel", lambda _: None)
+    monkeypatch.setattr(banks, "kernel", lambda _: None)
     stride = np.arange(5000) % 65
     assert wavefronts("ld.b32", stride[:, None] * 4 * LANES).tolist() == [
         int(np.gcd(each, 32)) if each else 1 for each in stride
@@ -228,11 +228,11 @@ def test_a_batch_larger_than_a_block_is_counted_whole(monkeypatch):
 
 
 def test_the_compiled_loop_waits_for_a_batch_that_repays_it():
-    fast._compiled.cache_clear()
-    assert fast.kernel(fast.FIRST_BATCH - 1) is None
-    assert fast.kernel(fast.FIRST_BATCH) is not None
-    assert fast.kernel(fast.NEXT_BATCH) is not None
-    assert fast.kernel(fast.NEXT_BATCH - 1) is None
+    banks._compiled.cache_clear()
+    assert banks.kernel(banks.FIRST_BATCH - 1) is None
+    assert banks.kernel(banks.FIRST_BATCH) is not None
+    assert banks.kernel(banks.NEXT_BATCH) is not None
+    assert banks.kernel(banks.NEXT_BATCH - 1) is None
 
 
 def test_without_numba_batches_are_counted_all_the_same():

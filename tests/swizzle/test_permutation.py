@@ -346,7 +346,7 @@ def streamed(monkeypatch):
 
     counting = SimpleNamespace(**{**vars(streaming), "stream": stream})
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
-    monkeypatch.setattr(permutation, "_streaming", lambda: counting)
+    monkeypatch.setattr(permutation, "compiler", lambda: counting)
     return calls
 
 
@@ -367,7 +367,7 @@ def test_compiled_loop_stores_the_same_bytes(streamed, monkeypatch, mode, offset
     start = 3 * mode.block_bytes
     mode.swizzle(source, start, out=memory[begin : begin + size], threads=threads)
     assert len(streamed) == threads
-    monkeypatch.setattr(permutation, "_streaming", lambda: None)
+    monkeypatch.setattr(permutation, "compiler", lambda: None)
     assert_same_bytes(memory[begin : begin + size], mode.swizzle(source, start))
     assert not memory[:begin].any()
     assert not memory[begin + size :].any()
@@ -403,7 +403,7 @@ def test_large_buffers_are_the_same_with_and_without_numba(monkeypatch, threads)
     for mode in SWIZZLE.values():
         stored = mode.swizzle(data, threads=threads)
         with monkeypatch.context() as without_numba:
-            without_numba.setattr(permutation, "_streaming", lambda: None)
+            without_numba.setattr(permutation, "compiler", lambda: None)
             assert_same_bytes(stored, mode.swizzle(data))
         assert_same_bytes(mode.unswizzle(stored, out=stored, threads=threads), data)
 
@@ -412,9 +412,9 @@ def test_missing_numba_means_numpy(monkeypatch):
     monkeypatch.setitem(sys.modules, "tilescope.swizzle.streaming", None)
     monkeypatch.delattr("tilescope.swizzle.streaming", raising=False)
     monkeypatch.setattr(permutation, "STREAMED_BYTES", 0)
-    permutation._streaming.cache_clear()
+    permutation.compiler.cache_clear()
     try:
-        assert permutation._streaming() is None
+        assert permutation.compiler() is None
         assert SWIZZLE["128B"].swizzle(bytes(1 << 19)) == bytes(1 << 19)
     finally:
-        permutation._streaming.cache_clear()
+        permutation.compiler.cache_clear()

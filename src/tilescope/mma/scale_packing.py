@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, by, ceil_div, raise_all, unknown_name
+from tilescope.errors import Violation, by, ceil_div, raise_all
 from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, blackwell_rule
-from tilescope.reading import pair
+from tilescope.reading import known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.swizzle.permutation import out_problems
+from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
 
 SCALE_SIZE = rule(
@@ -80,12 +80,10 @@ class ScaleFormat(Row):
     @classmethod
     def named(cls, name: Any) -> ScaleFormat:
         """The row called `name`; the kind's own name stands for its commonest format."""
-        if isinstance(name, ScaleFormat):
-            return name
-        row = _BY_SPELLING.get(name.strip().casefold().replace("_", "")) if isinstance(name, str) else None
-        if row is None:
-            raise RuleError([unknown_name("scale format", "kind", name, SCALE_FORMATS, _ALIASES)])
-        return row
+        return known_row(
+            ScaleFormat, "scale format", "kind", name, SCALE_FORMATS,
+            lambda written: _NAMES.get(written.strip().casefold().replace("_", ""), written), _ALIASES,
+        )  # fmt: skip
 
     @property
     def kind_row(self) -> Tcgen05Kind:
@@ -114,9 +112,7 @@ SCALE_FORMATS: dict[str, ScaleFormat] = {row.name: row for row in (
 )}
 # fmt: on
 _ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": "nvfp4"}
-_BY_SPELLING = {name.casefold(): row for name, row in SCALE_FORMATS.items()} | {
-    alias: SCALE_FORMATS[name] for alias, name in _ALIASES.items()
-}
+_NAMES = {name.casefold(): name for name in SCALE_FORMATS} | _ALIASES
 
 
 class Scaling(NamedTuple):
@@ -251,11 +247,8 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
 @lru_cache(maxsize=1)
 def _streaming() -> tuple[Callable[..., None], Callable[..., None]] | None:
     """The compiled loops to the atoms and back."""
-    try:
-        from tilescope.swizzle.streaming import compiled
-    except ImportError:  # numba is not installed, or not made for this numpy
-        return None
-    return compiled(_pack), compiled(_unpack)
+    numba = compiler()
+    return None if numba is None else (numba.compiled(_pack), numba.compiled(_unpack))
 
 
 def _pack(rows: Any, atoms: Any) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Severity, Violation, unknown_name
+from tilescope.errors import Severity, Violation
 from tilescope.mma.instruction import no_such_type
+from tilescope.reading import known_row
 from tilescope.rule import Basis, Rule, rule
 
 BLACKWELL = ("sm_100", "sm_103", "sm_110")  # the architectures with tcgen05
@@ -109,12 +110,10 @@ class Tcgen05Kind:
     @classmethod
     def named(cls, name: Any) -> Tcgen05Kind:
         """The row called `name`; .kind::f16 is understood too."""
-        if isinstance(name, Tcgen05Kind):
-            return name
-        plain = name.strip().casefold().removeprefix(".").removeprefix("kind::") if isinstance(name, str) else ""
-        if plain not in KINDS:
-            raise RuleError([unknown_name("kind of tcgen05.mma", "mma_kind", name, KINDS)])
-        return KINDS[plain]
+        return known_row(
+            Tcgen05Kind, "kind of tcgen05.mma", "mma_kind", name, KINDS,
+            lambda written: written.strip().casefold().removeprefix(".").removeprefix("kind::"),
+        )  # fmt: skip
 
     @property
     def is_scaled(self) -> bool:

@@ -2,10 +2,9 @@
 
 op.py          one table of warp-wide operations: widths, groups
 banks.py       the rule: wavefronts of one access or of millions
-fast.py        the same rule compiled, for large batches where numba is installed
-report.py      one access explained: groups, colliding lanes, words, counters
+report.py      one access explained: groups, colliding lanes, words, counters; what patterns cost on one layout
 expression.py  lane addresses from an expression such as "(lane % 8) * 144 + lane / 8 * 16"
+pattern.py     where the lanes of a warp go in a tile
 access.py      access patterns as values, placed on any layout
-tile.py        what patterns cost on one layout
 search.py      the layouts on which several patterns cost least
 """

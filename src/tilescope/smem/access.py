@@ -32,34 +32,22 @@ from tilescope.smem.expression import lane_values
 from tilescope.smem.op import SMEM_OP, SmemOp, SmemOpName
 from tilescope.value import Value, array_field, read_only, row_field
 
-TILE_BOUNDS = rule(
-    "tile-bounds",
-    "A pattern stays inside the tile that it is placed on.",
-    source="the offsets of the pattern",
-    passing="ts.Access.rows((64, 64), 16).on(ts.Layout((64, 64), 16))",
-    failing="ts.Access.rows((64, 64), 16).on(ts.Layout((32, 64), 16))",
+_PLACED = "rows((8, 64), 16).on(ts.Layout((8, 64), 16))"
+# fmt: off
+TILE_BOUNDS, PATTERN_TILE, PATTERN_OP, PLACED_TWICE = (
+    rule(name, demand, source=source, passing=f"ts.Access.{passing}", failing=f"ts.Access.{failing}")
+    for name, demand, source, passing, failing in (
+        ("tile-bounds", "A pattern stays inside the tile that it is placed on.", "the offsets of the pattern",
+         "rows((64, 64), 16).on(ts.Layout((64, 64), 16))", "rows((64, 64), 16).on(ts.Layout((32, 64), 16))"),
+        ("pattern-tile", "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
+         "`Access.named`", 'named("ld.b128 rows", (64, 64), 16)', 'named("ld.b128 rows")'),
+        ("pattern-op", "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
+         "PTX ISA, ldmatrix and stmatrix", 'rows((64, 64), 16, "st.b128")', 'rows((64, 64), 16, "ldmatrix.x4")'),
+        ("placed-twice", "A pattern is placed on a layout once, from the plain tile.", "`Access.on`", _PLACED,
+         f"{_PLACED}.on(ts.Layout((8, 64), 16))"),
+    )
 )
-PATTERN_TILE = rule(
-    "pattern-tile",
-    "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
-    source="`Access.named`",
-    passing='ts.Access.named("ld.b128 rows", (64, 64), 16)',
-    failing='ts.Access.named("ld.b128 rows")',
-)
-PATTERN_OP = rule(
-    "pattern-op",
-    "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
-    source="PTX ISA, ldmatrix and stmatrix",
-    passing='ts.Access.rows((64, 64), 16, "st.b128")',
-    failing='ts.Access.rows((64, 64), 16, "ldmatrix.x4")',
-)
-PLACED_TWICE = rule(
-    "placed-twice",
-    "A pattern is placed on a layout once, from the plain tile.",
-    source="`Access.on`",
-    passing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16))",
-    failing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16)).on(ts.Layout((8, 64), 16))",
-)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -134,7 +122,9 @@ class Access(Value):
         >>> Access.transpose((32, 32), 32).name
         'ld.b32 columns'
         """
-        return cls.columns(tile, element_bits, _element_load(element_bits))
+        if (op := SMEM_OP.get(f"ld.b{element_bits}")) is None:
+            raise pattern.no_element_load(element_bits)
+        return cls.columns(tile, element_bits, op)
 
     @classmethod
     def ldmatrix(cls, tile: tuple[int, int], element_bits: int, *, count: int = 4, transpose: bool = False) -> Access:
@@ -369,9 +359,3 @@ def _other_width(fragment: Fragment, element_bits: Any) -> RuleError:
         f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
         f"Use element_bits={fragment.element_bits}.", {"element_bits": fragment.element_bits}, element_bits=element_bits,
     )  # fmt: skip
-
-
-def _element_load(element_bits: Any) -> SmemOp:
-    if (op := SMEM_OP.get(f"ld.b{element_bits}")) is None:
-        raise pattern.no_element_load(element_bits)
-    return op

@@ -14,10 +14,15 @@ A wide access is served in groups of lanes (op.py), each with its own count; the
 64 and 128 bits have one exception: when over the whole warp every pair of active lanes i, i ^ 1 has the
 same address - or every pair i, i ^ 2 - neighbouring groups go together in twos. A pair with an inactive
 lane is no obstacle. Measured on an H200; the recordings are in the tests.
+
+The rule stands here twice: for numpy, and as a loop that numba compiles (the extra `fast`). Loading numba takes a second
+or two the first time (the result is kept on disk), so large batches alone take the loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -25,9 +30,9 @@ import numpy.typing as npt
 
 from tilescope.errors import RuleError, Violation, argument_type, counted, printed, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
-from tilescope.smem import fast
 from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
+from tilescope.swizzle.permutation import compiler
 
 Addresses = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -43,6 +48,8 @@ _LINE_SHIFT = 7  # a line is 128 bytes
 _LANES = np.arange(WARP_LANES)
 _PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
 _BLOCK_ACCESSES = 2048  # as many as keep the intermediate arrays in the cache
+FIRST_BATCH = 4096  # accesses in one call that make loading the compiled loop worth while: more will follow
+NEXT_BATCH = 64  # once it is there
 
 
 @overload
@@ -100,7 +107,7 @@ def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresse
 
 def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
     """Counts for checked (n, row.lanes) addresses."""
-    compiled = fast.kernel(len(address))
+    compiled = kernel(len(address))
     if compiled is not None:
         counts = np.empty(len(address), np.int64)
         cell_shift = row.cell_bytes.bit_length() - 1
@@ -159,10 +166,8 @@ def pairs_merge(row: SmemOp, address: Addresses, mask: Mask | None) -> Mask:
     >>> [bool(pairs_merge(SmemOp.named(op), twins, None)[0]) for op in ("ld.b128", "st.b128", "ld.b32")]
     [True, False, False]
     """
-    if not row.pairs_merge:
-        return np.zeros(len(address), np.bool_)
     merged = np.zeros(len(address), np.bool_)
-    for lane, partner in _PAIRS:
+    for lane, partner in _PAIRS if row.pairs_merge else ():
         equal = address[:, lane] == address[:, partner]
         if mask is not None:
             equal |= ~(mask[:, lane] & mask[:, partner])
@@ -173,11 +178,10 @@ def pairs_merge(row: SmemOp, address: Addresses, mask: Mask | None) -> Mask:
 def _block_counts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
     """Every access with its own groups; those whose lanes ask in pairs with groups of twice the lanes."""
     counts = _group_counts(address, mask, row.lanes_per_group, row.cell_bytes)
-    if row.pairs_merge:
-        merged = np.flatnonzero(pairs_merge(row, address, mask))
-        if merged.size:
-            chosen = None if mask is None else mask[merged]
-            counts[merged] = _group_counts(address[merged], chosen, 2 * row.lanes_per_group, row.cell_bytes)
+    merged = np.flatnonzero(pairs_merge(row, address, mask))
+    if merged.size:
+        chosen = None if mask is None else mask[merged]
+        counts[merged] = _group_counts(address[merged], chosen, 2 * row.lanes_per_group, row.cell_bytes)
     return counts
 
 
@@ -267,3 +271,65 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
                 lane=lane, access=access, address=first, access_bytes=width, wrong_lanes=len(where), lanes=int(used.sum()),
             ))  # fmt: skip
     return problems
+
+
+def kernel(accesses: int) -> Callable[..., None] | None:
+    """The compiled loop if a batch of this size repays it, else None."""
+    loaded = _compiled.cache_info().currsize > 0
+    return _compiled() if accesses >= (NEXT_BATCH if loaded else FIRST_BATCH) else None
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Callable[..., None] | None:
+    numba = compiler()
+    return None if numba is None else numba.compiled(_count)
+
+
+def _count(
+    address: Any, mask: Any, masked: bool, lanes_per_group: int, cell_shift: int, pairs_merge: bool, counts: Any
+) -> None:
+    """Write the wavefronts of each row of `address` into `counts`.
+
+    Lanes are first dealt to the columns of the line without a look at each other; only a column with more
+    lanes than the degree found so far is looked through for equal lines.
+    """
+    columns = SMEM_LINE_BYTES >> cell_shift
+    lines = np.empty((columns, 32), np.int64)  # that lanes want of each column
+    wanted = np.empty(columns, np.int64)  # how many lanes do
+    lanes = address.shape[1]
+    for access in range(len(address)):
+        per_group = lanes_per_group
+        if pairs_merge:
+            for distance in (1, 2):
+                equal = True
+                for lane in range(lanes):
+                    other = lane ^ distance
+                    if address[access, lane] != address[access, other] and not (
+                        masked and not (mask[access, lane] and mask[access, other])
+                    ):
+                        equal = False
+                        break
+                if equal:
+                    per_group = 2 * lanes_per_group
+        total = 0
+        for first in range(0, lanes, per_group):
+            wanted[:] = 0
+            for lane in range(first, first + per_group):
+                column = (address[access, lane] & (SMEM_LINE_BYTES - 1)) >> cell_shift
+                lines[column, wanted[column]] = address[access, lane] >> _LINE_SHIFT
+                wanted[column] += mask[access, lane] if masked else 1
+            degree = 0
+            for column in range(columns):
+                if wanted[column] > degree:
+                    different = 0
+                    for place in range(wanted[column]):
+                        line = lines[column, place]
+                        known = 0
+                        while known < different and lines[column, known] != line:
+                            known += 1
+                        if known == different:
+                            lines[column, different] = line
+                            different += 1
+                    degree = max(degree, different)
+            total += degree
+        counts[access] = total

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tilescope.errors import RuleError, unknown_name
+from tilescope.reading import known_row
 from tilescope.value import Row
 
 WARP_LANES = 32
@@ -54,12 +54,7 @@ class SmemOp(Row):
         >>> SmemOp.named("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16").name
         'ldmatrix.x4.trans'
         """
-        if isinstance(name, SmemOp):
-            return name
-        row = SMEM_OP.get(name) or SMEM_OP.get(_canonical(name)) if isinstance(name, str) else None
-        if row is None:
-            raise RuleError([unknown_name("operation", "op", name, SMEM_OP)])
-        return row
+        return known_row(SmemOp, "operation", "op", name, SMEM_OP, _canonical)
 
     @property
     def is_load(self) -> bool:

@@ -33,73 +33,38 @@ MATRIX_ROWS = 8
 RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
-TILE_WIDTH = rule(
-    "tile-width",
-    "A row of the tile is a multiple of what one lane takes.",
-    source="the walk by rows or columns",
-    passing='ts.Access.rows((8, 64), 16, "ld.b128")',
-    failing='ts.Access.rows((8, 60), 16, "ld.b128")',
-)
-LANE_BLOCK = rule(
-    "lane-block",
-    "Lanes dealt as a block are 32, and whole blocks cover the tile.",
-    source="a warp has 32 lanes",
-    passing='ts.Access.named("ld.b32 lanes 8x4", (64, 64), 32)',
-    failing='ts.Access.named("ld.b32 lanes 8x5", (64, 64), 32)',
-)
-MATRIX_TILE = rule(
-    "matrix-tile",
-    "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
-    source="PTX ISA, ldmatrix and stmatrix: matrices of 8 rows of 16 bytes",
-    passing="ts.Access.ldmatrix((64, 64), 16)",
-    failing="ts.Access.ldmatrix((24, 64), 16)",
-)
-MATRIX_TRANSPOSE = rule(
-    "matrix-transpose",
-    "ldmatrix.trans transposes elements of 16 bits.",
-    source="PTX ISA, ldmatrix .m8n8 .b16",
-    passing="ts.Access.ldmatrix((64, 64), 16, transpose=True)",
-    failing="ts.Access.ldmatrix((64, 64), 8, transpose=True)",
-)
-FRAGMENT_TILE = rule(
-    "fragment-tile",
-    "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
-    source="PTX ISA, matrix fragments of mma",
-    passing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (64, 64))',
-    failing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (24, 64))',
-)
-THREAD_VALUES = rule(
-    "thread-values",
-    "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
-    source="CuTe, thread-value layouts",
-    passing="ts.Access.thread_values(((32, 32), (1, 32)), ts.Layout((32, 32), 32))",
-    failing="ts.Access.thread_values(((32, 33), (1, 32)), ts.Layout((32, 32), 32))",
-)
-ACCESS_TORN = rule(
-    "access-torn",
-    "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
-    source="PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
-    passing='ts.Access.rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
-    failing='ts.Access.rows((8, 64), 16, "ld.b64").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
-)
-ELEMENT_LOAD = rule(
-    "element-load",
-    "A lane loads 8, 16, 32, 64 or 128 bits.",
-    source="PTX ISA, ld.shared",
-    passing="ts.Access.transpose((64, 64), 8)",
-    failing="ts.Access.transpose((64, 64), 4)",
-)
-TILE_SIZE = rule(
-    "tile-size",
-    "A tile fits into the shared memory of a multiprocessor.",
-    source="CUDA C++ Programming Guide, shared memory per multiprocessor",
-    passing="ts.Access.rows((912, 256), 8)",
-    failing="ts.Access.rows((913, 256), 8)",
+# fmt: off
+(TILE_WIDTH, LANE_BLOCK, MATRIX_TILE, MATRIX_TRANSPOSE, FRAGMENT_TILE, THREAD_VALUES, ACCESS_TORN, ELEMENT_LOAD,
+ TILE_SIZE) = (
+    rule(name, demand, source=source, passing=f"ts.Access.{passing}", failing=f"ts.Access.{failing}")
+    for name, demand, source, passing, failing in (
+        ("tile-width", "A row of the tile is a multiple of what one lane takes.", "the walk by rows or columns",
+         'rows((8, 64), 16, "ld.b128")', 'rows((8, 60), 16, "ld.b128")'),
+        ("lane-block", "Lanes dealt as a block are 32, and whole blocks cover the tile.", "a warp has 32 lanes",
+         'named("ld.b32 lanes 8x4", (64, 64), 32)', 'named("ld.b32 lanes 8x5", (64, 64), 32)'),
+        ("matrix-tile", "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
+         "PTX ISA, ldmatrix and stmatrix: matrices of 8 rows of 16 bytes", "ldmatrix((64, 64), 16)", "ldmatrix((24, 64), 16)"),
+        ("matrix-transpose", "ldmatrix.trans transposes elements of 16 bits.", "PTX ISA, ldmatrix .m8n8 .b16",
+         "ldmatrix((64, 64), 16, transpose=True)", "ldmatrix((64, 64), 8, transpose=True)"),
+        ("fragment-tile", "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
+         "PTX ISA, matrix fragments of mma", 'fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (64, 64))',
+         'fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (24, 64))'),
+        ("thread-values", "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
+         "CuTe, thread-value layouts", "thread_values(((32, 32), (1, 32)), ts.Layout((32, 32), 32))",
+         "thread_values(((32, 33), (1, 32)), ts.Layout((32, 32), 32))"),
+        ("access-torn", "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
+         "PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
+         'rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
+         'rows((8, 64), 16, "ld.b64").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))'),
+        ("element-load", "A lane loads 8, 16, 32, 64 or 128 bits.", "PTX ISA, ld.shared", "transpose((64, 64), 8)",
+         "transpose((64, 64), 4)"),
+        ("tile-size", "A tile fits into the shared memory of a multiprocessor.",
+         "CUDA C++ Programming Guide, shared memory per multiprocessor", "rows((912, 256), 8)", "rows((913, 256), 8)"),
+    )
 )
 
 # How many matrices an instruction takes down and across the tile, and which follow each other first:
 # ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
-# fmt: off
 _MATRICES: dict[tuple[bool, bool, int], tuple[int, int, Order]] = {
     # load,  trans, count: down across first
     (True,  False, 1): (1, 1, "columns"),
@@ -137,7 +102,7 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
         )  # fmt: skip
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
     if isinstance(order, str):
-        return _warps((offset if order == "rows" else offset.T).reshape(-1))
+        return _warps((offset if order == "rows" else offset.T).reshape(-1, 1))
     down, across = order
     if down < 1 or across < 1 or down * across != WARP_LANES or rows % down or offset.shape[1] % across:
         raise LANE_BLOCK.error(
@@ -215,8 +180,7 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
     op = _widest(element, bits, columns, "st" if fragment.operand in RESULTS else "ld")
     first = element[:, :, :: op.access_bytes * 8 // bits] * bits // 8
-    warps = first.reshape(len(first), -1, WARP_LANES, first.shape[2])
-    return op, (warps.swapaxes(2, 3).reshape(-1, WARP_LANES), None)
+    return op, _warps(first.reshape(-1, first.shape[2]))
 
 
 def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp, Offsets]:
@@ -245,14 +209,7 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
             access_bytes=op.access_bytes, together_bytes=widest.access_bytes,
         )  # fmt: skip
     op = op or widest
-    first = element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8
-    idle = -len(first) % WARP_LANES
-    lanes = np.concatenate([first, np.zeros((idle, first.shape[1]), np.int64)]).reshape(-1, WARP_LANES, first.shape[1])
-    active = np.broadcast_to(
-        (np.arange(lanes.shape[0] * WARP_LANES) < len(first)).reshape(-1, WARP_LANES, 1), lanes.shape
-    )
-    mask = active.swapaxes(1, 2).reshape(-1, WARP_LANES) if idle else None
-    return op, (lanes.swapaxes(1, 2).reshape(-1, WARP_LANES), mask)
+    return op, _warps(element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8)
 
 
 def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: str) -> SmemOp:
@@ -290,11 +247,9 @@ def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
 
 
 def _warps(offset: npt.NDArray[np.int64]) -> Offsets:
-    """A list of offsets dealt to warps of 32 lanes; the last lanes of the last warp may be idle."""
-    idle = -len(offset) % WARP_LANES
-    padded = np.concatenate([offset, np.zeros(idle, np.int64)]).reshape(-1, WARP_LANES)
-    if not idle:
-        return padded, None
-    active = np.ones(padded.shape, np.bool_)
-    active[-1, WARP_LANES - idle :] = False
-    return padded, active
+    """Offsets (thread, value), an instruction for each value of 32 threads; the last lanes of the last ones may be idle."""
+    threads, values = offset.shape
+    idle = -threads % WARP_LANES
+    padded = np.concatenate([offset, np.zeros((idle, values), np.int64)]).reshape(-1, WARP_LANES, values)
+    used = np.arange(threads + idle).reshape(-1, WARP_LANES) < threads
+    return padded.swapaxes(1, 2).reshape(-1, WARP_LANES), np.repeat(used, values, axis=0) if idle else None

@@ -157,7 +157,7 @@ def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.
     pieces, places = (array.view(_PIECES[piece]) for array in (flat, out))
     streaming = None
     if len(flat) >= STREAMED_BYTES and piece == 16 and group <= _LONGEST_GROUP_BYTES:
-        streaming = _streaming() if out.ctypes.data % 16 == 0 else None
+        streaming = compiler() if out.ctypes.data % 16 == 0 else None
 
     def gather(begin: int, end: int) -> None:
         """Piece by piece, wherever the range lies."""
@@ -240,8 +240,8 @@ os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive 
 
 
 @cache
-def _streaming() -> ModuleType | None:
-    """The compiled loop; None where numba is not installed."""
+def compiler() -> ModuleType | None:
+    """The module of compiled loops; None where numba is not installed, or not made for this numpy."""
     try:
         from tilescope.swizzle import streaming
     except ImportError:
