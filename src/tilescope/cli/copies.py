@@ -11,13 +11,12 @@ from tilescope.cli.command import INPUT_FILE, STDOUT, Output, command, refuse, w
 from tilescope.cli.map_source import described, map_options, read_input
 from tilescope.inputs import START, TYPE, Input
 from tilescope.inputs.maps import COPY
-from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tma import gather4, trace
+from tilescope.tensor_map import MapArguments
+from tilescope.tma import Trace, gather4, trace
 from tilescope.tma import load as loaded
 from tilescope.tma.array_file import LARGEST_DUMP_BYTES, as_npy, dump_bytes, map_of_array, read_array, tile_of
 from tilescope.tma.identification import identify as identified
 from tilescope.tma.place import place_at, place_of
-from tilescope.tma.tracing import Trace
 from tilescope.written import pair, smem_address, tile
 
 

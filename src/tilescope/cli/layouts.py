@@ -22,8 +22,7 @@ from tilescope.notation import (
     parse_layout_or_modes,
     parse_modes,
 )
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Table
+from tilescope.view.drawing import Drawing, Table
 from tilescope.written import number
 from tilescope.written import tile as written_tile
 
@@ -169,5 +168,4 @@ def banks(
         return output.show(report)
     search = find_layouts(accesses, tile=tile, element_bits=bits, **chosen((_MAX_PADDING,), said))
     cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
-    extra = {"search": search.to_dict()}
-    return output.show(report, extra=extra, ok=search.conflict_free, search=search, cured=cured)
+    return output.show(report, extra={"search": search.to_dict()}, ok=search.conflict_free, search=search, cured=cured)

@@ -72,8 +72,7 @@ def described(source: tuple[str, ...] | MapSource, asked: MapArguments | None = 
     """The map that SOURCE gives, with the options' arguments in place of its own; without both, what stdin gives."""
     if not source and asked is not None:
         return _complete((asked.completed(),))
-    lacking = "describe a map: --type, --dims and --box, or a file, or - for stdin."
-    refuse((not source and sys.stdin.isatty(), lacking))
+    refuse((not source and sys.stdin.isatty(), "describe a map: --type, --dims and --box, or a file, or - for stdin."))
     maps = source if isinstance(source, MapSource) else read_source(source or (STDIN,))
     refuse((maps.blob is not None and asked, "options replace arguments, not the bytes of a descriptor."))
     if maps.blob is not None:

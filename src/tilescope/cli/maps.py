@@ -13,10 +13,8 @@ from tilescope.cli.map_source import STDIN, described, map_options, read_source
 from tilescope.errors import TensorMapError
 from tilescope.inputs import TYPE, Input
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
-from tilescope.tensor_map.arguments import MapReport
+from tilescope.tensor_map import Convolution, MapReport, TensorMapDiff, inspect_tensor_map
 from tilescope.tensor_map.convolution import PASSES
-from tilescope.tensor_map.decoding import TensorMapDiff, inspect_tensor_map
-from tilescope.tensor_map.kinds import Convolution
 from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
 

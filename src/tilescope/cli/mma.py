@@ -155,8 +155,7 @@ def descriptors(tile: Any, data_type: str, output: Output, reader: str | None = 
     loop = loop_of(reader)(tile, data_type, **said)
     words = [[hex(step.encode()) for step in steps] for steps in loop]
     findings = [finding.to_dict() for finding in loop.findings]
-    extra = {"descriptors": words, "explanation": list(loop.explanation), "findings": findings}
-    return output.show(loop, extra=extra)
+    return output.show(loop, extra={"descriptors": words, "explanation": list(loop.explanation), "findings": findings})
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
@@ -266,5 +265,4 @@ def _show_word(
         rows = len(read)
     barriers = barrier_readings(word)
     extra |= {name.replace(" ", "_"): barrier.to_dict() for name, barrier in barriers.items()}
-    shown = rows if addresses else None
-    return output.show(readings, extra=extra, ok=bool(readings.possible or barriers), rows=shown)
+    return output.show(readings, extra=extra, ok=bool(readings.possible or barriers), rows=rows if addresses else None)

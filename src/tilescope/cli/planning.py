@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tilescope.inputs import Input, chosen, flag
 from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
-from tilescope.planner import Unplanned, plan_gemm
+from tilescope.planner import GemmPlan, PlanReport, Unplanned, plan_gemm
 from tilescope.planner import plan as find_plans
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.sweeping import combinations, read_problems
@@ -55,47 +56,43 @@ _SWEPT = tuple(
 
 @command(*PLAN, _WHY, _EMIT)
 @_SOURCE_FILE
-def plan(
-    tile: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
-) -> int:
+def plan(tile: Any, data_type: str, output: Output, **said: Any) -> int:
     """Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """
-    try:
-        report = find_plans(tile, data_type, **said)
-    except PlanError as error:
-        return output.show(Unplanned(f"{by(tile)} {data_type}", error.violations), ok=False)
-    if emit is not None:
-        return _print_source(report.best, emit, path)
-    facts = {"best": report.best.kernel_facts()} if report.candidates else {}
-    return output.show(report, extra=facts, ok=bool(report.candidates), why=why)
+    return _show_plan(f"{by(tile)} {data_type}", output, partial(find_plans, tile, data_type), **said)
 
 
 @command(*GEMM, _WHY, _EMIT)
 @_SOURCE_FILE
-def gemm(
-    shape: Any, data_type: str, why: bool, output: Output, emit: str | None = None, path: Path = STDOUT, **said: Any
-) -> int:
+def gemm(shape: Any, data_type: str, output: Output, **said: Any) -> int:
     """Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
 
     Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
     """
+    m, n, k = shape
+    return _show_plan(f"GEMM {by(shape)} {data_type}", output, partial(plan_gemm, m, n, k, data_type), **said)
+
+
+def _show_plan(
+    asked: str, output: Output, find: Callable[..., PlanReport | GemmPlan], *,
+    why: bool, emit: Any = None, path: Path = STDOUT, **said: Any,
+) -> int:  # fmt: skip
+    """Draw what `find` plans, or write its source with `emit`; if there is no plan, say why."""
     try:
-        m, n, k = shape
-        product = plan_gemm(m, n, k, data_type, **said)
+        planned = find(**said)
     except PlanError as error:
-        return output.show(Unplanned(f"GEMM {by(shape)} {data_type}", error.violations), ok=False)
+        return output.show(Unplanned(asked, error.violations), ok=False)
     if emit is not None:
-        return _print_source(product, emit, path)
-    return output.show(product, extra=product.kernel_facts(), why=why)
+        from tilescope.emitter import emit as source_of
 
-
-def _print_source(plan: Any, target: Any, path: Path) -> int:
-    from tilescope.emitter import emit
-
-    write_to(path, emit(plan, target).encode())
-    return 0
+        write_to(path, source_of(planned.best if isinstance(planned, PlanReport) else planned, emit).encode())
+        return 0
+    if isinstance(planned, GemmPlan):
+        return output.show(planned, extra=planned.kernel_facts(), why=why)
+    facts = {"best": planned.best.kernel_facts()} if planned.candidates else {}
+    return output.show(planned, extra=facts, ok=bool(planned.candidates), why=why)
 
 
 @command(*_SWEPT)

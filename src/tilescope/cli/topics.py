@@ -22,8 +22,7 @@ from tilescope.symptoms import SYMPTOM, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import descriptor
 from tilescope.value import Value
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Table
+from tilescope.view.drawing import Drawing, Table
 from tilescope.view.swizzle_view import facts, rule_sentence, used_by
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -225,11 +224,10 @@ def explain(topic: tuple[str, ...], output: Output) -> int:
     Without TOPIC: list everything that can be explained.
     """
     if not topic:
-        rows = tuple((group, ", ".join(listed)) for group, listed in index().groups)
-        return output.show(index(), Drawing("What can be explained", (Table(rows),)))
+        groups = {name: ", ".join(listed) for name, listed in index().groups}
+        return output.show(index(), Drawing("What can be explained", [Table(groups)]))
     explained = find(" ".join(topic))
     if not isinstance(explained, Topic):  # rules and diagnoses draw themselves
         return output.show(explained)
-    facts = (Table(explained.facts),) if explained.facts else ()
-    see = (f"See also: {', '.join(explained.see)}.",) if explained.see else ()
-    return output.show(explained, Drawing(explained.name, (explained.meaning, *facts, *see)))
+    see = f"See also: {', '.join(explained.see)}." if explained.see else ""
+    return output.show(explained, Drawing(explained.name, [explained.meaning, Table(explained.facts), see]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import Mark, Tint
@@ -60,6 +60,16 @@ class Table:
         headed = tuple(headings)
         align = align.ljust(len(headed or next(iter(cells), ())), "l")
         self.__dict__.update(rows=cells[:most], headings=headed, title=title, align=align, notes=tuple(notes))
+
+    @classmethod
+    def of(cls, records: Iterable[Mapping[str, object]], title: str = "", align: str = "", **more: Any) -> Table:
+        """A row for each record, under the names of its fields.
+
+        >>> Table.of([{"stage": 0, "start": "0x400"}, {"stage": 1, "start": None}])
+        Table(rows=(('0', '0x400'), ('1', '-')), headings=('stage', 'start'), title='', align='ll', notes=())
+        """
+        listed = [*records]
+        return cls((record.values() for record in listed), next(iter(listed), ()), title, align, **more)
 
     @classmethod
     def numbered(cls, sentences: Iterable[object], title: str) -> Table:

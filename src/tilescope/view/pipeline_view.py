@@ -53,16 +53,13 @@ Lanes = dict[tuple[str, tuple[str, ...]], list[Span]]  # by kind and names
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
     """What a pipeline consists of: barriers, slots, and the steps of every role."""
-    barriers = [(barrier.name, barrier.stages, barrier.count) for barrier in pipeline.barriers]
-    slots = [(slot.name, slot.stages, slot.bytes, slot.space) for slot in pipeline.slots]
-    parts = [
-        Table(barriers, ("barrier", "stages", "init count"), align="lrr"),
-        Table(slots, ("slot", "stages", "bytes", "space"), align="lrrl"),
-    ]
+    barriers = [{"barrier": row.name, "stages": row.stages, "init count": row.count} for row in pipeline.barriers]
+    slots = [{"slot": row.name, "stages": row.stages, "bytes": row.bytes, "space": row.space} for row in pipeline.slots]
+    parts = [Table.of(barriers, align="lrr"), Table.of(slots, align="lrrl")]
     for role in pipeline.roles:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         heading = f"{role.name}: {counted(role.threads, 'thread')}{many}"
-        parts.append(Table(([line] for line in _listed(role.steps, 0)), [heading]))
+        parts.append(Table.of({heading: line} for line in _listed(role.steps, 0)))
     blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     return Drawing(f"{pipeline.name}{blocks}", parts)
 
@@ -91,24 +88,25 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     mistake, blocks = simulation.mistake, simulation.pipeline.blocks
     instances = instances_by_name(simulation.pipeline)
     subject = None if mistake is None else instances.get(mistake.subject)
-    failed = 0 if subject is None else subject.block
-    chosen = failed if block is None else block
-    events = _shown(simulation.events, instances, chosen, at_end=mistake is not None)
+    if block is None:
+        block = 0 if subject is None else subject.block
+    events = _shown(simulation.events, instances, block, at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
-        grid = _timeline(
-            events, instances, f"Timeline{f', block {chosen}' if blocks > 1 else ''} (nominal ticks)", subject
-        )
+        title = f"Timeline{f', block {block}' if blocks > 1 else ''} (nominal ticks)"
+        grid = _timeline(events, instances, title, subject)
         timeline = [grid, _legend(events, grid), _waits(events)]
-    parts = [
-        simulation.sentence,
-        Table.numbered(() if mistake is None else mistake.way, "The way into it"),
-        _barriers(simulation),
-        *timeline,
-        Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
-        Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
-    ]
-    return Drawing(f"{simulation.pipeline.name}: {simulation.verdict}", parts)
+    return Drawing(
+        f"{simulation.pipeline.name}: {simulation.verdict}",
+        [
+            simulation.sentence,
+            Table.numbered(() if mistake is None else mistake.way, "The way into it"),
+            _barriers(simulation),
+            *timeline,
+            Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
+            Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
+        ],
+    )
 
 
 def _shown(events: Iterable[Event], instances: Instances, block: int, *, at_end: bool) -> list[Event]:
@@ -132,17 +130,20 @@ def _shown(events: Iterable[Event], instances: Instances, block: int, *, at_end:
 
 
 def _barriers(simulation: Simulation) -> Table:
-    rows = []
-    for fact in simulation.barriers:
-        sizes = ", ".join(map(str, fact.bytes[:1] if len(set(fact.bytes)) == 1 else fact.bytes))
-        arrivals, parities = (
-            ", ".join(f"{role}: {number}" for role, number in numbers) for numbers in (fact.arrivals, fact.parities)
-        )
-        rows.append((fact.name, fact.stages, fact.count, sizes, arrivals, parities))
     size = "bytes in a phase" + (" and block" if simulation.pipeline.blocks > 1 else "")
     seen = "need" if simulation.verdict == "proven" else "saw until then"
-    headings = ("barrier", "stages", "init", size, "who arrives", "first parity")
-    return Table(rows, headings, f"What the barriers {seen}", "lrrrll")
+    records = [
+        {
+            "barrier": fact.name,
+            "stages": fact.stages,
+            "init": fact.count,
+            size: ", ".join(map(str, fact.bytes[:1] if len(set(fact.bytes)) == 1 else fact.bytes)),
+            "who arrives": ", ".join(f"{role}: {number}" for role, number in fact.arrivals),
+            "first parity": ", ".join(f"{role}: {number}" for role, number in fact.parities),
+        }
+        for fact in simulation.barriers
+    ]
+    return Table.of(records, f"What the barriers {seen}", "lrrrll")
 
 
 def _timeline(events: list[Event], instances: Instances, title: str, subject: Instance | None) -> Grid:
@@ -152,10 +153,9 @@ def _timeline(events: list[Event], instances: Instances, title: str, subject: In
     for event in events:
         if event.op not in ("flight", "phase"):
             lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event, instances)))
+    lanes |= _slot_lanes(events, instances) | _barrier_lanes(events, instances, ticks)
     rows: list[Row] = []
-    for (kind, names), spans in (
-        lanes | _slot_lanes(events, instances) | _barrier_lanes(events, instances, ticks)
-    ).items():
+    for (kind, names), spans in lanes.items():
         cells = _lane(spans, ticks)
         if subject is not None and subject.name in names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
@@ -204,11 +204,8 @@ def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
         if event.op in ("multiply", "store"):  # ends when it is waited for
             waits = (wait for wait in events if wait.op == "wait_group" and wait.role == event.role)
             end = next((wait.end for wait in waits if wait.start >= end), end)
-        for slot in (
-            map(instances.__getitem__, event.slots)
-            if flies or event.op in ("multiply", "read", "store", "write")
-            else ()
-        ):
+        touches = flies or event.op in ("multiply", "read", "store", "write")
+        for slot in map(instances.__getitem__, event.slots if touches else ()):
             filling = Cell("▸", slot.stage or 0, title=event.said)
             cell = filling if flies else Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
             spans.setdefault(slot, []).append((event.start, end, cell))
@@ -222,10 +219,9 @@ def _barrier_lanes(events: list[Event], instances: Instances, ticks: int) -> Lan
     """The phases of every barrier, each up to the tick in which it ends."""
     running = {event.barrier: event.phase for event in reversed(events) if event.barrier in instances}
     lanes: Lanes = {}
-    barriers = [(title, instances[title]) for title in running]
-    for title, barrier in sorted(barriers, key=lambda entry: (entry[1].of.name, entry[1].stage or 0)):
-        ended = (event for event in events if event.op == "phase" and event.barrier == title)
-        ends = sorted((event.start, event.phase) for event in ended)
+    for title in sorted(running, key=lambda title: (instances[title].of.name, instances[title].stage or 0)):
+        barrier = instances[title]
+        ends = sorted((event.start, event.phase) for event in events if (event.op, event.barrier) == ("phase", title))
         last = ends[-1][1] + 1 if ends else running[title]
         spans, start = lanes.setdefault(("phase", (barrier.name,)), []), 0
         for end, phase in [*ends, (ticks, last)]:
@@ -259,6 +255,5 @@ def _waits(events: list[Event]) -> Table:
     for wait in sorted(waits, key=lambda wait: (wait.op != "stuck", wait.start)):
         ended = ends.get((wait.barrier, wait.phase - 1))
         reason = "nothing: it never passes" if wait.op == "stuck" else f"{ended.role}: {ended.said}" if ended else ""
-        rows.append((wait.role, wait.said, f"{wait.start}-{wait.end}", reason))
-    headings = ("role", "waits in", "ticks", "until")
-    return Table(rows, headings, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")
+        rows.append({"role": wait.role, "waits in": wait.said, "ticks": f"{wait.start}-{wait.end}", "until": reason})
+    return Table.of(rows, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")

@@ -33,18 +33,18 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     for plan in sorted(plain, key=lambda plan: -plan.tma_instructions):
         fewest[plan.swizzle, plan.atom_order] = plan.tma_instructions
     tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
-    shorter = len(plain) - len(tallest)
+    shorter, best = len(plain) - len(tallest), draw_plan(report.best)
     refused = (
         f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons." if report.refused else ""
     )
     parts: list[Part] = [
-        *_plan_parts(report.best),
+        *best.parts,
         _ranking(report, tallest, "Plans, best first"),
         f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
         _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
         _refusals(report) if why else refused,
     ]
-    return Drawing(_title(report.best), parts)
+    return Drawing(best.title, parts)
 
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
@@ -54,20 +54,14 @@ def draw_unplanned(refused: Unplanned) -> Drawing:
 
 def draw_plan(plan: Plan) -> Drawing:
     """One plan: tile, boxes, shared memory, facts and reasons."""
-    return Drawing(_title(plan), _plan_parts(plan))
-
-
-def _title(plan: Plan) -> str:
     problem = plan.problem
-    verb = "stored by TMA" if problem.direction == "store" else f"for {problem.consumer_name}"
-    return f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {verb} on {problem.arch.name}"
-
-
-def _plan_parts(plan: Plan) -> list[Part]:
-    verb = "takes" if plan.problem.direction == "store" else "brings"
-    title = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
-    grids = copies_grid(plan, title, ("rows", plan.problem.row_names[1])), _smem_grid(plan)
-    return [_facts(plan), Beside(grids), Table.numbered(plan.reasons, "Why")]
+    used, verb = (
+        (f"for {problem.consumer_name}", "brings") if problem.direction == "load" else ("stored by TMA", "takes")
+    )
+    title = f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {used} on {problem.arch.name}"
+    drawn = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
+    grids = copies_grid(plan, drawn, ("rows", problem.row_names[1])), _smem_grid(plan)
+    return Drawing(title, [_facts(plan), Beside(grids), Table.numbered(plan.reasons, "Why")])
 
 
 def _facts(plan: Plan) -> Table:
@@ -144,8 +138,8 @@ def _smem_grid(plan: Plan) -> Grid:
         row, chunk = divmod(number, plan.problem.row_bytes // CHUNK_BYTES)
         return Cell(f"{row}.{chunk}", row, title=f"row {row}, chunk {chunk}", link=f"{row}.{chunk}")
 
-    title = "Shared memory: row.chunk of the tile"
-    return memory_grid(title, lines_of_bytes(0, len(order) * CHUNK_BYTES), cell, most=_SHOWN_LINES)
+    lines = lines_of_bytes(0, len(order) * CHUNK_BYTES)
+    return memory_grid("Shared memory: row.chunk of the tile", lines, cell, most=_SHOWN_LINES)
 
 
 def _box(box: tuple[int, ...] | None) -> str | None:
@@ -157,14 +151,22 @@ def _share(share: float | None) -> str | None:
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
-    headings = ("swizzle", "order", "box", "copies", "request", "bandwidth", "wavefronts", "behind in")
-    rows = []
-    for plan in plans:
-        read, written = plan.costs.read_wavefronts, plan.costs.write_wavefronts
-        copies, request = None if plan.box is None else plan.tma_instructions, f"{plan.gmem_request_bytes} B"
-        costs = _share(plan.costs.bandwidth_share), written if read is None else read, decisive(plan, report.best) or ""
-        rows.append((plan.swizzle.name, plan.atom_order, _box(plan.box), copies, request, *costs))
-    return Table(rows, headings, title, "lllrrrrl")
+    records = [
+        {
+            "swizzle": plan.swizzle.name,
+            "order": plan.atom_order,
+            "box": _box(plan.box),
+            "copies": None if plan.box is None else plan.tma_instructions,
+            "request": f"{plan.gmem_request_bytes} B",
+            "bandwidth": _share(plan.costs.bandwidth_share),
+            "wavefronts": plan.costs.write_wavefronts
+            if plan.costs.read_wavefronts is None
+            else plan.costs.read_wavefronts,
+            "behind in": decisive(plan, report.best) or "",
+        }
+        for plan in plans
+    ]
+    return Table.of(records, title, "lllrrrrl")
 
 
 def _refusals(report: PlanReport) -> Table:
@@ -188,23 +190,32 @@ def draw_sweep(sweep: Sweep) -> Drawing:
     """
     asked = [_asked(row) for row in sweep.rows if row.problem is not None]
     common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1]
-    rows: list[list[object]] = []
+    rows: list[dict[str, object]] = []
     reasons: dict[str, list[str]] = {}
     for row in sweep.rows:
         tile, *others = _asked(row)
-        plan: list[object] = ["no plan", *[""] * 5]
-        if row.has_plan:
-            request, share = f"{row.gmem_request_bytes} B", _share(row.bandwidth_share)
-            plan = [row.swizzle, _box(row.box), row.tma_instructions, request, row.smem_bytes, share]
-        rows.append([" ".join([tile, *(word for word in others if word not in common)]), *plan])
+        plan: dict[str, object] = {
+            "problem": " ".join([tile, *(word for word in others if word not in common)]),
+            "swizzle": row.swizzle,
+            "box": _box(row.box),
+            "copies": row.tma_instructions,
+            "request": f"{row.gmem_request_bytes} B",
+            "smem": row.smem_bytes,
+            "bandwidth": _share(row.bandwidth_share),
+        }
+        rows.append(
+            plan if row.has_plan else {**dict.fromkeys(plan, ""), "problem": plan["problem"], "swizzle": "no plan"}
+        )
         for violation in row.violations[:1]:
             reasons.setdefault(str(violation), []).append(row.asked)
-    headings = ("problem", "swizzle", "box", "copies", "request", "smem", "bandwidth")
-    listed = [(names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), why) for why, names in reasons.items()]
+    unplanned = [
+        {"problem": names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), "why it has no plan": why}
+        for why, names in reasons.items()
+    ]
     title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
     parts = [
-        Table(rows, headings, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
-        Table(listed[:_MAX_REASONS], ("problem", "why it has no plan"), title="Without a plan"),
+        Table.of(rows, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
+        Table.of(unplanned[:_MAX_REASONS], "Without a plan"),
     ]
     return Drawing(f"{title}: {', '.join(common)}" if common else title, parts)
 
@@ -221,21 +232,18 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     grids = []
     for name, plan in {"A": gemm.a, "B": gemm.b}.items():
         problem, names = plan.problem, plan.problem.row_names
-        size = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}"
-        title = f"{size}: {'where it lies' if plan.boxes is None else 'copies'}"
+        drawn = "where it lies" if plan.boxes is None else "copies"
+        title = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}: {drawn}"
         grids.append(copies_grid(plan, title, names, colour=_COLOURS[name]))
     if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
         m, n, _ = gemm.tile
-        colour = _COLOURS["slice of C"]
-        grids.append(copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), n, colour))
+        grids.append(copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), n, _COLOURS["slice of C"]))
     leading = sum(tile.would_lead for tile in gemm.refused)
     better = f", {leading} of which would rank before this one" if leading else ""
-    refused: Part = (
-        f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons." if gemm.refused else ""
-    )
-    if why:
-        rows = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
-        refused = Table(rows, title="Refused")
+    refused: Part = f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons."
+    if why or not gemm.refused:
+        reasons = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
+        refused = Table(reasons, title="Refused")
     return Drawing(
         f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         [
@@ -262,13 +270,12 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     if gemm.card is not None and gemm.floor_us is not None:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
-    stage = f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
     by_threads = gemm.a.boxes is None
     facts = {
         "tile": f"{by(gemm.tile)} (m x n x k)",
         "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
         "floor": floor,
-        "stages": f"{stage}, {gemm.in_flight_bytes} bytes in flight",
+        "stages": f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight",
         "mbarrier expects": "" if by_threads else f"{moved} bytes a stage",
         "a stage": f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group" if by_threads else "",
         "shared memory": f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}",
@@ -278,16 +285,23 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
 
 def _gemm_maps(gemm: GemmPlan) -> Table:
     """The tensor maps of A, B and C; threads need none."""
-    rows = []
-    for name, plan, copied in (("A", gemm.a, "stage"), ("B", gemm.b, "stage"), ("C", gemm.epilogue, "tile")):
-        if plan is not None and plan.boxes is not None:
-            made = plan.tensor_map(0)
-            copies = f"{plan.tma_instructions * (gemm.slices if name == 'C' else 1)} a {copied}"
-            strides = ", ".join(map(str, made.strides_bytes))
-            rows.append((name, made.data_type.name, by(made.dims), strides, by(made.box), made.swizzle.name, copies))
-    headings = ("", "type", "dims", "stride bytes", "box", "swizzle", "copies")
+    plans = (("A", gemm.a, 1, "stage"), ("B", gemm.b, 1, "stage"), ("C", gemm.epilogue, gemm.slices, "tile"))
+    records = [
+        {
+            "": name,
+            "type": a.data_type.name,
+            "dims": by(a.dims),
+            "stride bytes": ", ".join(map(str, a.strides_bytes)),
+            "box": by(a.box),
+            "swizzle": a.swizzle.name,
+            "copies": f"{plan.tma_instructions * times} a {copied}",
+        }
+        for name, plan, times, copied in plans
+        if plan is not None and plan.boxes is not None
+        for a in [plan.tensor_map(0)]
+    ]
     note = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}. A and B are loaded, C is stored."
-    return Table(rows, headings, "Tensor maps", "lllrl", [note])
+    return Table.of(records, "Tensor maps", "lllrl", notes=[note])
 
 
 def _gemm_reading(gemm: GemmPlan) -> Table:
@@ -300,16 +314,21 @@ def _gemm_reading(gemm: GemmPlan) -> Table:
             for name, plan, names in named
         ]
         return Table(addresses, ("", "element", "a, and the shared address"), "Read by ldmatrix")
-    starts, rows = gemm.smem_offsets(), []
-    for name, plan in operands.items():
-        loop = plan.descriptors(starts[name.lower()][0])
-        first = loop[0][0]
-        advance = ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or None
-        blocks = f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}"
-        word, offsets = f"`{first.encode():#018x}`", (first.leading_bytes, first.stride_bytes)
-        rows.append((name, word, *offsets, len(loop[0]), advance, blocks))
-    headings = ("", "first of stage 0", "leading", "stride", "K steps", "each adds", "blocks")
-    return Table(rows, headings, "Descriptors (bytes)", "llrrrrl")
+    starts = gemm.smem_offsets()
+    loops = [(name, plan, plan.descriptors(starts[name.lower()][0])) for name, plan in operands.items()]
+    records = [
+        {
+            "": name,
+            "first of stage 0": f"`{loop[0][0].encode():#018x}`",
+            "leading": loop[0][0].leading_bytes,
+            "stride": loop[0][0].stride_bytes,
+            "K steps": len(loop[0]),
+            "each adds": ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or None,
+            "blocks": f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
+        }
+        for name, plan, loop in loops
+    ]
+    return Table.of(records, "Descriptors (bytes)", "llrrrrl")
 
 
 def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
@@ -326,20 +345,33 @@ def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
             return Cell("", "unused", title=f"one {name} for all stages")
         return Cell(f"{starts[stage]:#x}", _COLOURS[name], title=f"{name}: {size} bytes at {starts[stage]}")
 
-    note = f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."
-    title, outer = "Shared memory: starts of the stages", (Tier.of("region", regions),)
-    sizes = {name: size for name, (_, size) in regions.items()}
-    return Grid.of(title, ("stage", "bytes"), range(gemm.stages), sizes, cell, outer=outer, notes=[note])
+    return Grid.of(
+        "Shared memory: starts of the stages",
+        ("stage", "bytes"),
+        range(gemm.stages),
+        {name: size for name, (_, size) in regions.items()},
+        cell,
+        outer=(Tier.of("region", regions),),
+        notes=[f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."],
+    )
 
 
 def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
-    headings = ("", "tile", "tiles", "rounds", "stages", "floor", "busiest SM", "behind in")
     shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
-    rows = []
-    for place, tile in enumerate(shown, 1):
-        floor, busiest = None if tile.floor_us is None else in_us(tile.floor_us), in_mb(tile.busiest_bytes)
-        size, costs = (by(tile.tile), tile.tiles, tile.rounds or None, tile.stages), (floor, busiest, tile.behind_in)
-        rows.append((place, *size, *costs))
+    records = [
+        {
+            "": place,
+            "tile": by(tile.tile),
+            "tiles": tile.tiles,
+            "rounds": tile.rounds or None,
+            "stages": tile.stages,
+            "floor": None if tile.floor_us is None else in_us(tile.floor_us),
+            "busiest SM": in_mb(tile.busiest_bytes),
+            "behind in": tile.behind_in,
+        }
+        for place, tile in enumerate(shown, 1)
+    ]
     more = len(gemm.ranked) - len(shown)
-    notes = [f"… {more} more; `--why` lists them."] if more else []
-    return Table(rows, headings, "Tiles, best first", "rlrrrrrl", notes)
+    return Table.of(
+        records, "Tiles, best first", "rlrrrrrl", notes=[f"… {more} more; `--why` lists them."] if more else []
+    )

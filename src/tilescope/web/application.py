@@ -14,7 +14,6 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from http import HTTPStatus
 from urllib.parse import urlencode
 
 from anyio import CapacityLimiter, to_thread
@@ -66,8 +65,8 @@ def _answer(request: Request) -> Response:
     try:
         return HTMLResponse(render_first()) if request.url.path == "/" else _page(request)
     except Exception as error:  # noqa: BLE001  whatever it is, the next request is answered
-        sentence = f"A mistake in tilescope ({type(error).__name__}). Please report the address of this page."
-        return PlainTextResponse(f"{sentence}\n", 500)
+        mistake = type(error).__name__
+        return PlainTextResponse(f"A mistake in tilescope ({mistake}). Please report the address of this page.\n", 500)
 
 
 def _page(request: Request) -> Response:
@@ -132,31 +131,30 @@ class Guard:
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
             await send(message)
 
-        refusal = self.refusal(scope)
-        answering: ASGIApp = self.app
-        if refusal is not None:
-            status, sentence = refusal
-            answering = PlainTextResponse(sentence + "\n", status, {"allow": "GET, HEAD"} if status == 405 else None)
-        await answering(scope, receive, send_guarded)
+        await (self.refusal(scope) or self.app)(scope, receive, send_guarded)
 
-    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def refusal(self, scope: Scope) -> Response | None:
         """Why a request is not answered, or None."""
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if not self.is_own(host):
-            return HTTPStatus.MISDIRECTED_REQUEST, "Host: this server answers under the names of its own machine alone."
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
-            return HTTPStatus.FORBIDDEN, "Origin: pages of other origins are not answered."
-        if scope["method"] not in ("GET", "HEAD"):
-            return HTTPStatus.METHOD_NOT_ALLOWED, "Method: pages are read with GET; nothing is written."
-        if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
-            return HTTPStatus.REQUEST_URI_TOO_LONG, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line."
+        host = headers.get("host", "").lower()
+        origin = headers.get("origin", f"http://{host}").lower()
+        too_long = len(scope.get("query_string", b"")) > MAX_QUERY_BYTES
+        refusals = (
+            (not self.is_own(host), 421, "Host: this server answers under the names of its own machine alone."),
+            (
+                origin not in (f"http://{host}", f"https://{host}"),
+                403,
+                "Origin: pages of other origins are not answered.",
+            ),
+            (scope["method"] not in ("GET", "HEAD"), 405, "Method: pages are read with GET; nothing is written."),
+            (too_long, 414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line."),
+        )
+        for refused, status, sentence in refusals:
+            if refused:
+                return PlainTextResponse(f"{sentence}\n", status, {"allow": "GET, HEAD"} if status == 405 else None)
         return None
 
     def is_own(self, host: str) -> bool:

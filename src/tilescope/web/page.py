@@ -71,8 +71,9 @@ class Field(Input):
     def argument(self, written: str) -> Any:
         """What the text means to the library: None if an option stays unsaid, RuleError if it means nothing."""
         most = MAX_LONG_CHARACTERS if self.is_long else MAX_CHARACTERS
-        fix = f"Use at most {most} characters; the command line takes more."
-        limited("characters", self.name, len(written), most, fix)
+        limited(
+            "characters", self.name, len(written), most, f"Use at most {most} characters; the command line takes more."
+        )
         if not written.strip() and (self.default or not self.preset):
             return None
         if self.control == "choice" and written not in self.choices:
@@ -80,9 +81,8 @@ class Field(Input):
         try:
             return self.read(written)
         except ValueError as error:
-            wrong, instead = error.args
             limit = f"{self.name} is {READERS[self.read][1]}"
-            raise ARGUMENT_TYPE.error(self.name, wrong, limit, f"Write {instead}.") from None
+            raise ARGUMENT_TYPE.error(self.name, error.args[0], limit, f"Write {error.args[1]}.") from None
 
 
 def form(inputs: Iterable[Input], **defaults: str) -> tuple[Field, ...]:
@@ -94,13 +94,6 @@ def form(inputs: Iterable[Input], **defaults: str) -> tuple[Field, ...]:
         )
         for row in inputs
     )
-
-
-class Step(NamedTuple):
-    """One place of a walk: the links of the cells it marks, and what it says."""
-
-    links: str
-    label: str
 
 
 class Drag(NamedTuple):
@@ -121,13 +114,6 @@ class Code(NamedTuple):
     command: tuple[str, ...]
 
 
-class Lead(NamedTuple):
-    """A link from a part of an answer to the state of a page."""
-
-    path: str
-    label: str
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a filled form gives: a value with its drawing, and the call and the command that make it."""
@@ -139,10 +125,10 @@ class Answer:
     extra: Mapping[str, Any] = field(default_factory=dict)  # stands beside the value's own data in JSON
     violations: tuple[Violation, ...] = ()
     then: Call | None = None  # a question about the value, shown below the Python that makes it
-    steps: tuple[Step, ...] = ()
+    steps: Iterable[tuple[str, str]] = ()  # of a walk: the links of the cells that each marks, and what it says
     drag: Drag | None = None
     code: Code | None = None
-    leads: Mapping[str, tuple[Lead, ...]] = field(default_factory=dict)  # by the title of the part they stand below
+    leads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # label: path, by the title of the part above
 
     @property
     def source(self) -> str:
@@ -184,12 +170,11 @@ class Page:
         chosen = "" if choice is None else query.get(choice.name, choice.preset)
         if choice is not None and chosen not in self.forms:
             raise RuleError([unknown_name(choice.label.lower(), choice.name, chosen, self.forms)])
-        fields = self.forms[chosen]
-        known = [field.name for field in (*fields, choice) if field is not None]
+        written = {field.name: query.get(field.name, field.preset) for field in self.forms[chosen]}
+        known = [*written, *([] if choice is None else [choice.name])]
         if strange := [name for name in query if name not in (*known, STEP)]:
             raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
         step = query.get(STEP, "")
-        written = {field.name: query.get(field.name, field.preset) for field in fields}
         return Form(self, chosen, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
 
 

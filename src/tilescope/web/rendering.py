@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -24,6 +24,7 @@ from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
 from tilescope.value import Value
+from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, pieces, plain
@@ -80,8 +81,6 @@ def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> tupl
 
 def render_first() -> str:
     """The first page: the path of a tile."""
-    from tilescope.web.rendering import stations
-
     return _rendered("first.html", stations=stations(), standalone=None)
 
 
@@ -151,34 +150,27 @@ def _data(media_type: str, text: str) -> str:
 _TILE = TensorMap("bf16", (128, 24), (256,), (64, 8), swizzle="128B")
 
 
-class Station(NamedTuple):
-    """A place on the path: what happens there, the page that shows it in full, and a thumbnail."""
-
-    name: str
-    sentence: str
-    path: str
-    picture: Markup
-
-
 @cache
-def stations() -> tuple[Station, ...]:
-    """Global memory, the tensor map, the copy, shared memory, the tensor core."""
+def stations() -> tuple[tuple[str, str, str, Markup], ...]:
+    """The path: global memory, the tensor map, the copy, shared memory, the tensor core.
+
+    Of each: its name, what happens there, the page that shows it in full, and a thumbnail.
+    """
     matrix = "dims=128,24&box=64,8"
     logical, physical = _grids(Swizzle.named("128B"))
     threads, _ = _grids(fragment("mma.m16n8k16", operand="D", data_type="f32"))
     blob = _TILE.encode()
-    ruler = next(part for part in drawn(inspect_tensor_map(blob)).parts if isinstance(part, BitRuler))
     return (
-        Station("Global memory", "A matrix in rows. The tile is a box of it.",
-                f"load?{matrix}&coords=64,8", _thumbnail(plane(trace(_TILE, (64, 8))))),
-        Station("Tensor map", "128 bytes tell the hardware where the matrix lies and how large the box is.",
-                f"tensor-map?{matrix}", _thumbnail(byte_grid(ruler, "", blob))),
-        Station("TMA", "One instruction copies the box, row after row.",
-                f"load?{matrix}&coords=64,8", _thumbnail(logical)),
-        Station("Shared memory", "The swizzle moves 16-byte chunks, so that columns spread over all banks.",
-                "swizzle", _thumbnail(physical)),
-        Station("Tensor core", "Every thread of a warp holds its part of the operands and of the result.",
-                "tensor-core?show=fragment", _thumbnail(replace(threads, rows=threads.rows[:8]))),
+        ("Global memory", "A matrix in rows. The tile is a box of it.",
+         f"load?{matrix}&coords=64,8", _thumbnail(plane(trace(_TILE, (64, 8))))),
+        ("Tensor map", "128 bytes tell the hardware where the matrix lies and how large the box is.",
+         f"tensor-map?{matrix}", _thumbnail(byte_grid(word_ruler(inspect_tensor_map(blob)), "", blob))),
+        ("TMA", "One instruction copies the box, row after row.",
+         f"load?{matrix}&coords=64,8", _thumbnail(logical)),
+        ("Shared memory", "The swizzle moves 16-byte chunks, so that columns spread over all banks.",
+         "swizzle", _thumbnail(physical)),
+        ("Tensor core", "Every thread of a warp holds its part of the operands and of the result.",
+         "tensor-core?show=fragment", _thumbnail(replace(threads, rows=threads.rows[:8]))),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilescope.data_type import DataType
 from tilescope.inputs import MODE, START, TYPE, Input, command_words
-from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT
+from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT, LAYOUT_TEXT
 from tilescope.layout import Layout, Modes
 from tilescope.notation import parse_layout, parse_layout_or_modes, parse_modes
 from tilescope.smem.access import Access
@@ -17,7 +17,7 @@ from tilescope.swizzle import Swizzle
 from tilescope.view.layout_view import draw_difference, whole_layout
 from tilescope.view.swizzle_view import pattern_grid
 from tilescope.web.call import Call
-from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
+from tilescope.web.page import Answer, Page, answered, drawn, form, limited
 from tilescope.written import tile as written_tile
 
 MAX_ELEMENTS = 1 << 15
@@ -28,15 +28,13 @@ _MAX_THREADS = 32  # that a walk visits
 def swizzle_answer(_: str, asked: dict[str, Any]) -> Answer:
     """The mode's pattern from the address on; the walk visits every piece in the order in which a program counts."""
     call, start = Call(Swizzle.named, (asked["mode"],), name="swizzle"), asked.get("address", 0)
-    cells = [cell for row in pattern_grid(call.run(), start).rows for cell in row.cells]
-    steps = tuple(Step(cell.link, cell.title) for cell in cells)
+    steps = [(cell.link, cell.title) for row in pattern_grid(call.run(), start).rows for cell in row.cells]
     return answered(call, "swizzle", *command_words(MODE, asked), drawing={"address": start}, steps=steps)
 
 
 def _parsing(asked: dict[str, Any], name: str, text: str = "text") -> Call:
     """The call that reads a field's text as a layout, with what the other fields say beside it."""
-    beside: dict[str, Any] = {key: asked[key] for key in ("element_bits", "shape", "major", "unit") if key in asked}
-    beside |= {"start": asked["smem_address"]} if "smem_address" in asked else {}
+    beside = {"start" if row is START else row.name: asked[row.name] for row in LAYOUT_TEXT if row.name in asked}
     return Call(parse_layout, (asked[text],), beside, name)
 
 
@@ -48,8 +46,7 @@ def layout_answer(_: str, asked: dict[str, Any]) -> Answer:
     if isinstance(layout, Modes):
         limited("threads and values", "text", layout.size, MAX_ELEMENTS, "Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
-        threads = range(min(_MAX_THREADS, layout.parts[0].size))
-        steps = tuple(Step(f"T{thread}", f"thread {thread}") for thread in threads)
+        steps = [(f"T{thread}", f"thread {thread}") for thread in range(min(_MAX_THREADS, layout.parts[0].size))]
         return answered(call, *command, drawing={"shape": asked.get("shape")}, steps=steps)
     limited("elements", "text", layout.elements, MAX_ELEMENTS, "Draw a part of it.")
     if "other" not in asked:
@@ -89,14 +86,14 @@ def _tile_layout(asked: dict[str, Any]) -> Call:
     """The layout of a tile that fields describe."""
     rows, columns = asked["tile"]
     limited("elements", "tile", rows * columns, MAX_ELEMENTS, "Use a smaller tile.")
-    names = {
+    fields = {
         "swizzle": "swizzle",
         "padding_bytes": "pad",
         "atom_order": "atom_order",
         "start": "smem_address",
         "atom": "atom",
     }
-    options = {name: asked[field] for name, field in names.items() if field in asked}
+    options = {name: asked[field] for name, field in fields.items() if field in asked}
     return Call(Layout, (asked["tile"], DataType.named(asked["data_type"]).smem_bits), options, "layout")
 
 

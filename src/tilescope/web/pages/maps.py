@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from struct import unpack
 from typing import Any
@@ -10,21 +10,17 @@ from typing import Any
 from tilescope.errors import RuleError, Violation
 from tilescope.inputs import chosen, command_words, in_words
 from tilescope.inputs.maps import COPY, MAP, WIDTHS
-from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.arguments import MAP_KINDS, MapArguments
-from tilescope.tensor_map.decoding import descriptor_bytes, inspect_tensor_map
-from tilescope.tensor_map.kinds import TensorMap
+from tilescope.tensor_map import AnyMap, MapArguments, TensorMap, descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.arguments import MAP_KINDS
 from tilescope.tensor_map.source import MapSource
-from tilescope.tma import trace
-from tilescope.tma.tracing import Trace
-from tilescope.view.drawing import Drawing
+from tilescope.tma import Trace, trace
+from tilescope.view.drawing import Beside, Drawing, Part
 from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Part
-from tilescope.view.ruler import BitRuler, byte_grid
+from tilescope.view.ruler import byte_grid
 from tilescope.view.tensor_map_view import findings
 from tilescope.view.trace_view import chunk_links, dim_names
 from tilescope.web.call import Call
-from tilescope.web.page import Answer, Drag, Field, Lead, Page, Step, address, drawn, form, limited
+from tilescope.web.page import Answer, Drag, Field, Page, address, drawn, form, limited
 
 MAX_SMEM_BYTES = 1 << 18
 MAX_LINES = 256  # drawn
@@ -60,8 +56,7 @@ _COPY_FORMS = {
 
 def _map_arguments(kind: str, asked: Mapping[str, Any]) -> MapArguments:
     """The arguments of the map that the fields describe; strides that nobody says are dense."""
-    said = {field.name: asked[field.name] for field in MAP_FORMS[kind] if field.name in asked}
-    return MapArguments.of({"kind": kind} | said).completed()
+    return MapArguments.of({"kind": kind} | chosen(MAP_FORMS[kind], asked)).completed()
 
 
 def _map_call(arguments: MapArguments) -> Call:
@@ -86,14 +81,13 @@ def map_answer(kind: str, asked: dict[str, Any]) -> Answer:
         except RuleError as error:
             parts += [f"No descriptor: {violation}" for violation in error.violations]
         else:
-            rulers = [part for part in drawn(inspect_tensor_map(blob)).parts if isinstance(part, BitRuler)]
-            parts += _with_bytes(rulers, blob)
+            parts += _with_bytes(drawn(inspect_tensor_map(blob)).parts[-1:], blob)
             extra = {"hex": blob.hex()}
     copy = address("load", {"kind": kind, "coords": ""} | _written(arguments.given))
     return Answer(
         _map_call(arguments), ("check", *command_words(MAP_FORMS[kind], asked)), report,
         Drawing(drawing.title, tuple(parts)), extra=extra, violations=report.violations,
-        leads={"One copy": (Lead(copy, "See a copy through it"),)},
+        leads={"One copy": {"See a copy through it": copy}},
     )  # fmt: skip
 
 
@@ -115,10 +109,10 @@ def _without_findings(parts: tuple[Part, ...], violations: tuple[Violation, ...]
     return [part for part in parts if part not in listed]
 
 
-def _with_bytes(parts: list[Any], blob: bytes) -> list[Part]:
-    """The same with the bytes before the ruler that names their bits."""
-    bytes_of = {id(part): byte_grid(part, "The 128 bytes", blob) for part in parts if isinstance(part, BitRuler)}
-    return [shown for part in parts for shown in (bytes_of.get(id(part)), part) if shown is not None]
+def _with_bytes(parts: Sequence[Any], blob: bytes) -> list[Part]:
+    """The same with the bytes before the last part, the ruler that names their bits."""
+    *others, ruler = parts
+    return [*others, byte_grid(ruler, "The 128 bytes", blob), ruler]
 
 
 def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:
@@ -144,15 +138,14 @@ def copy_answer(kind: str, asked: dict[str, Any]) -> Answer:
     arguments = _map_arguments(kind, asked)
     tensor_map: AnyMap = arguments.tensor_map()
     limited("bytes of shared memory", "box", tensor_map.smem_bytes, MAX_SMEM_BYTES, "Use a smaller box.")
-    options = chosen(COPY, asked)
-    call = Call(trace, (_map_call(arguments),), options, "trace")
+    call = Call(trace, (_map_call(arguments),), chosen(COPY, asked), "trace")
     copied: Trace = call.run()
     drawing = drawn(copied, lines=MAX_LINES, exact=EXACT)
     rows = enumerate(copied.row_coords[:_MAX_STEPS].tolist())  # in the order of shared memory
-    steps = [Step(chunk_links(copied, row), f"row {row} of the copy: coordinates {tuple(at)}") for row, at in rows]
+    steps = [(chunk_links(copied, row), f"row {row} of the copy: coordinates {tuple(at)}") for row, at in rows]
     return Answer(
         call, ("load", *command_words((*MAP_FORMS[kind], *_COPY_FORMS[kind]), asked)), copied, drawing,
-        violations=tensor_map.findings, steps=tuple(steps), drag=_drag(copied, drawing),
+        violations=tensor_map.findings, steps=steps, drag=_drag(copied, drawing),
     )  # fmt: skip
 
 

@@ -17,14 +17,11 @@ from tilescope.pipeline.parts import Loop
 from tilescope.pipeline.parts import Step as PipelineStep
 from tilescope.pipeline.program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import Simulation, simulate
-from tilescope.planner import plan, plan_gemm
+from tilescope.planner import Plan, PlanReport, plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
-from tilescope.planner.plans import Plan
-from tilescope.planner.search import PlanReport
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Part
+from tilescope.view.drawing import Drawing, Part
 from tilescope.web.call import Call
-from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Lead, Page, address, drawn, form, limited
+from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Page, address, drawn, form, limited
 from tilescope.written import tile as written_tile
 
 MAX_ELEMENTS = 1 << 17  # of a tile
@@ -43,8 +40,7 @@ def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
     mn, k = asked["tile"]
     most = MAX_ELEMENTS if asked.get("consumer", "") in ("", *CONSUMER) else _MAX_COUNTED
     limited("elements", "tile", mn * k, most, "Plan a smaller tile.")
-    options = {row.name: asked[row.name] for row in PLAN if row.option and row.name in asked}
-    call = Call(plan, (asked["tile"], asked["data_type"]), options, "report")
+    call = Call(plan, (asked["tile"], asked["data_type"]), chosen(PLAN[2:], asked), "report")
     report: PlanReport = call.run()
     command = ("plan", *command_words(PLAN, asked))
     drawing = drawn(report, why=True)
@@ -56,26 +52,26 @@ def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
     )  # fmt: skip
 
 
-def _leads(best: Plan) -> tuple[Lead, ...]:
-    """The pages on which the plan goes on: one of its copies, its descriptors, its stages."""
+def _leads(best: Plan) -> dict[str, str]:
+    """The pages on which the plan goes on, by what they show: one of its copies, its descriptors, its stages."""
     problem = best.problem
     said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
-    leads = []
+    leads = {}
     if best.boxes is not None and problem.direction == "load":
         tensor_map = best.tensor_map(0)
         copied = {
             name: in_words(getattr(tensor_map, name))
             for name in ("data_type", "dims", "strides_bytes", "box", "swizzle")
         }
-        leads.append(Lead(address("load", copied | {"coords": in_words(best.copies[0].coords)}), "See its first copy"))
+        leads["See its first copy"] = address("load", copied | {"coords": in_words(best.copies[0].coords)})
     if problem.reads_by_descriptor:
         layout = {"major": problem.major, "swizzle": best.swizzle.name, "atom_order": best.atom_order}
         operand = {"operand": problem.operand or "A", "reader": str(problem.consumer)}
-        leads.append(Lead(address("tensor-core", said | layout | operand), "See its descriptors"))
+        leads["See its descriptors"] = address("tensor-core", said | layout | operand)
     if problem.reads_by_descriptor and problem.direction == "load":
         planned = {"arch": problem.arch.name, "stages": str(max(2, problem.stages))}
-        leads.append(Lead(address("pipeline", said | planned), "Run its stages"))
-    return tuple(leads)
+        leads["Run its stages"] = address("pipeline", said | planned)
+    return leads
 
 
 def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...]) -> tuple[Code | None, list[Part]]:
@@ -87,8 +83,7 @@ def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...])
         source = emit(report.best, target)  # type: ignore[arg-type]
     except RuleError as error:
         return None, [f"No {target} code: {violation}" for violation in error.violations]
-    title = f"The best plan as {_TARGET_NAMES[target]}"
-    return Code(title, source, written, (*command, "--emit", target)), []
+    return Code(f"The best plan as {_TARGET_NAMES[target]}", source, written, (*command, "--emit", target)), []
 
 
 def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:

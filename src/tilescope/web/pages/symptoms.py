@@ -7,7 +7,7 @@ from typing import Any
 
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, diagnose
 from tilescope.web.call import Call
-from tilescope.web.page import Answer, Field, Lead, Page, address, answered
+from tilescope.web.page import Answer, Field, Page, address, answered
 from tilescope.web.pages.layouts import BANKS_PAGE, SWIZZLE_PAGE
 from tilescope.web.pages.maps import COPY_PAGE, MAP_PAGE
 from tilescope.web.pages.planning import PLAN_PAGE
@@ -36,26 +36,21 @@ def answer(_: str, asked: dict[str, Any]) -> Answer:
     call = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
     diagnosis: Diagnosis = call.run()
     leads = {f"{number}. {cause.name}": _leads(cause) for number, cause in enumerate(diagnosis.causes, 1)}
-    pages = {cause.name: lead.path for cause in diagnosis.causes for lead in _leads(cause)}
-    leads |= {
-        "It may also be": tuple(_to_symptom(symptom.name) for symptom in diagnosis.symptoms[1:4]),
-        "Is it one of these?": tuple(_to_symptom(symptom.name) for symptom in diagnosis.suggested),
-    }
+    pages = {cause.name: path for cause in diagnosis.causes for path in _leads(cause).values()}
+    others = {"It may also be": diagnosis.symptoms[1:4], "Is it one of these?": diagnosis.suggested}
+    for title, symptoms in others.items():
+        leads[title] = {symptom.name: address("symptoms", {"seen": symptom.name}) for symptom in symptoms}
     return answered(call, "explain", seen, extra={"pages": pages} if pages else {}, leads=leads)
 
 
-def _to_symptom(name: str) -> Lead:
-    return Lead(address("symptoms", {"seen": name}), name)
-
-
-def _leads(cause: Cause) -> tuple[Lead, ...]:
+def _leads(cause: Cause) -> dict[str, str]:
     """The page that tests a cause, filled as its command is; none where only the command, or nothing, can."""
     if cause.name in _ON_PIPELINE:
-        return (Lead("/pipeline?given=text", "Test it on the page Pipeline"),)
+        return {"Test it on the page Pipeline": "/pipeline?given=text"}
     words = shlex.split(cause.command)[1:]
     known = next((name for name in _PAGES if words[: len(name.split())] == name.split()), None)
     if known is None:
-        return ()
+        return {}
     page, form, query = _PAGES[known]
     fields = page.forms[form]
     by_option = {field.option.split()[0]: field.name for field in fields if field.option} | {"--pattern": "pattern"}
@@ -68,8 +63,8 @@ def _leads(cause: Cause) -> tuple[Lead, ...]:
         elif places and not word.startswith("-"):
             filled[places.pop(0)] = word
         elif word not in _SHOWN_ANYWAY:
-            return ()
-    return (Lead(address(page.name, filled), f"Test it on the page {page.title}"),)
+            return {}
+    return {f"Test it on the page {page.title}": address(page.name, filled)}
 
 
 PAGE = Page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterator
 from typing import Any
 
 from tilescope.data_type import DataType
@@ -13,10 +13,10 @@ from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.readings import descriptor_readings
 from tilescope.view.descriptor_view import k_step_grid, step_link
-from tilescope.view.drawing import Drawing
-from tilescope.view.parts import Beside
+from tilescope.view.drawing import Beside, Drawing
+from tilescope.view.grid import extent
 from tilescope.web.call import Call
-from tilescope.web.page import Answer, Page, Step, answered, drawn, form, limited
+from tilescope.web.page import Answer, Page, answered, drawn, form, limited
 
 MAX_BYTES = 1 << 18  # of an operand
 
@@ -37,8 +37,8 @@ def _operand(asked: dict[str, Any]) -> Answer:
     layout = Call(canonical_layout, (), chosen(OPERAND[1:4], asked), "layout")
     options = chosen(OPERAND[4:5], asked) | {"start": asked.get("smem_address", 0)}
     call = Call(CanonicalLayout.tile, (asked["tile"],), options, "operand", layout)
-    words = command_words(PAGE.forms["operand"], asked)
-    return answered(call, "mma", "layout", *words, drawing={"element": asked.get("element")})
+    command = ("mma", "layout", *command_words(PAGE.forms["operand"], asked))
+    return answered(call, *command, drawing={"element": asked.get("element")})
 
 
 def _descriptors(asked: dict[str, Any]) -> Answer:
@@ -51,36 +51,27 @@ def _descriptors(asked: dict[str, Any]) -> Answer:
     return Answer(
         call, ("mma", "descriptors", *command_words(DESCRIPTORS, asked)), loop,
         Drawing(drawing.title, (*parts, Beside((k_step_grid(loop), steps)))),
-        extra={"descriptors": [[hex(step.encode()) for step in steps] for steps in loop]}, steps=_k_steps(loop),
+        extra={"descriptors": [[hex(step.encode()) for step in steps] for steps in loop]}, steps=tuple(_k_steps(loop)),
     )  # fmt: skip
 
 
-def _k_steps(loop: DescriptorLoop) -> tuple[Step, ...]:
-    steps = []
-    for block, step in product(range(len(loop)), range(len(loop[0]))):
-        descriptor = loop[block][step]
-        mn, k = block * loop.block_mn, step * loop.k_per_step
-        label = (
-            f"mn {mn}-{mn + loop.block_mn - 1}, k {k}-{k + loop.k_per_step - 1}: "
-            f"start {descriptor.start_address:#x}, descriptor {descriptor.encode():#018x}"
-        )
-        steps.append(Step(step_link(block, step), label))
-    return tuple(steps)
+def _k_steps(loop: DescriptorLoop) -> Iterator[tuple[str, str]]:
+    for block, descriptors in enumerate(loop):
+        for step, descriptor in enumerate(descriptors):
+            mn, k = extent(block * loop.block_mn, loop.block_mn), extent(step * loop.k_per_step, loop.k_per_step)
+            reads = f"start {descriptor.start_address:#x}, descriptor {descriptor.encode():#018x}"
+            yield step_link(block, step), f"mn {mn}, k {k}: {reads}"
 
 
 def _fragment(asked: dict[str, Any]) -> Answer:
-    options = chosen(FRAGMENT[1:3], asked)
-    call = Call(fragment, (asked["instruction"],), options, "fragment")
-    held = call.run()
-    lane = asked.get("lane")
-    first = 0 if lane is None else lane // 32 * 32
-    more = " …" if held.values > 8 else ""
+    call = Call(fragment, (asked["instruction"],), chosen(FRAGMENT[1:3], asked), "fragment")
+    held, lane = call.run(), asked.get("lane")
+    first, more = (lane or 0) // 32 * 32, " …" if held.values > 8 else ""
     steps = [
-        Step(f"T{thread}", f"thread {thread} holds {', '.join(map(str, held.held_by(thread)[:8]))}{more}")
+        (f"T{thread}", f"thread {thread} holds {', '.join(map(str, held.held_by(thread)[:8]))}{more}")
         for thread in range(first, min(first + 32, held.threads))
     ]
-    words = command_words(FRAGMENT, asked)
-    return answered(call, "mma", "fragment", *words, drawing={"lane": lane}, steps=tuple(steps))
+    return answered(call, "mma", "fragment", *command_words(FRAGMENT, asked), drawing={"lane": lane}, steps=steps)
 
 
 def _word(asked: dict[str, Any]) -> Answer:
