@@ -158,13 +158,12 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
             "box": _box(plan.box),
             "copies": None if plan.box is None else plan.tma_instructions,
             "request": f"{plan.gmem_request_bytes} B",
-            "bandwidth": _share(plan.costs.bandwidth_share),
-            "wavefronts": plan.costs.write_wavefronts
-            if plan.costs.read_wavefronts is None
-            else plan.costs.read_wavefronts,
+            "bandwidth": _share(costs.bandwidth_share),
+            "wavefronts": costs.write_wavefronts if costs.read_wavefronts is None else costs.read_wavefronts,
             "behind in": decisive(plan, report.best) or "",
         }
         for plan in plans
+        for costs in [plan.costs]
     ]
     return Table.of(records, title, "lllrrrrl")
 
@@ -194,8 +193,8 @@ def draw_sweep(sweep: Sweep) -> Drawing:
     reasons: dict[str, list[str]] = {}
     for row in sweep.rows:
         tile, *others = _asked(row)
+        problem = {"problem": " ".join([tile, *(word for word in others if word not in common)])}
         plan: dict[str, object] = {
-            "problem": " ".join([tile, *(word for word in others if word not in common)]),
             "swizzle": row.swizzle,
             "box": _box(row.box),
             "copies": row.tma_instructions,
@@ -203,9 +202,7 @@ def draw_sweep(sweep: Sweep) -> Drawing:
             "smem": row.smem_bytes,
             "bandwidth": _share(row.bandwidth_share),
         }
-        rows.append(
-            plan if row.has_plan else {**dict.fromkeys(plan, ""), "problem": plan["problem"], "swizzle": "no plan"}
-        )
+        rows.append({**problem, **(plan if row.has_plan else dict.fromkeys(plan, "") | {"swizzle": "no plan"})})
         for violation in row.violations[:1]:
             reasons.setdefault(str(violation), []).append(row.asked)
     unplanned = [
