@@ -87,8 +87,16 @@ def test_strange_data_is_no_violation(data, says):
 
 @pytest.mark.parametrize(
     ("value", "held"),
-    [(0, 0), (6.5, 6.5), ((8, 64), (8, 64)), ("64x64", None), (1 << 20000, "an integer of 20001 bits")],
-    ids=["integer", "float", "pair", "text", "long integer"],
+    [
+        (0, 0),
+        (6.5, 6.5),
+        ((8, 64), (8, 64)),
+        ("64x64", None),
+        (1 << 20000, "an integer of 20001 bits"),
+        (float("nan"), None),
+        ((8, float("inf")), None),
+    ],
+    ids=["integer", "float", "pair", "text", "long integer", "nan", "infinity"],
 )
 def test_an_argument_s_violation_holds_its_value_and_travels(value, held):
     for violation in (
@@ -96,7 +104,7 @@ def test_an_argument_s_violation_holds_its_value_and_travels(value, held):
         argument_type("rows", value, "an integer", "Use 1."),
     ):
         assert violation.values.get("rows") == held
-        assert Violation.from_dict(json.loads(json.dumps(violation.to_dict()))) == violation
+        assert Violation.from_dict(json.loads(json.dumps(violation.to_dict(), allow_nan=False))) == violation
 
 
 def test_one_mistake_is_an_error_of_one_violation():

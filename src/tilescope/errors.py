@@ -22,6 +22,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
@@ -283,7 +284,10 @@ def argument_range(
 def _shown(argument: str, value: object) -> Mapping[str, Any]:
     """The value of an argument as a violation holds it: numbers, and short lists of them."""
     numbers = value if isinstance(value, list | tuple) else (value,)
-    is_short = len(numbers) <= _NAMES_LISTED and all(isinstance(number, int | float) for number in numbers)
+    is_short = len(numbers) <= _NAMES_LISTED and all(
+        isinstance(number, int) or (isinstance(number, float) and isfinite(number))  # JSON has no nan and no infinity
+        for number in numbers
+    )
     return {argument: value} if is_short else NO_VALUES
 
 

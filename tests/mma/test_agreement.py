@@ -284,7 +284,14 @@ def test_elements_that_no_copy_brings_are_named():
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B"), rows=64)
     assert found.cause == "not-written"
     assert (found.difference.mn, found.difference.k, found.difference.written_address) == (32, 0, None)
-    assert "is read at 0x1000, but nothing writes it" in found.sentence
+    assert "is read at 0x1000, where nothing of the tile lies, but no copy brings it" in found.sentence
+
+
+def test_what_lies_in_place_of_an_element_that_no_copy_brings_is_named():
+    a = TensorMap("bf16", (32, 32), (64,), (32, 32), swizzle="64B")
+    reader = WgmmaDescriptor(1536, leading_bytes=16, stride_bytes=0, swizzle="64B")
+    found = compatible(a, reader, rows=64, origin=(24, 0), tile_major="K")
+    assert "Element (mn 32, k 0) is read at 0x600, where (mn 24, k 0) lies, but no copy brings it" in found.sentence
 
 
 def test_a_copy_that_overwrites_another_is_seen():

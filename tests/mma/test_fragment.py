@@ -391,6 +391,8 @@ def test_whole_opcodes_are_understood():
         (("ldmatrix",), "x1, .x2 or .x4"),
         (("ldmatrix.x4.b8",), "x1, .x2 or .x4"),
         (("ldmatrix.x4", "A"), "known: matrix"),
+        (("ldmatrix.x4", "A", "f32"), "known: matrix"),  # first the operand: types are told of the one that there is
+        (("tcgen05.ld.32x32b.x8", "D", "bf16"), "known: tmem"),
         (("ldmatrix.x4", "matrix", "f32"), "uint16, float16, bfloat16"),
     ],
 )

@@ -208,7 +208,9 @@ def test_allocation():
     memory = TensorMemory().alloc(256).alloc(64).alloc(32)
     assert memory.allocations == ((0, 256), (256, 64), (320, 32))
     assert memory.last_address == TmemAddress(0, 320)
-    assert refused(memory.alloc, 256) == ["tmem-full"]
+    with pytest.raises(RuleError, match=r"tmem-full.*columns 0 to 255, columns 256 to 319") as full:
+        memory.alloc(256)
+    assert full.value.violations[0].values["allocations"] == memory.allocations
     freed = memory.dealloc(TmemAddress(0, 0), 256)
     assert [finding.rule for finding in freed.alloc(128).findings] == ["tmem-alloc-order"]
     assert freed.alloc(128).last_address.column == 0

@@ -271,6 +271,15 @@ def test_an_atom_holds_whole_elements():
         parse_layout("GMMA::Layout_K_SW128_Atom<float_e3m2_t>")
 
 
+def test_an_atom_that_leaves_its_majorness_unsaid_takes_the_argument():
+    for text in ("SW128", "UMMA::Layout_SW128_Atom<half_t>"):
+        for major in ("K", "MN"):
+            named = f"GMMA::Layout_{major}_SW128_Atom<half_t>"
+            assert parse_layout(text, element_bits=16, major=major) == parse_layout(named)
+        with pytest.raises(RuleError, match=r"the atom does not say which index is contiguous; .* Add major"):
+            parse_layout(text, element_bits=16)
+
+
 def test_asks_for_what_the_text_leaves_unsaid():
     with pytest.raises(RuleError, match="element_bits"):
         parse_layout("(8,64):(64,1)")

@@ -93,6 +93,14 @@ def late_expect(first, copied, late):
     }
 
 
+def test_events_name_blocks_where_they_speak_of_others():
+    found = ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=1, steps=2, cluster=(1, 2)))
+    copies = {event.said for event in found.events if event.op == "copy" and event.role == "producer of block 1"}
+    assert copies == {"copy into a of block 0, a of block 1, 4096 bytes on full of block 0, full of block 1"}
+    waits = {event.said for event in found.events if event.op == "wait" and event.role == "consumer of block 1"}
+    assert waits == {"wait full, parity 0", "wait full, parity 1"}
+
+
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -101,6 +101,17 @@ def test_wrong_extents_are_named(shape):
         convolution(*shape)
 
 
+@pytest.mark.parametrize("place", range(6))
+def test_an_extent_is_one_integer(place):
+    shape = [1, 8, 8, 64, 3, 3]
+    for wrong, rule, values in ((0, "convolution-extents", 0), ([3], "argument-type", (3,))):
+        shape[place] = wrong
+        with pytest.raises(ts.RuleError) as raised:
+            convolution(*shape)
+        (found,) = raised.value.violations
+        assert (found.rule, dict(found.values)) == (rule, {"nhwcrs"[place]: values})
+
+
 def test_a_convolution_survives_plain_data():
     found = convolution(1, 8, 8, 64, 3, 3, pad=1)
     assert ts.Value.from_dict(found.to_dict()) == found

@@ -117,7 +117,14 @@ def test_words_that_no_copy_looks_at_are_a_warning():
 def test_a_rank_beyond_five_is_no_map():
     found = ts.inspect_tensor_map(edited(ts.TensorMap(**MATRIX), 1, 6 << 4))  # rank 2 becomes 8
     assert found.field("rank").meaning == "8 dimensions"
-    assert "descriptor-codes" in rules(found)
+    (rank,) = [each for each in found.violations if each.rule == "descriptor-codes"]
+    assert (rank.argument, rank.found, rank.limit, dict(rank.values)) == ("rank", "8 dimensions", "1 to 5", {"rank": 8})
+
+
+def test_a_code_of_no_row_is_held_against_its_table_alone():
+    found = ts.inspect_tensor_map(edited(ts.TensorMap(**MATRIX), 1, 3 << 11))
+    (code,) = [each for each in found.violations if each.rule == "descriptor-codes"]
+    assert (code.argument, code.limit, dict(code.values)) == ("interleave", "a code of its table", {"code": 3})
 
 
 def test_the_bit_that_some_drivers_set_is_a_warning_with_its_condition():
@@ -151,14 +158,25 @@ def test_the_size_flag_is_wrong_for_small_tensors_with_gaps(dims, strides_bytes,
         each for each in ts.inspect_tensor_map(edited(tensor_map, 1, 1 << 21)).violations if "size-flag" in each.rule
     ]
     assert [each.fix.startswith(fix) for each in found] == [True]
+    assert dict(found[0].values) == {"limit_bytes": 128 * 1024, "reach_bytes": tensor_map.reach_bytes}
     on_blackwell = ts.TensorMap.check("bf16", dims, strides_bytes, tensor_map.box, arch="sm_100")
     assert ("descriptor-size-flag" in {each.rule for each in on_blackwell}) == fix.startswith("Clear")
 
 
-@pytest.mark.parametrize("blob", [b"", bytes(127), bytes(129), "00" * 128, None, 5, [0] * 128])
-def test_what_is_not_128_bytes_is_refused(blob):
-    with pytest.raises(ts.TensorMapError, match="descriptor-length"):
+@pytest.mark.parametrize("blob", [b"", bytes(127), bytes(129), bytearray(3)], ids=len)
+def test_what_is_not_128_bytes_is_refused_with_its_length(blob):
+    with pytest.raises(ts.TensorMapError, match="descriptor-length") as raised:
         ts.decode_tensor_map(blob)
+    (found,) = raised.value.violations
+    assert (found.found, dict(found.values)) == (f"{len(blob)} bytes", {"bytes": len(blob)})
+
+
+@pytest.mark.parametrize("blob", ["00" * 128, None, 5, [0] * 128], ids=lambda blob: type(blob).__name__)
+def test_what_is_no_bytes_is_refused_by_its_type(blob):
+    with pytest.raises(ts.TensorMapError, match="descriptor-length") as raised:
+        ts.decode_tensor_map(blob)
+    (found,) = raised.value.violations
+    assert (found.found, dict(found.values)) == (f"a {type(blob).__name__}", {})
 
 
 @pytest.mark.parametrize("container", [bytes, bytearray, memoryview])

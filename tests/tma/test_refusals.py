@@ -47,6 +47,14 @@ def test_what_the_chip_refuses_is_an_illegal_instruction(rule):
     assert refused.value.code == ts.RULES[rule].code == 715
 
 
+def test_the_corners_of_a_store_are_values_by_their_names():
+    with pytest.raises(ts.IllegalInstructionError) as refused:
+        ILLEGAL["im2col-store"]()
+    (found,) = [each for each in refused.value.violations if each.rule == "im2col-store"]
+    assert dict(found.values)["lower_corner"] == IMAGES.lower_corner
+    assert dict(found.values)["upper_corner"] == IMAGES.upper_corner
+
+
 @pytest.mark.parametrize("offset", range(1, 128))
 def test_a_shared_address_off_128_bytes_is_misaligned(offset):
     """An H200: offsets 1 to 112, loads and stores, swizzled or not, 360 random cases, all error 716."""

@@ -217,10 +217,8 @@ def _sentence(
         return diagnosis.sentence
     there, left = difference.found, difference.written_address
     lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
-    read = f"is read at {difference.read_address:#x}"
-    where = (
-        f"{read}, but nothing writes it" if left is None else f"was written at {left:#x} and {read}, where {lies} lies"
-    )
+    where = f"is read at {difference.read_address:#x}, where {lies} lies"
+    where = f"{where}, but no copy brings it" if left is None else f"was written at {left:#x} and {where}"
     return (
         f"Element (mn {difference.mn}, k {difference.k}) {where}; "
         f"{differing} of {prod(shape)} elements differ. {diagnosis.sentence}"

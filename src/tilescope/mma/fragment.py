@@ -319,6 +319,6 @@ def _tmem_cells(name: str, operand: Operand | None, data_type: Any) -> Fragment:
 
 def _moved(opcode: str, held: Operand, operand: Any, data_type: Any, types: tuple[str, ...], **facts: Any) -> Fragment:
     """What is moved as bits of any of these types."""
-    chosen = chosen_type(opcode, held, types[0] if data_type is None else data_type, types)
     only = chosen_operand(opcode, operand or held, (held,))
+    chosen = chosen_type(opcode, only, types[0] if data_type is None else data_type, types)
     return Fragment(instruction=opcode, operand=only, data_type=chosen, **facts)

@@ -149,8 +149,9 @@ class TensorMemory(Documented, Value):
             used, listed = int(taken.sum()), self._listed()
             found = f"{size} columns, with {used} of {TMEM_COLUMNS} taken: {listed}"
             limit = "alloc waits until an aligned range is free; this block would wait for itself"
-            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "allocations": listed}
-            raise TMEM_FULL.error("columns", found, limit, f"Free {size} columns first, or ask for fewer.", **values)
+            values = {"columns": size, "taken": used, "limit": TMEM_COLUMNS, "listed": listed}
+            fix = f"Free {size} columns first, or ask for fewer."
+            raise TMEM_FULL.error("columns", found, limit, fix, allocations=self.allocations, **values)
         last = self.allocations[-1][1] if self.allocations else TMEM_COLUMNS
         limit, fix = "successive allocations of a block should not grow", f"Allocate {size} columns first, then {last}."
         growth = size > last, TMEM_ALLOC_ORDER, "columns", f"{size} columns after {last}", limit, fix

@@ -92,7 +92,8 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
         bits = scan.type_bits()
         major = major or (scan.accept(",") and scan.take().value)
         scan.expect(">")
-    return atom(major_named(major or None), kind, hints.bits(bits, "the atom"))
+    said = major_named(major) if major else None
+    return atom(hints.majorness(said, "the atom"), kind, hints.bits(bits, "the atom"))
 
 
 def spell(layout: Layout) -> tuple[str, ...]:

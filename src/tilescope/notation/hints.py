@@ -39,6 +39,7 @@ NO_EQUIVALENT = rule(
 # What an argument says, why it is needed, and what to add.
 _NEEDED = {
     "element_bits": ("how wide an element is", "addresses are in bytes", "Add element_bits (--bits), such as 16."),
+    "major": ("which index is contiguous", "an atom is K-major or MN-major", 'Add major (--major), such as "K".'),
     "shape": ("how large the tile is", "an address map has a shape", "Add shape (--shape), such as 64x64 elements."),
 }
 
@@ -79,6 +80,11 @@ class Hints:
         """Refuse a layout whose shape is not the one beside its text; indices after mn may be joined in one."""
         if self.shape is not None and self.shape != layout.shape:
             self._told("shape", ((*layout.shape, 1)[0], prod(layout.shape[1:])), "the text")
+
+    def majorness(self, said: Major | None, where: str) -> Major:
+        """The contiguous index, from the text or the caller; both must agree."""
+        major: Major = self._told("major", said, where)
+        return major
 
     def check_major(self, layout: Layout) -> None:
         """Refuse a layout whose contiguous index is not the one beside its text."""

@@ -136,14 +136,15 @@ class Program:
     def said(self, done: Action | Flight | None, block: int | None = None) -> str:
         """What an action does: "wait full[2], parity 1"; or what lands: "4096 bytes land in a[0], for full[0]".
 
-        Barriers and slots of `block` are named without their block.
+        Where all barriers or slots of a list are those of `block`, they are named without it.
         """
         if done is None:
             return "leaves"
 
         def listed(table: list[Instance], *numbers: int) -> str:
-            named = (table[number] for number in numbers)
-            return ", ".join(dict.fromkeys(part.name if part.block == block else part.title for part in named))
+            parts = [table[number] for number in numbers]
+            is_own = all(part.block == block for part in parts)
+            return ", ".join(dict.fromkeys(part.name if is_own else part.title for part in parts))
 
         if isinstance(done, Flight):
             barrier = listed(self.barriers, done.barrier)

@@ -58,8 +58,8 @@ def walk_of(
         limit = "an im2col map walks W, H and W, or D, H and W, between N and C"
         numbers = {"image": image, "extents": (len(image), rank)}
         raise _refused(without_im2col, "image", found, limit, "Use NxWxC, NxHxWxC or NxDxHxWxC.", **numbers)
-    n, *sizes, c = (_at_least(1, name, extent)[0] for name, extent in zip(names, image, strict=True))
-    taps = tuple(_at_least(1, name, extent)[0] for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
+    n, *sizes, c = (_positive(name, extent) for name, extent in zip(names, image, strict=True))
+    taps = tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
     pads, steps, spread = (
         _at_least(least, name, value, rank)
         for name, value, least in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1))
@@ -85,7 +85,7 @@ def walk_of(
             "with its own taps."
         )
         raise _refused(without_im2col, "stride", f"dgrad with stride {steps}", limit, fix, stride=steps)
-    (count,), columns = _at_least(1, "filters", count), prod(taps)
+    count, columns = _positive("filters", count), prod(taps)
     output = tuple((free - 1) // step + 1 for free, step in zip(room, steps, strict=True))
     pixels = n * prod(output)
     gemm = {
@@ -108,16 +108,21 @@ def _nested(ahead: list[list[int]], *outer: int) -> Any:
     return tuple(_nested(ahead[1:], offset, *outer) for offset in ahead[0]) if ahead else outer
 
 
-def _at_least(least: int, argument: str, value: Any, rank: int = 1) -> tuple[int, ...]:
+def _positive(argument: str, value: Any) -> int:
+    """One integer of at least 1."""
+    number = integer(argument, value)
+    if number < 1:
+        found, fix = f"{argument} = {number}", f"Use {argument} = 1."
+        raise _refused(extents, argument, found, "at least 1", fix, **{argument: number})
+    return number
+
+
+def _at_least(least: int, argument: str, value: Any, rank: int) -> tuple[int, ...]:
     """`rank` integers of at least `least`; one stands for all of them."""
     numbers = integers(argument, value) if isinstance(value, list | tuple) else (integer(argument, value),)
     numbers = numbers * rank if len(numbers) == 1 else numbers
     if len(numbers) != rank or min(numbers) < least:
-        limit = (
-            f"at least {least}"
-            if rank == 1
-            else f"one integer of at least {least}, or a tuple of {rank}, outermost first"
-        )
+        limit = f"one integer of at least {least}, or a tuple of {rank}, outermost first"
         fix = f"Use {argument} = {max(least, 1)}."
         raise _refused(extents, argument, f"{argument} = {value}", limit, fix, **{argument: numbers})
     return numbers

@@ -61,7 +61,6 @@ descriptor_bits = stated(
 descriptor_codes = stated(
     "descriptor-codes",
     "Type, interleave and rank hold numbers that stand for something.",
-    limit="a code of its table; of rank 1 to 5",
     fix="These bytes are not a tensor map: check where they were copied from.",
     passing=_INSPECTED.format(f"{_MAP}.encode()"),
     failing=_INSPECTED.format("bytes(8) + b'1' * 8 + bytes(112)"),
@@ -110,11 +109,10 @@ def _checked_blob(blob: Any) -> bytes:
     try:
         data = blob if isinstance(blob, bytes) else bytes(memoryview(blob).cast("B"))
     except (TypeError, ValueError):
-        data = b""
-    if len(data) == DESCRIPTOR_BYTES:
-        return data
-    found = f"{len(data)} bytes" if data else f"a {type(blob).__name__}"
-    raise TensorMapError([descriptor_length.told(found=found, bytes=len(data))])
+        raise TensorMapError([descriptor_length.told(found=f"a {type(blob).__name__}")]) from None
+    if len(data) != DESCRIPTOR_BYTES:
+        raise TensorMapError([descriptor_length.told(found=f"{len(data)} bytes", bytes=len(data))])
+    return data
 
 
 def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, list[Violation]]:
@@ -141,10 +139,15 @@ def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, li
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:
     """Codes that stand for nothing."""
-    wrong = {name: f"{name} code {values[name]}" for name, value in arguments.items() if value is None}
-    if values["rank"] > MAX_RANK:
-        wrong["rank"] = f"{values['rank']} dimensions"
-    return [descriptor_codes.told(argument=name, found=found, code=values[name]) for name, found in wrong.items()]
+    nameless = {name: values[name] for name, value in arguments.items() if value is None}
+    limit, rank = "a code of its table", values["rank"]
+    wrong = [
+        descriptor_codes.told(argument=name, found=f"{name} code {code}", limit=limit, code=code)
+        for name, code in nameless.items()
+    ]
+    if rank > MAX_RANK:
+        wrong.append(descriptor_codes.told(argument="rank", found=f"{rank} dimensions", limit="1 to 5", rank=rank))
+    return wrong
 
 
 def _unknown_bits(form: WordFormat, word: int, rank: int) -> Iterator[Violation]:
@@ -175,7 +178,8 @@ def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
 def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
     """What bit 21 of word 1 means for this tensor."""
     limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
-    fix, numbers = CLEAR_SIZE_FLAG, {} if a is None else {"reach_bytes": a.reach_bytes}
+    fix, numbers = CLEAR_SIZE_FLAG, {"limit_bytes": SMALL_TENSOR_BYTES}
+    numbers |= {} if a is None else {"reach_bytes": a.reach_bytes}
     if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
         fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
     return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", limit, fix, **numbers)

@@ -200,14 +200,14 @@ def _padded_store(copy: Copy) -> Facts | None:
     a = copy.tensor_map
     if a.subject != "im2col" or copy.direction == "load" or (min(a.lower_corner) >= 0 >= max(a.upper_corner)):
         return None
-    return {"lower": a.lower_corner, "upper": a.upper_corner, "zeros": str((0,) * len(a.lower_corner))}
+    return {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner, "zeros": str((0,) * len(a.lower_corner))}
 
 
 checked(
     "im2col-store",
     "An im2col store has lower corners of at least 0 and upper corners of at most 0.",
     _padded_store,
-    "corners {lower} and {upper}",
+    "corners {lower_corner} and {upper_corner}",
     "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
     "Encode a map without padding for the store: lower_corner = upper_corner = {zeros}.",
     argument="lower_corner",
