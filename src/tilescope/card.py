@@ -8,7 +8,7 @@
 
 `tilescope bench --save-card NAME` adds a card of the user's own, measured there, which is used where NAME is asked for.
 
-A cell is None where neither a measurement nor a datasheet fills it. Whoever uses it says what could not be weighed.
+A cell is None if neither a measurement nor a datasheet fills it; plans then say what they could not weigh.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ GbPerS = Mapping[int, int]
 
 SECTOR_BYTES = 32  # the least that global memory delivers
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
-ROW_BYTES = (128, 64, 32, 16)  # of the boxes that were measured
+ROW_BYTES = (128, 64, 32, 16)  # widths of the box rows that were measured
 _SHARPNESS = 3  # how sharply a rate bends from one bound to the next: recorded loads follow the cube best
-_FULL = 0.995  # of the rate that memory allows counts as all of it
+_FULL_SHARE = 0.995  # a load that reaches this share of memory's rate is bound by memory alone
+_TIMED_ROWS = 64  # the box whose latency was measured: 64 rows of 128 bytes
+_TIMED_BYTES = 64 * 128
 
 
 def sector_share(request_bytes: int) -> float:
@@ -59,11 +61,11 @@ def sector_share(request_bytes: int) -> float:
 class TmaRates(Value):
     """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
 
-    Loads are bound by three things, and by the slowest of them most: the sum of the inverse cubes tells how much.
+    Three rates bound a load. It reaches (a^-3 + b^-3 + c^-3)^(-1/3): a little less than the slowest of them.
 
-        memory    what boxes of such rows reach when nothing else is in the way (`loads`)
-        latency   bytes in flight once in the time of a copy: `latency_us` for a box of 64 rows of 128 bytes, a cycle for
-                  every row more, and what the engine of one SM takes for a tile, shared by the tiles in flight
+        memory    what boxes with rows of this width reach when nothing else is in the way (`loads`)
+        latency   the bytes in flight, divided by the time of one copy: `latency_us` for a box of 64 rows of 128 bytes, one
+                  cycle for every further row, and the time a tile takes in one SM's engine, divided by the tiles in flight
         issuing   a thread issues a copy every `issue_ns`
 
     >>> h200 = Card.named("H200").tma
@@ -75,7 +77,7 @@ class TmaRates(Value):
     1452
     """
 
-    sms: int  # that loaded
+    sms: int  # that loaded or stored while the rates were measured
     loads: Mapping[str, GbPerS] = field(hash=False)  # by L2 promotion and bytes of a box row, bytes enough in flight
     stores: GbPerS = field(hash=False)  # by bytes of a box row; promotion and height made no difference
     sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
@@ -86,25 +88,28 @@ class TmaRates(Value):
         self, row_bytes: int, l2_promotion: str = "128B", in_flight_bytes: int | None = None, *, tile_bytes: int = 8192,
         box_rows: int = 64, boxes: int = 1, issuers: int = 1,
     ) -> float:  # fmt: skip
-        """Loads by every SM of tiles in such boxes; bytes in flight (None: enough) and issuing threads are those of one SM."""
+        """GB/s at which all SMs together load tiles in such boxes.
+
+        `in_flight_bytes` (None: enough) and `issuers`, the threads that issue copies, are those of one SM.
+        """
         width = _measured_width(row_bytes)
         memory = float(self.loads[l2_promotion][width])
         bounds = [memory, self.sms * issuers * tile_bytes / (boxes * self.issue_ns["one thread"])]
         if in_flight_bytes is not None:
             tiles = max(1.0, in_flight_bytes / tile_bytes)
             narrowest = min(ROW_BYTES)  # such rows pass one SM's engine at one a cycle
-            rows_ns = (box_rows - 64) * narrowest / self.sm_loads[narrowest]
-            engine_ns = tile_bytes / tiles / self.sm_loads[width] - 8192 / self.sm_loads[128]
+            rows_ns = (box_rows - _TIMED_ROWS) * narrowest / self.sm_loads[narrowest]
+            engine_ns = tile_bytes / tiles / self.sm_loads[width] - _TIMED_BYTES / self.sm_loads[128]
             bounds.append(self.sms * in_flight_bytes / (1e3 * self.latency_us + rows_ns + engine_ns))
         rate = sum(bound**-_SHARPNESS for bound in bounds) ** (-1 / _SHARPNESS)
-        return memory if rate > _FULL * memory else rate
+        return memory if rate > _FULL_SHARE * memory else rate
 
     def store(self, row_bytes: int) -> float:
-        """Stores of boxes with such rows by every SM."""
+        """GB/s at which all SMs together store boxes with such rows."""
         return float(self.stores[_measured_width(row_bytes)])
 
     def one_sm(self, row_bytes: int, in_flight_bytes: int) -> float:
-        """Loads by one SM: a box row a cycle at most, and what is in flight once in the time that a copy takes."""
+        """GB/s that one SM loads: at most one box row a cycle, and the bytes in flight divided by the time of a copy."""
         return min(float(self.sm_loads[_measured_width(row_bytes)]), in_flight_bytes / self.latency_us / 1e3)
 
     def fastest(self, direction: str) -> int:
@@ -123,7 +128,7 @@ class TmaRates(Value):
 
 
 def _measured_width(row_bytes: int) -> int:
-    """The widest row that was measured and is no wider, or the narrowest of all."""
+    """The widest of the measured rows that is no wider than this one; the narrowest if all are wider."""
     return max((width for width in ROW_BYTES if width <= row_bytes), default=min(ROW_BYTES))
 
 
@@ -147,7 +152,9 @@ class Card(Row):
     memory_gb_per_s: int
     tflop_per_s: Mapping[str, float] = field(repr=False, hash=False)  # dense, by data type, summed in 32 bits
     tma: TmaRates | None = field(repr=False)
-    measured: frozenset[str] = field(repr=False)  # cells, and data types of tflop_per_s; others are documented
+    measured: frozenset[str] = field(
+        repr=False
+    )  # names of cells, and data types of tflop_per_s; the rest is documented
     source: str
 
     @classmethod
@@ -202,7 +209,7 @@ class Card(Row):
 
 
 def card_called(name: str) -> Card | None:
-    """The card that people call so, or None.
+    """The card of the table that people mean by a name, or None.
 
     >>> card_called("h100-pcie").name, card_called("sm_90")
     ('H100 PCIe', None)
@@ -214,8 +221,8 @@ def _by_row_bytes(*gb_per_s: int) -> GbPerS:
     return MappingProxyType(dict(zip(ROW_BYTES, gb_per_s, strict=True)))
 
 
-# Under driver 580.159.04: 64 x 64 fp16 tiles, loads by 3 blocks an SM of 8 stages, stores of 512 MiB. Rows of 16 bytes
-# vary with the tile's shape: 2400 is the middle of 139 tiles, of which 64 x 64 reached 2554.
+# Under driver 580.159.04: 64 x 64 fp16 tiles; loads by 3 blocks on an SM with 8 stages each, stores of 512 MiB. The rate of
+# rows of 16 bytes varies with the tile's shape: 2400 is the middle value of 139 tiles, of which 64 x 64 reached 2554.
 # fmt: off
 _H200_TMA = TmaRates(
     sms=132,
@@ -231,7 +238,7 @@ _H200_TMA = TmaRates(
     issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
 )
 
-_FLOAT_TYPES = {
+_TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "tf32": ("tfloat32", "tfloat32_ftz"), "half": ("float16", "bfloat16"), "fp8": ("e4m3", "e5m2"),
     "fp6": ("e2m3", "e3m2", "16u6_align16b"), "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
     "int8": ("int8", "uint8"), "int4": ("int4", "uint4"), "b1": ("b1",),
@@ -239,8 +246,8 @@ _FLOAT_TYPES = {
 # fmt: on
 
 
-def _tflops(**by_width: float) -> Mapping[str, float]:
-    return MappingProxyType({name: rate for width, rate in by_width.items() for name in _FLOAT_TYPES[width]})
+def _tflops(**rates: float) -> Mapping[str, float]:
+    return MappingProxyType({name: rate for kind, rate in rates.items() for name in _TYPES_OF_RATE[kind]})
 
 
 _NONE: frozenset[str] = frozenset()
@@ -279,7 +286,7 @@ _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.valu
 
 
 def cards_folder() -> Path:
-    """Where measured cards of the user lie; DeviceError where nobody can tell."""
+    """The folder of the user's own cards; DeviceError without platformdirs, which knows it."""
     try:
         from platformdirs import user_config_path
     except ModuleNotFoundError as error:  # in a checkout that was not installed

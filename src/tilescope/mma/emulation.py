@@ -4,7 +4,7 @@
     B (k, n)  ──┘  K-major or MN-major           canonical atoms └─ descriptors, K step by K step: wgmma, ├─▶ D (m, n)
                                                                     tcgen05                              ─┘
 
-Numbers are summed exactly enough to compare: integers as such, floats in double precision, rounded once.
+Integers are summed exactly, floats in double precision and rounded once at the end: how the chip rounds is not claimed.
 
 What is read comes back as a matrix of (mn, k) elements, so that a byte that went astray shows as a wrong element.
 """
@@ -40,17 +40,20 @@ from tilescope.tma.elements import packed, unpacked
 _MAX_BOX_ROWS = 256
 _MMA_M, _MMA_N = 16, 8
 _PRODUCT = 'ts.emulate_mma(np.zeros({}), np.zeros({}), data_type={!r}, consumer="ldmatrix", {})'
-# fmt: off
-MMA_SHAPE, MMA_TYPE = (
-    rule(name, demand, source=f"PTX ISA, {source}", passing=_PRODUCT.format(*passing), failing=_PRODUCT.format(*failing))
-    for name, demand, source, passing, failing in (
-        ("mma-shape", "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
-         "mma: shapes", ((16, 64), (64, 8), "bf16", ""), ((16, 64), (32, 8), "bf16", "")),
-        ("mma-type", "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.", "mma and ldmatrix: types",
-         ((64, 64), (64, 8), "bf16", "a_major='MN'"), ((128, 128), (128, 8), "e4m3", "a_major='MN'")),
-    )
+MMA_SHAPE = rule(
+    "mma-shape",
+    "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    source="PTX ISA, mma: shapes",
+    passing=_PRODUCT.format((16, 64), (64, 8), "bf16", ""),
+    failing=_PRODUCT.format((16, 64), (32, 8), "bf16", ""),
 )
-# fmt: on
+MMA_TYPE = rule(
+    "mma-type",
+    "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    source="PTX ISA, mma and ldmatrix: types",
+    passing=_PRODUCT.format((64, 64), (64, 8), "bf16", "a_major='MN'"),
+    failing=_PRODUCT.format((128, 128), (128, 8), "e4m3", "a_major='MN'"),
+)
 Matrix = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
@@ -67,8 +70,8 @@ def emulate_mma(
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
     Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
-    `atom_order`. `a_layout` and `b_layout`, a `Layout` of what one block holds as (mn, k), say all of that themselves; threads
-    store a tile that is not made of a tensor core's atoms. Without `data_type` it is that of the arrays. D is float32, or
+    `atom_order`. `a_layout` and `b_layout` replace all of that: a `Layout` of the (mn, k) elements that one block holds. If it is
+    not made of a tensor core's atoms, threads store the tile. Without `data_type` the type is that of `a`. D is float32, or
     int32 for integers; `c` is what it held before. What the path does not have (a majorness that the type lacks, a tile
     that is no whole number of atoms) is refused with its reasons.
 
@@ -115,9 +118,9 @@ def emulate_mma(
             found, limit = f"{consumer} with {', '.join(only_tcgen05)}", "only tcgen05 has that"
             raise MMA_GROUP.error("consumer", found, limit, 'Use consumer="tcgen05".', cta_group=plain_int(cta_group))
         wide = np.float64 if row.is_float else np.int64
-        one, other = (operand.astype(wide) for operand in path.read([left], [right])[0])
+        a_read, b_read = (operand.astype(wide) for operand in path.read([left], [right])[0])
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(one @ other.T + initial).astype(initial.dtype)
+            return np.asarray(a_read @ b_read.T + initial).astype(initial.dtype)
     scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=flags["sparse"])
     pairs = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
@@ -193,24 +196,26 @@ class OperandPath(NamedTuple):
     def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
         """A (m, k) and B (n, k) of every block as its tensor core reads them."""
         swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
-        one, start = a, self.smem_address
+        a_read, b_start = a, self.smem_address
         if self.product is None or not self.product.a_in_tensor_memory:
-            first = self._tile(0, a[0].shape, swizzles[0], start)
-            one = self._through_smem("A", first, a, [share.a_multicast for share in self.shares])
-            start = first.start + ceil_div(first.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
-        second = self._tile(1, b[0].shape, swizzles[1], start)
-        other = self._through_smem("B", second, b, [share.b_multicast for share in self.shares])
-        return list(zip(one, other, strict=True))
+            a_tile = self._tile("A", a[0].shape, swizzles[0], self.smem_address)
+            a_read = self._through_smem("A", a_tile, a, [share.a_multicast for share in self.shares])
+            b_start = a_tile.start + ceil_div(a_tile.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+        b_tile = self._tile("B", b[0].shape, swizzles[1], b_start)
+        b_read = self._through_smem("B", b_tile, b, [share.b_multicast for share in self.shares])
+        return list(zip(a_read, b_read, strict=True))
 
-    def _tile(self, place: int, shape: tuple[int, ...], swizzle: Any, start: Any) -> Layout:
-        layout: Any = self.layouts[place]
-        (mn, k), row, name = shape, self.row, f"{'ab'[place]}_layout"
+    def _tile(self, operand: SmemOperand, shape: tuple[int, ...], swizzle: Any, start: Any) -> Layout:
+        """Where one block holds the operand: in its own layout, or in atoms from `start` on."""
+        index = "AB".index(operand)
+        layout: Any = self.layouts[index]
+        (mn, k), row, name = shape, self.row, f"{operand.lower()}_layout"
         if layout is None:
             if rest := integer("smem_address", start, 0) % SMEM_LINE_BYTES:
                 found, limit, below = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes", start - rest
                 change, told = {"smem_address": below}, {"smem_address": start}
                 raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {below:#x}.", change, **told)
-            canonical = canonical_layout(major_named(self.majors[place]), swizzle, row)
+            canonical = canonical_layout(major_named(self.majors[index]), swizzle, row)
             return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
         tile = smem_tile(name, layout)
         if tile.shape != shape or tile.element_bits != row.smem_bits:
@@ -241,7 +246,7 @@ def _smem_base(tile: Layout) -> int:
 
 
 def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) -> None:
-    """Copy an operand to the shared memory of some blocks: boxes one atom wide, as high as the atoms that follow each other.
+    """Copy an operand to the shared memory of some blocks, by TMA in boxes one atom wide and as high as a run of atoms.
 
     Threads store what TMA cannot: a tile that is not made of a tensor core's atoms.
     """

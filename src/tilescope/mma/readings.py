@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import Severity, Violation, by, raise_all
+from tilescope.errors import Violation, by, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -21,12 +21,12 @@ from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name
-from tilescope.rule import Basis, rule
+from tilescope.rule import Rule, rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
 
 INSTRUCTION_BITS = 32
-_DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of 64 bits, by prefix
+_MAX_DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of a 64-bit number, by its prefix
 _READ = (
     "ts.inspect_descriptor(ts.WgmmaDescriptor(0, leading_bytes={leading}, stride_bytes={stride}, swizzle='128B', "
     "base_offset={base}).encode()).violations"
@@ -36,22 +36,38 @@ _TCGEN05_READ = (
     "instruction='tcgen05', major={major!r}, element_bits=32).violations"
 )
 _SOUND = _READ.format(leading=16, stride=1024, base=0)
-# fmt: off
-_RULES: tuple[tuple[str, Severity, str, str, Basis, str, str], ...] = (
-    ("descriptor-major", "note", "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
-     'PTX ISA, "Canonical Layouts" of tcgen05', "documented", _TCGEN05_READ.format(major="MN"), _TCGEN05_READ.format(major="K")),
-    ("descriptor-overlap", "warning", "Neighbouring atoms that a descriptor steps over do not overlap.",
-     'PTX ISA, "Canonical Layouts": the bytes of an atom', "documented", _SOUND, _READ.format(leading=16, stride=512, base=0)),
-    ("descriptor-base-offset", "warning", "TMA swizzles by the absolute address, which is base offset 0.",
-     "measured on an H200", "measured", _SOUND, _READ.format(leading=16, stride=1024, base=1)),
-    ("descriptor-leading", "note",
-     "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
-     'PTX ISA, "Strides": leading dimension byte offset', "documented", _SOUND, _READ.format(leading=8192, stride=1024, base=0)),
+DESCRIPTOR_MAJOR = rule(
+    "descriptor-major",
+    "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
+    severity="note",
+    source='PTX ISA, "Canonical Layouts" of tcgen05',
+    passing=_TCGEN05_READ.format(major="MN"),
+    failing=_TCGEN05_READ.format(major="K"),
 )
-# fmt: on
-DESCRIPTOR_MAJOR, DESCRIPTOR_OVERLAP, DESCRIPTOR_BASE_OFFSET, DESCRIPTOR_LEADING = (
-    rule(name, demand, severity=severity, source=source, basis=basis, passing=passing, failing=failing)
-    for name, severity, demand, source, basis, passing, failing in _RULES
+DESCRIPTOR_OVERLAP = rule(
+    "descriptor-overlap",
+    "Neighbouring atoms that a descriptor steps over do not overlap.",
+    severity="warning",
+    source='PTX ISA, "Canonical Layouts": the bytes of an atom',
+    passing=_SOUND,
+    failing=_READ.format(leading=16, stride=512, base=0),
+)
+DESCRIPTOR_BASE_OFFSET = rule(
+    "descriptor-base-offset",
+    "TMA swizzles by the absolute address, which is base offset 0.",
+    severity="warning",
+    source="measured on an H200",
+    basis="measured",
+    passing=_SOUND,
+    failing=_READ.format(leading=16, stride=1024, base=1),
+)
+DESCRIPTOR_LEADING = rule(
+    "descriptor-leading",
+    "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
+    severity="note",
+    source='PTX ISA, "Strides": leading dimension byte offset',
+    passing=_SOUND,
+    failing=_READ.format(leading=8192, stride=1024, base=0),
 )
 DESCRIPTORS: dict[str, type[OperandDescriptor]] = {
     described.form.instruction: described for described in (WgmmaDescriptor, Tcgen05Descriptor)
@@ -84,26 +100,29 @@ def descriptor_readings(word: int, *, major: Major = "K", element_bits: int = 16
     ['tcgen05 instruction descriptor, kind f16', 'tcgen05 instruction descriptor, kind f8f6f4']
     """
     word = integer("word", word)
-    found = [inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS]
+    readings = [
+        inspect_descriptor(word, major=major, element_bits=element_bits, instruction=name) for name in DESCRIPTORS
+    ]
     if word < 1 << INSTRUCTION_BITS:
-        found = [*(inspect_instruction_descriptor(word, kind) for kind in KINDS), inspect_tmem_address(word), *found]
-    likeliest = sorted(found, key=lambda reading: (not reading.sound, bool(reading.violations)))
-    return WordReadings(word, tuple(likeliest))
+        instructions = (inspect_instruction_descriptor(word, kind) for kind in KINDS)
+        readings = [*instructions, inspect_tmem_address(word), *readings]
+    likeliest_first = sorted(readings, key=lambda reading: (not reading.sound, bool(reading.violations)))
+    return WordReadings(word, tuple(likeliest_first))
 
 
 def pasted_word(text: str) -> int | None:
-    """The number that a text is, if it is one integer of at most 64 bits, without more digits than such a one has.
+    """The integer that a text spells, or None if it has more than 64 bits or more digits than 64 bits need.
 
-    >>> pasted_word("0x40"), pasted_word("0x1" + 16 * "0"), pasted_word(254 * "0")  # 127 bytes are no word
+    >>> pasted_word("0x40"), pasted_word("0x1" + 16 * "0"), pasted_word(254 * "0")  # 254 zeros are 127 bytes, not a word
     (64, None, None)
     """
     plain = text.strip().casefold().replace("_", "")
-    prefix = plain[:2] if plain[:2] in _DIGITS else ""
+    prefix = plain[:2] if plain[:2] in _MAX_DIGITS else ""
     try:
         word = int(text, 0)
     except ValueError:
         return None
-    return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _DIGITS[prefix] else None
+    return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _MAX_DIGITS[prefix] else None
 
 
 def inspect_descriptor(
@@ -127,7 +146,10 @@ def inspect_descriptor(
     descriptor = attempted(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
-        found, limit = 'major = "K"', f"{swizzle.name} holds only MN-major elements of 32 bits, and is shown so"
+        found, limit = (
+            'major = "K"',
+            f"{swizzle.name} holds only MN-major elements of 32 bits; the fields are shown for those",
+        )
         fix = 'Use major="MN", element_bits=32.'
         findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, fix, element_bits=element_bits))
         major, element_bits = "MN", 32
@@ -156,13 +178,14 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
         "leading_is_address": "leading is a distance in bytes",
     }
     if layout is not None:
-        later = f"starts {base} lines ({base * SMEM_LINE_BYTES} bytes) later than the absolute address says"
-        says = later if base else "starts where the absolute address says, as TMA writes it"
+        pattern_start = "where the absolute address says, as TMA writes it"
+        if base:
+            pattern_start = f"{base} lines ({base * SMEM_LINE_BYTES} bytes) later than the absolute address says"
         meaning |= {
             "leading_bytes": f"{leading} bytes {layout.neighbours('leading_bytes')}",
             "stride_bytes": f"{values['stride_bytes']} bytes {layout.neighbours('stride_bytes')}",
             "swizzle": f"{layout.mode}: atoms of {by(layout.atom)} (mn x k), {layout.atom_bytes} bytes",
-            "base_offset": f"{base}: the pattern {says}"
+            "base_offset": f"{base}: the pattern starts {pattern_start}"
             if layout.swizzle.bits
             else f"{base}, ignored: nothing is swizzled",
         }
@@ -174,22 +197,23 @@ def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -
 
 def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Violation]:
     """What is legal but probably not meant."""
-    advice = [
-        (DESCRIPTOR_OVERLAP, argument, f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}.",
-         f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there")
-        for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step))
-        if step is not None and getattr(descriptor, argument) < layout.atom_bytes
-    ]  # fmt: skip
+    advice: list[Violation] = []
+
+    def advise(row: Rule, argument: str, limit: str, fix: str) -> None:
+        value = getattr(descriptor, argument)
+        advice.append(row.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value}))
+
+    for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
+        if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
+            limit = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
+            fix = f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}."
+            advise(DESCRIPTOR_OVERLAP, argument, limit, fix)
     if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
-        fix = "If the operand is MN-major, read it so: major MN; K-major code writes 0 or 16 here."
         limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"
-        advice.append((DESCRIPTOR_LEADING, "leading_bytes", fix, limit))
+        fix = "If the operand is MN-major, say major MN. K-major code writes 0 or 16 here."
+        advise(DESCRIPTOR_LEADING, "leading_bytes", limit, fix)
     if layout.swizzle.bits and descriptor.base_offset:
-        fix = "Use 0 unless the data was written with a pattern of its own."
         limit = "TMA swizzles by the absolute address, which is base offset 0"
-        advice.append((DESCRIPTOR_BASE_OFFSET, "base_offset", fix, limit))
-    held = {argument: getattr(descriptor, argument) for _, argument, _, _ in advice}
-    return [
-        broken.violation(argument, f"{argument} = {held[argument]}", limit, fix, **{argument: held[argument]})
-        for broken, argument, fix, limit in advice
-    ]
+        fix = "Use 0 unless the data was written with a pattern of its own."
+        advise(DESCRIPTOR_BASE_OFFSET, "base_offset", limit, fix)
+    return advice

@@ -70,11 +70,7 @@ _SCALED_OPERAND = "operand with scale factors"
 _EXTENTS: dict[ScaleOperand, int] = {"A": 16, "B": 8}  # rows of A, columns of B of an mma.sync
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
 _ATOM_COLUMNS = 4  # of tensor memory
-_ATOM_ROWS_READ: Any = {
-    "leading_bytes": 0,
-    "stride_bytes": 128,
-    "swizzle": "none",
-}  # 8 rows of 16 bytes follow each other
+_ATOM_FIELDS: Any = {"leading_bytes": 0, "stride_bytes": 128, "swizzle": "none"}  # of a descriptor: 8 rows x 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +127,12 @@ class ScaleLanes(Documented, Value):
 
 
 class ScaleStep(NamedTuple):
-    """What one instruction along k needs: its first k, the column of its word (counted from the first), the id, its blocks."""
+    """What one instruction along k needs to find its scale factors."""
 
-    k: int
-    column: int
-    scale_id: int
-    scales: tuple[int, ...]  # blocks of the row
+    k: int  # the first that it multiplies
+    column: int  # of tensor memory: where its word lies, counted from the first word
+    scale_id: int  # the byte of that word with which it begins
+    scales: tuple[int, ...]  # blocks of a row that it scales
 
 
 class ScaleCopy(NamedTuple):
@@ -242,11 +238,13 @@ class ScaleLayout(Documented, Value):
         if not is_one_of(step_k, self.format.k_steps):
             limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
             raise SCALE_K.error("k", printed(k), limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
-        block, words = self.format.block, self.word_columns
-        return tuple(
-            ScaleStep(first, at // 4 * words, at % 4, tuple(range(at, at + step_k // block)))
-            for first, at in ((first, first // block) for first in range(0, self.k, step_k))
-        )
+        steps = []
+        for first_k in range(0, self.k, step_k):
+            first_block = first_k // self.format.block
+            word, scale_id = divmod(first_block, ATOM_SCALES)
+            scales = tuple(range(first_block, first_block + step_k // self.format.block))
+            steps.append(ScaleStep(first_k, word * self.word_columns, scale_id, scales))
+        return tuple(steps)
 
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
@@ -271,10 +269,10 @@ class ScaleLayout(Documented, Value):
     def copies(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
     ) -> tuple[ScaleCopy, ...]:
-        """The tcgen05.cp that bring the atoms from shared memory: one for each, into 4 columns.
+        """The tcgen05.cp instructions that bring the atoms from shared memory: one for every atom, into 4 columns.
 
-        For B of a pair with m = 128 one copy brings two atoms, of which the first goes to quarters 0 and 1, the second to 2 and 3.
-        They lie behind each other in shared memory, for each word of k: those of the first half of n, then of the second.
+        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and 1, that of
+        the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k by word of k.
 
         >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
         >>> copy.shape, hex(copy.descriptor.encode())
@@ -292,7 +290,7 @@ class ScaleLayout(Documented, Value):
         copies = []
         for word, atoms in enumerate(starts.T.tolist()):
             for row, atom in enumerate(atoms):
-                source = Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_ROWS_READ)
+                source = Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_FIELDS)
                 copies.append(
                     ScaleCopy(shape, source, base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS))
                 )
@@ -313,7 +311,7 @@ class ScaleLayout(Documented, Value):
         return atoms.reshape(-1)
 
     def _halves(self, operand: Any, m: Any, cta_group: Any) -> int:
-        """2 for B of a pair with m = 128, else 1; refuses what is no operand, m, group or whole half."""
+        """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1. Refuses what no instruction takes."""
         known_name("operand", operand, _EXTENTS, _SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             found, limit = f"m {printed(m)}, cta_group {printed(cta_group)}", "a block has m 128, a pair also 256"

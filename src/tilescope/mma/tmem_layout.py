@@ -78,7 +78,7 @@ class Datapath:
     ws: tuple[bool, ...]
     sparse: tuple[bool, ...]
     is_half: bool = False  # 16 lanes of each quarter are used, so that the base may be at lane 16
-    a_source: str | None = ""  # what A's place rests on, where sources are few; None: no document says it
+    a_source: str | None = ""  # what says where A lies; "": several sources agree; None: none does
 
     @property
     def rows(self) -> int:
@@ -168,11 +168,11 @@ class TmemLayout(Documented, Layout):
     datapath: str | None = None  # PTX's letter
     matrix: tuple[int, int] = (1, 1)  # extents of the whole matrix: both blocks' rows for a pair
     ctas: int = 1  # blocks among which the rows are shared out
-    source: str = ""  # what the place rests on, where it is less than several sources
+    source: str = ""  # what says where the matrix lies; "": several sources agree
 
     @classmethod
     def of(cls, modes: Modes, element_bits: int, address: Any, **facts: Any) -> TmemLayout:
-        """From modes in bits, of one block, and the fields above; refused where it leaves tensor memory."""
+        """The layout of one block from its modes in bits and the fields above; refused if it leaves tensor memory."""
         made = cls.from_modes(modes, element_bits, unit_bits=1)
         made.__dict__.update(facts, nesting=modes)
         return made.with_start(address)
@@ -282,22 +282,22 @@ def tmem_layout(
     >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # layout B reads A in both halves
     TmemPlace(cta=0, lanes=(3, 67), column=2, bit=16)
     """
-    operand = known_name("operand", operand, _BUILT, "operand in tensor memory")
+    operand = known_name("operand", operand, _MODES_OF, "operand in tensor memory")
     m, extent = pair("shape", shape, least=1)
     ws, sparse = flag("ws", ws), flag("sparse", sparse)
     row = _datapath(m, cta_group, ws, sparse or operand == "metadata")
-    kept = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
+    element = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
     base = TmemAddress.of(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
         found = f"lane {base.lane} for layout {row.name}"
         limit = "D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one"
         raise TMEM_LANE.error("address", found, limit, f"Use lane {base.lane // 32 * 32}.", lane=base.lane)
-    modes, element_bits, source = _BUILT[operand](row, extent, kept, sparse)
+    modes, element_bits, source = _MODES_OF[operand](row, extent, element, sparse)
     facts = {"operand": operand, "datapath": row.name, "matrix": (m, extent), "ctas": row.cta_group, "source": source}
     return TmemLayout.of(modes, element_bits, base, **facts)
 
 
-Placed = tuple[Modes, int, str]  # bits of an element, and the source of its place
+Placed = tuple[Modes, int, str]  # modes in bits, bits of an element, and the source that says so
 
 
 def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Placed:
@@ -359,4 +359,4 @@ def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Place
     return modes, bits, source
 
 
-_BUILT: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}
+_MODES_OF: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}

@@ -39,12 +39,12 @@ _MERGED = "Lanes ask in pairs (i, i ^ 1 or i, i ^ 2), so neighbouring groups of 
 class BankCollision(Value):
     """Lanes of one group that wait for each other: different words in the same bank or banks.
 
-    A 16-byte access takes four banks at once; `addresses` are the pieces that wait, `lanes` who wants each.
+    A 16-byte access takes four banks at once: a piece. `lanes[i]` are the lanes that want the piece at `addresses[i]`.
     """
 
     banks: tuple[int, ...]
     addresses: tuple[int, ...] = hex_field()  # first byte of each piece of len(banks) words
-    lanes: tuple[tuple[int, ...], ...] = ()  # for each piece; more than one lane: read together
+    lanes: tuple[tuple[int, ...], ...] = ()  # of every piece; lanes of one piece are served together
 
     @property
     def degree(self) -> int:
@@ -170,9 +170,9 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
 
 
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
-    """The lanes by column of the line, and within it by the piece they want."""
+    """What the lanes of one group cost: different pieces in one bank wait for each other."""
     cell_bytes = row.cell_bytes
-    wanted: dict[int, dict[int, list[int]]] = {}
+    wanted: dict[int, dict[int, list[int]]] = {}  # first bank → address of a piece → lanes that want it
     for lane in lanes:
         piece = places[lane] // cell_bytes * cell_bytes
         wanted.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(piece, []).append(lane)
@@ -260,7 +260,7 @@ def tile_report(accesses: Access | Iterable[Access], layout: Layout | None = Non
 
 
 def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layout) -> TileReport:
-    """The cost on another layout, `cure`; explained are the instructions that were worst on `layout`.
+    """The cost on another layout, `cure`; its reports explain the instructions that were worst on `layout`.
 
     >>> sick, cure = Layout((64, 64), 16), Layout((64, 64), 16, swizzle="128B")
     >>> cured_report(Access.ldmatrix((64, 64), 16), sick, cure).costs[0].worst.wavefronts
@@ -273,7 +273,7 @@ def layout_as_written(
     tile: tuple[int, int], bits: int, swizzle: Swizzle | str = "none", pad: int | None = None,
     atom: tuple[int, int] | None = None, atom_order: AtomOrder = "column", start: int = 0,
 ) -> Layout:  # fmt: skip
-    """The layout of a tile under a swizzle; where neither padding nor atom is said, rows of one span as TMA writes them.
+    """The layout of a tile under a swizzle; without padding and atom, its rows are one span wide, as TMA writes them.
 
     >>> layout_as_written((64, 128), 16, "128B").atom
     (64, 64)
@@ -318,17 +318,17 @@ def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     return patterns
 
 
-def _cost(access: Access, layout: Layout | None, like: Access | None = None) -> AccessCost:
-    """The cost of a pattern; explained is the first of its worst instructions, or of those of `like`."""
+def _cost(access: Access, layout: Layout | None, explain_as: Access | None = None) -> AccessCost:
+    """The cost of a pattern. `worst` reports its worst instruction, or the one that is worst in `explain_as`."""
     placed = isinstance(layout, Layout) and access.layout is not None and access.layout == layout
     here = access if layout is None or placed else access.on(layout)
     address, mask = here.flat()
     counts = count_wavefronts(here.op, address, mask)
     worst = None
     if len(counts):
-        worst_counts = counts if like is None else count_wavefronts(like.op, *like.flat())
-        at = np.unravel_index(int(worst_counts.argmax()), here.lane_address.shape[:-1])
-        worst = bank_report(here.op, here.lane_address[at], None if here.active is None else here.active[at])
+        ranked = counts if explain_as is None else count_wavefronts(explain_as.op, *explain_as.flat())
+        chosen = np.unravel_index(int(ranked.argmax()), here.lane_address.shape[:-1])
+        worst = bank_report(here.op, here.lane_address[chosen], None if here.active is None else here.active[chosen])
     return AccessCost(
         name=access.name,
         op=here.op,

@@ -33,7 +33,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
@@ -43,9 +42,9 @@ from tilescope.tensor_map.arguments import DriverAnswer, MapArguments, answer_co
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 
-MAX_MAPS = 256  # different maps of one log that are told
+MAX_MAPS = 256  # different maps that are read from one log
 _LINE_CHARACTERS = 1 << 14
-_DUMP_LINES = 60  # from the first line of a dump to its last, the lines of other threads between them
+_DUMP_LINES = 60  # from the first line of a dump to its last, with the lines that other threads print between them
 
 _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128]"
 argument_dump = stated(
@@ -150,8 +149,12 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
 def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
     """The maps that the lines of a log dump, each once, as soon as its last line was read."""
     seen: set[str] = set()
-    unseen = (asked for asked in _dumps(lines) if (key := repr(asked.given)) not in seen and not seen.add(key))  # type: ignore[func-returns-value]
-    return islice(unseen, MAX_MAPS)
+    for asked in _dumps(lines):
+        if (key := repr(asked.given)) not in seen:
+            seen.add(key)
+            yield asked
+        if len(seen) == MAX_MAPS:
+            return
 
 
 def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
@@ -181,10 +184,14 @@ class _Dump:
 
     def ends_before(self, piece: str) -> bool:
         """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
-        starts = _START.match(piece) is not None
-        if starts or (self.result is not None and _RESULT.search(piece)) or self.lines > _DUMP_LINES:
-            return "dims" in self.arguments or (bool(self.arguments) and starts) or self.lines > _DUMP_LINES
-        return "dims" in self.arguments and any(NAMES[name] == "dims" for name, _ in self._pairs(piece))
+        if self.lines > _DUMP_LINES:
+            return True
+        has_dims = "dims" in self.arguments
+        if _START.match(piece):
+            return bool(self.arguments)
+        if self.result is not None and _RESULT.search(piece):
+            return has_dims
+        return has_dims and any(NAMES[name] == "dims" for name, _ in self._pairs(piece))
 
     def read(self, piece: str) -> None:
         """Take in a line, or a part of one."""
@@ -201,11 +208,11 @@ class _Dump:
     def _pairs(self, piece: str) -> Iterator[tuple[str, str]]:
         """The names and values of a line."""
         for name, separator, value in _PAIR.findall(piece):
-            if (
-                self.has_colons and separator[:1] == ":"
-                if name in _WITH_COLON
-                else separator == "=" or name not in _WITH_EQUALS
-            ):
+            if name in _WITH_COLON:
+                is_argument = self.has_colons and separator[:1] == ":"
+            else:
+                is_argument = separator == "=" or name not in _WITH_EQUALS
+            if is_argument:
                 yield name, value
 
     def maps(self) -> Iterator[MapArguments]:
@@ -214,13 +221,13 @@ class _Dump:
         if "dims" not in arguments or not arguments.keys() & {"box", "channels_per_pixel", "pixels_per_column"}:
             return
         type_from, element_bytes = "the innermost stride", (arguments.get("all_strides") or (0,))[0]
-        own = {name: arguments.pop(name) for name in _OF_DEEP_GEMM if name in arguments}
-        if "strides_elements" in own:  # in elements, and the swizzle by its width; a fork's strides are in bytes
-            step, width = own.get("element_bytes", 1), arguments.get("swizzle", 0)
-            arguments["strides_bytes"] = tuple(stride * step for stride in own["strides_elements"])
-            atom = "_ATOM_32B" if own.get("swizzle_base") == 32 else ""
+        deep_gemm = {name: arguments.pop(name) for name in _OF_DEEP_GEMM if name in arguments}
+        if "strides_elements" in deep_gemm:  # in elements, and the swizzle by its width; a fork's strides are in bytes
+            step, width = deep_gemm.get("element_bytes", 1), arguments.get("swizzle", 0)
+            arguments["strides_bytes"] = tuple(stride * step for stride in deep_gemm["strides_elements"])
+            atom = "_ATOM_32B" if deep_gemm.get("swizzle_base") == 32 else ""
             arguments["swizzle"] = f"{width}B{atom}" if width > 16 else "none"
-            type_from, element_bytes = "elem size", own.get("element_bytes_of_fork", step)
+            type_from, element_bytes = "elem size", deep_gemm.get("element_bytes_of_fork", step)
         answer = DriverAnswer(self.map_address, self.result)
         if "data_type" not in arguments and element_bytes in _TYPE_OF_BYTES:
             arguments["data_type"] = _TYPE_OF_BYTES[element_bytes]

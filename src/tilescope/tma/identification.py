@@ -1,15 +1,15 @@
 """Which layout a dump of shared memory has, when one knows the tile that it should hold.
 
 Every swizzle, every line of its pattern at which the buffer may start, and every order of rows, atoms and boxes is a
-`Layout`; the one under which most of the tile's bytes are found where they should be is the answer:
+`Layout`. The answer is the one under which most bytes of the tile lie where they should:
 
     tile                     dump                     128B, base offset 0, rows     8192 of 8192 bytes
     row 0  a b c d e f g h   a b c d e f g h          128B, base offset 1, rows        0
     row 1  i j k l …         j i l k …                64B,  base offset 0, rows     4096
     row 2  …                 …                        …
 
-A few elements of the tile tell most layouts apart. Those that miss fewest of them are looked at whole, until the
-rest miss more of the few than the best one of all.
+A sample of the tile's elements tells most layouts apart. So layouts are sorted by how many of the sample they miss, and
+compared whole in that order; a layout that misses more of the sample than the best one misses in all cannot win.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
 ATOM_ROWS = 8  # of the tensor core's atoms, whose rows are one swizzle span (without swizzle: 16 bytes) wide
-_FEW = 256  # elements that are looked at first
-_HOPELESS = 0.8  # share of those few; layouts that miss more are not looked at whole
-_NO_DOUBT = 0.9  # share of the tile that fits at the dump's first byte; the tile is then sought nowhere else
-_LEAST_ELSEWHERE = 0.125  # share of a tile whose pieces were recognised one by one that must fit
+_SAMPLE_ELEMENTS = 256
+_MAX_MISSED_SHARE = 0.8  # of the sample; layouts that miss more are not compared whole
+_CERTAIN_SHARE = 0.9  # of the tile; if so much fits at the dump's first byte, the tile is sought nowhere else
+_LEAST_SHARE_AT_START = 0.5  # of the elements that must fit for the tile to count as found …
+_LEAST_SHARE_ELSEWHERE = 0.125  # … and where its pieces were recognised one by one, which chance does not do
 _WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
 
 
@@ -52,7 +53,7 @@ DUMP_EXTENT = rule(
 class WrongByte(Value):
     """The first byte of a dump that a layout does not explain."""
 
-    row: int  # of the tile, as it was given
+    row: int  # of the tile, as it was passed
     column: int  # in elements
     byte: int  # of the element
     expected: int
@@ -71,8 +72,8 @@ class Identification(Value):
     (True, '128B', 0, 'rows')
     """
 
-    # Of the tile as it was given; starts where the pattern does. Larger where boxes are aligned or reach beyond the
-    # tile, which then is its first rows and columns.
+    # Of the tile as it was passed; its start is the line of the pattern on which the dump starts. Larger than the tile where
+    # boxes are aligned or reach beyond it: the tile is then its first rows and columns.
     layout: Layout
     transposed: bool
     wrong_bytes: int
@@ -173,19 +174,19 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
         below = start // CHUNK_BYTES * CHUNK_BYTES
         fix = f"Use {below}, or leave it out."
         raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
-    best: tuple[int, _Tried] | None = None
+    best: tuple[int, _Sampled] | None = None
     equally_good = 0
-    hopeless = _HOPELESS * min(_FEW, matrix.size)
-    for tried in sorted(_looked_at(content, matrix, start)):
-        if best is not None and tried.missed > min(best[0], hopeless):
+    most_missed = _MAX_MISSED_SHARE * min(_SAMPLE_ELEMENTS, matrix.size)
+    for sampled in sorted(_sampled_layouts(content, matrix, start)):
+        if best is not None and sampled.missed > min(best[0], most_missed):
             break
-        wanted = np.ascontiguousarray(matrix.T) if tried.transposed else matrix
-        wrong = _wrong_elements(content, tried.layout.with_start(tried.start), wanted)
+        wanted = np.ascontiguousarray(matrix.T) if sampled.transposed else matrix
+        wrong = _wrong_elements(content, sampled.layout.with_start(sampled.start), wanted)
         if wrong is None:
             continue
         equally_good = 0 if best is None or wrong < best[0] else equally_good + (wrong == best[0])
-        if best is None or (wrong, tried.number) < (best[0], best[1].number):
-            best = wrong, tried
+        if best is None or (wrong, sampled.number) < (best[0], best[1].number):
+            best = wrong, sampled
     if best is None:
         raise DUMP_EXTENT.error(
             "dump", counted(len(content), "byte"), f"the tile alone takes {matrix.nbytes} bytes",
@@ -193,9 +194,9 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
             dump_bytes=len(content), tile_bytes=matrix.nbytes,
         )  # fmt: skip
     _, nearest = best
-    found = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
-    elsewhere = [] if found.fitting_share >= _NO_DOUBT else _elsewhere(content, matrix, start)
-    return max([found, *elsewhere], key=lambda answer: (answer.found, answer.fitting_share))
+    here = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
+    elsewhere = [] if here.fitting_share >= _CERTAIN_SHARE else _elsewhere(content, matrix, start)
+    return max([here, *elsewhere], key=lambda answer: (answer.found, answer.fitting_share))
 
 
 def _elsewhere(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> list[Identification]:
@@ -222,22 +223,22 @@ def _matrix(tile: Any) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array).view(f"u{array.itemsize}")
 
 
-class _Tried(NamedTuple):
-    """A layout, and how many of a few elements it does not find; sorted, the best and then the simplest are first."""
+class _Sampled(NamedTuple):
+    """A layout, and how many elements of the sample it misses; sorted, the best and then the simplest come first."""
 
     missed: int
     number: int  # in order of simplicity
     transposed: bool
     layout: Layout
-    start: int  # at which the dump begins, as far as the pattern goes
+    start: int  # of the dump within the swizzle pattern, in bytes
 
 
-def _looked_at(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> Iterator[_Tried]:
-    """Every layout that a tile may have in the dump, by a few of its elements."""
+def _sampled_layouts(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> Iterator[_Sampled]:
+    """Every layout that the tile may have in the dump, compared with the dump in a sample of its elements."""
     number = 0
     for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
         wanted = matrix.T if transposed else matrix
-        rows, columns = _few_elements(wanted.shape)
+        rows, columns = _sample(wanted.shape)
         values = wanted[rows, columns]
         for swizzle in SWIZZLE.values():
             layouts = list(_layouts(wanted.shape, matrix.itemsize, swizzle))
@@ -249,13 +250,15 @@ def _looked_at(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int
                     places = swizzle.apply(addresses + begin) - begin
                     if places.min() >= 0 and places.max() + matrix.itemsize <= len(dump):
                         missed = int((_words(dump, places, matrix.dtype) != values).sum())
-                        yield _Tried(missed, number, transposed, layout, begin)
+                        yield _Sampled(missed, number, transposed, layout, begin)
 
 
-def _few_elements(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows and columns of some elements, strewn over the tile; of all where it is small."""
+def _sample(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of elements spread at random over the tile; of all elements if it is small."""
     count = shape[0] * shape[1]
-    chosen = np.arange(count) if count <= _FEW else np.unique(np.random.default_rng(0).integers(0, count, _FEW))
+    chosen = np.arange(count)
+    if count > _SAMPLE_ELEMENTS:
+        chosen = np.unique(np.random.default_rng(0).integers(0, count, _SAMPLE_ELEMENTS))
     return np.divmod(chosen, shape[1])
 
 
@@ -264,10 +267,7 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
     rows, columns = shape
     row_bytes = columns * element_bytes
     span = swizzle.span_bytes or CHUNK_BYTES
-    options: dict[str, Any] = {
-        "element_bits": element_bytes * 8,
-        "swizzle": swizzle,
-    }  # rows of the tile or its transpose
+    options: dict[str, Any] = {"element_bits": element_bytes * 8, "swizzle": swizzle}
     paddings = {0} if swizzle.span_bytes is None or row_bytes >= span else {0, span - row_bytes}
     for padding in sorted(paddings, reverse=True):  # TMA's own pitch first
         yield Layout((rows, columns), padding_bytes=padding, **options)
@@ -288,16 +288,16 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
 
 
 def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
-    """How far the next box may lie, in rows: right behind, at the next line (as TMA wants it), where the pattern begins."""
-    found = [rows]
+    """How many rows after a box the next one may start: at once, at the next line (as TMA wants it), where the pattern repeats."""
+    distances = {rows}
     for alignment in (SMEM_LINE_BYTES, swizzle.repeat_bytes):
         step = alignment // gcd(alignment, width)
-        found.append(-(-rows // step) * step)
-    return sorted(set(found))
+        distances.add(-(-rows // step) * step)
+    return sorted(distances)
 
 
 def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDArray[Any]) -> int | None:
-    """How many elements are not where the layout has them; None where it ends behind the dump."""
+    """How many elements are not where the layout has them; None if the layout reaches beyond the dump."""
     rows, columns = wanted.shape
     size, tile = wanted.itemsize, layout.as_rows().tiling
     aligned = all(extent % _WORD_BYTES == 0 for extent in (columns * size, tile.pitch_bytes, tile.atom[1] * size))
@@ -305,8 +305,8 @@ def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDA
     places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
     if places.min() < 0 or places.max() + word_bytes > len(dump):
         return None
-    found = _words(dump, places, np.dtype(f"u{word_bytes}")).view(wanted.dtype)
-    return int((found != wanted).sum())
+    held = _words(dump, places, np.dtype(f"u{word_bytes}")).view(wanted.dtype)
+    return int((held != wanted).sum())
 
 
 def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -317,8 +317,8 @@ def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.ND
 def _words(dump: npt.NDArray[np.uint8], places: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """What the dump holds at byte offsets."""
     words = dump[: len(dump) // dtype.itemsize * dtype.itemsize].view(dtype)
-    found: npt.NDArray[Any] = words[places // dtype.itemsize]
-    return found
+    held: npt.NDArray[Any] = words[places // dtype.itemsize]
+    return held
 
 
 def _identified(
@@ -342,16 +342,16 @@ def _identified(
             *((column, row) if transposed else (row, column)), byte, int(bytes_wanted[tuple(first)]), int(dump[address]), address,
         )  # fmt: skip
     whole = (held & ~differ).all(axis=2)  # single bytes, zeros above all, are right by chance
-    found = whole.mean() >= (_LEAST_ELSEWHERE if offset else 0.5)
+    found = whole.mean() >= (_LEAST_SHARE_ELSEWHERE if offset else _LEAST_SHARE_AT_START)
     if transposed:
-        layout = _of_the_tile(layout)
+        layout = _transposed(layout)
     return Identification(
         layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes, missing, bool(found), offset
     )
 
 
-def _of_the_tile(layout: Layout) -> Layout:
-    """The layout of a tile whose transpose has this one."""
+def _transposed(layout: Layout) -> Layout:
+    """The layout of a tile whose transpose lies in this one."""
     tile = layout.as_rows().tiling
     return Layout(
         tile.shape[::-1], tile.element_bits, atom=tile.atom[::-1], atom_order=tile.atom_order, major="MN",

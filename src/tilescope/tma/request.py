@@ -48,29 +48,26 @@ def requested(
     rows4: bool = False,
     cluster: bool = False,
 ) -> Copy:
-    """The copy as one value, once the chip would execute it; every broken rule is named at once.
+    """The copy as one value, if the chip would execute it; otherwise an error that names every broken rule.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> requested(TensorMap("f16", (64, 64), (128,), (64, 8)), "load", [0, 8]).coords
     (0, 8)
     """
     if not isinstance(tensor_map, AnyMap):
-        limit, fix = (
-            "a TensorMap, Im2colMap or Im2colWideMap",
-            "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…).",
-        )
-        raise RuleError([argument_type("tensor_map", tensor_map, limit, fix)])
+        fix = "Make one with ts.TensorMap(…) or ts.decode_tensor_map(…)."
+        raise RuleError([argument_type("tensor_map", tensor_map, "a TensorMap, Im2colMap or Im2colWideMap", fix)])
     problems: list[Violation] = []
-    none: tuple[int, ...] = ()
-    place = attempted(problems, none, integers, "coords", coords)
+    unread: tuple[int, ...] = ()
+    start = attempted(problems, unread, integers, "coords", coords)
     address = attempted(problems, 0, integer, "smem_address", smem_address)
-    taps = attempted(problems, none, integers, "offsets", offsets)
-    problems += _inexpressible(tensor_map, direction, place, address, reduce)
+    taps = attempted(problems, unread, integers, "offsets", offsets)
+    problems += _inexpressible(tensor_map, direction, start, address, reduce)
     if problems:
         raise RuleError(problems)
     if direction == "load":
         taps = taps or (0,) * _offset_count(tensor_map)
-    copy = Copy(tensor_map, "reduce" if reduce else direction, place, address, taps, reduce, rows4, cluster)
+    copy = Copy(tensor_map, "reduce" if reduce else direction, start, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
 

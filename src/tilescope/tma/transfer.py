@@ -27,7 +27,7 @@ from tilescope.tma.walk import Placement, Walk, placement, row_coords, source_of
 
 _PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
-_LARGEST_CLUSTER = 16  # of a cluster: bits of the multicast mask
+_MAX_CLUSTER_BLOCKS = 16  # bits of the multicast mask
 _EXAMPLE = 'ts.load(ts.TensorMap("u8", (64,), (), (16,)), np.zeros({memory}, "u1"), (48,), smem=np.zeros({smem}, "u1"))'
 _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"), (0,), [np.zeros(16, "u1")], cta_mask={mask})'
 
@@ -68,9 +68,9 @@ def load(
     """Shared memory after one copy from global memory: cp.async.bulk.tensor, tile or im2col.
 
     `memory[0]` lies at `tensor_map.address`; `coords` are innermost first. `smem`, whose first byte lies at
-    `smem_address`, is written in place and returned, bytes that the copy does not touch kept. Without it the
-    result is `smem_bytes` long and zero where nothing is written. (It is longer by the halo of an im2col-wide copy,
-    and where an interleaved one ends within a swizzled line, whose pieces may lie behind its end.)
+    `smem_address`, is written in place and returned; bytes that the copy does not touch keep what they held. Without it
+    the result is `smem_bytes` long and zero where nothing is written. (Two copies need more: an im2col-wide one has its
+    halo besides, and an interleaved one that ends within a line may have pieces swizzled to the rest of that line.)
 
     `offsets` are those of a filter tap, W first, or an im2col-wide copy's halo and offset; without them they are 0.
 
@@ -172,41 +172,41 @@ def load_multicast(
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
-    blocks = entries(smems, _LARGEST_CLUSTER + 1)
-    if blocks is None or len(blocks) > _LARGEST_CLUSTER:
-        shown = printed(smems) if blocks is None else f"more than {_LARGEST_CLUSTER} blocks"
-        limit = f"a sequence of at most {_LARGEST_CLUSTER} arrays, one for each block of the cluster"
-        raise ARGUMENT_TYPE.error("smems", shown, limit, "Give a list of arrays, one for every block.")
+    blocks = entries(smems, _MAX_CLUSTER_BLOCKS + 1)
+    if blocks is None or len(blocks) > _MAX_CLUSTER_BLOCKS:
+        shown = printed(smems) if blocks is None else f"more than {_MAX_CLUSTER_BLOCKS} blocks"
+        limit = f"a sequence of at most {_MAX_CLUSTER_BLOCKS} arrays, one for each block of the cluster"
+        raise ARGUMENT_TYPE.error("smems", shown, limit, "Pass a list of arrays, one for every block.")
     source = readable("memory", memory)
-    found = walk(copy)
-    placed = placement(tensor_map, found.rows, copy.smem_address)
+    walked = walk(copy)
+    placed = placement(tensor_map, walked.rows, copy.smem_address)
     receivers = {f"smems[{rank}]": blocks[rank] for rank in _receivers(cta_mask, len(blocks))}
     targets = [writeable(name, block) for name, block in receivers.items()]
-    for name, target in zip(receivers, targets, strict=True):  # all are looked at before one is written
+    for name, target in zip(receivers, targets, strict=True):  # refuse before the first block is written
         require_smem(name, target, placed.footprint_bytes)
-    require_memory(copy, found, found.high_bytes, len(source))
-    rows = gathered(tensor_map, found, source)
+    require_memory(copy, walked, walked.high_bytes, len(source))
+    rows = gathered(tensor_map, walked, source)
     for target in targets:
         _place(tensor_map, placed, rows, target)
     return tuple(blocks)
 
 
-def require_smem(argument: str, found: Bytes, needed_bytes: int) -> None:
+def require_smem(argument: str, smem: Bytes, needed_bytes: int) -> None:
     """Refuse shared memory that is shorter than the box of a copy."""
-    if len(found) < needed_bytes:
+    if len(smem) < needed_bytes:
         raise SMEM_EXTENT.error(
-            argument, f"{len(found)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
-            f"Use an array of at least {needed_bytes} bytes.", bytes=len(found), needed_bytes=needed_bytes,
+            argument, f"{len(smem)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
+            f"Use an array of at least {needed_bytes} bytes.", bytes=len(smem), needed_bytes=needed_bytes,
         )  # fmt: skip
 
 
 def _receivers(cta_mask: Any, block_count: int) -> list[int]:
     mask = integer("cta_mask", cta_mask)
-    most = min(block_count, _LARGEST_CLUSTER)
+    most = min(block_count, _MAX_CLUSTER_BLOCKS)
     if not 0 < mask < 1 << most:
         raise CTA_MASK.error(
             "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {counted(block_count, 'block')}",
-            f"one bit for each block of the cluster, at most {_LARGEST_CLUSTER}, and at least one bit set",
+            f"one bit for each block of the cluster, at most {_MAX_CLUSTER_BLOCKS}, and at least one bit set",
             f"Use cta_mask = {(1 << most) - 1:#x}." if most else "Pass the shared memory of every block in smems.",
             cta_mask=mask, blocks=block_count,
         )  # fmt: skip
@@ -226,42 +226,42 @@ def _loaded(copy: Copy, memory: Bytes, smem: Any) -> Any:
 
 def deliver(copy: Copy, memory: Bytes, smem: Bytes | None) -> Bytes:
     """Carry out a load into the bytes of shared memory, or into zeros as long as it takes."""
-    found = walk(copy)
-    placed = placement(copy.tensor_map, found.rows, copy.smem_address)
-    require_memory(copy, found, found.high_bytes, len(memory))
+    walked = walk(copy)
+    placed = placement(copy.tensor_map, walked.rows, copy.smem_address)
+    require_memory(copy, walked, walked.high_bytes, len(memory))
     if smem is None:
         smem = np.zeros(placed.footprint_bytes, np.uint8)
     require_smem("smem", smem, placed.footprint_bytes)
-    _place(copy.tensor_map, placed, gathered(copy.tensor_map, found, memory), smem)
+    _place(copy.tensor_map, placed, gathered(copy.tensor_map, walked, memory), smem)
     return smem
 
 
-def gathered(tensor_map: AnyMap, found: Walk, memory: Bytes) -> Bytes:
+def gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
-    whole = found.all_inside and found.low_bytes == 0 and found.high_bytes == found.row_bytes
+    whole = walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes
     if whole:
-        return delivered(tensor_map.data_type, _read_pieces(memory, found.starts, 0, found.row_bytes))
-    rows = np.zeros((found.rows, found.row_bytes), np.uint8)
+        return delivered(tensor_map.data_type, _read_pieces(memory, walked.starts, 0, walked.row_bytes))
+    rows = np.zeros((walked.rows, walked.row_bytes), np.uint8)
     if tensor_map.oob_fill.name == "nan":
         rows.reshape(-1, 2)[:] = _NAN_FILL
-    if not found.inside.any():
+    if not walked.inside.any():
         return rows
-    starts = found.starts[found.inside]
-    low, high = found.low_bytes, found.high_bytes
+    starts = walked.starts[walked.inside]
+    low, high = walked.low_bytes, walked.high_bytes
     body = high // CHUNK_BYTES * CHUNK_BYTES
     if low < body:
-        rows[found.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
+        rows[walked.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
     if body < high:  # the tensor ends within a piece: its last elements, by bytes
         tail = memory[starts[:, None] + np.arange(body, high)]
-        rows[found.inside, body:high] = delivered(tensor_map.data_type, tail)
+        rows[walked.inside, body:high] = delivered(tensor_map.data_type, tail)
     return rows
 
 
 def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
     pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(low // CHUNK_BYTES, high // CHUNK_BYTES)
-    found: Bytes = pieces.take(index, mode="clip").view(np.uint8)
-    return found
+    rows: Bytes = pieces.take(index, mode="clip").view(np.uint8)
+    return rows
 
 
 def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) -> None:
@@ -276,15 +276,16 @@ def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) ->
 def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     """(rows, row bytes) dense rows, from their places in shared memory."""
     pieces, dense = _shared_pieces(tensor_map, placed, source)
-    found = pieces.take(placed.places, mode="clip").view(np.uint8)
+    rows = pieces.take(placed.places, mode="clip").view(np.uint8)
     if tensor_map.data_type.name == SIX_BIT_TYPE:
-        found = packed(found.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
+        rows = packed(rows.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
     elif dense != placed.piece_bytes:
-        found = found.reshape(-1, CHUNK_BYTES)[:, :dense]
-    return np.ascontiguousarray(found).reshape(-1)
+        rows = rows.reshape(-1, CHUNK_BYTES)[:, :dense]
+    return np.ascontiguousarray(rows).reshape(-1)
 
 
 def _shared_pieces(tensor_map: AnyMap, placed: Placement, smem: Bytes) -> tuple[Any, int]:
+    """Shared memory as pieces that move whole, and how many bytes of a piece are data."""
     piece_bytes = placed.piece_bytes
     pieces = smem[: len(smem) // piece_bytes * piece_bytes].view(np.dtype(f"V{piece_bytes}"))
     return pieces, dense_bytes(tensor_map.data_type) * piece_bytes // CHUNK_BYTES
@@ -292,22 +293,22 @@ def _shared_pieces(tensor_map: AnyMap, placed: Placement, smem: Bytes) -> tuple[
 
 def _stored(copy: Copy, smem: Bytes, memory: Bytes) -> None:
     tensor_map: AnyMap = copy.tensor_map
-    found = walk(copy)
-    placed = placement(tensor_map, found.rows, copy.smem_address)
+    walked = walk(copy)
+    placed = placement(tensor_map, walked.rows, copy.smem_address)
     require_smem("smem", smem, placed.footprint_bytes)
-    require_memory(copy, found, found.reach_bytes, len(memory))
-    if not found.inside.any():
+    require_memory(copy, walked, walked.reach_bytes, len(memory))
+    if not walked.inside.any():
         return
-    rows = _picked(tensor_map, placed, smem).reshape(found.rows, found.row_bytes)
-    rows = np.ascontiguousarray(rows[found.inside, : found.reach_bytes])
-    starts = found.starts[found.inside]
+    rows = _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
+    rows = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
+    starts = walked.starts[walked.inside]
     if copy.reduce is None:
         _write_pieces(memory, starts, rows)
         return
-    batches = _batches_without_overlap(starts, found.reach_bytes)
+    batches = _batches_without_overlap(starts, walked.reach_bytes)
     word = word_type(tensor_map.data_type)
     for batch in batches:
-        old = _read_pieces(memory, starts[batch], 0, found.reach_bytes)
+        old = _read_pieces(memory, starts[batch], 0, walked.reach_bytes)
         words = combined(copy.reduce, tensor_map.data_type, old.view(word), rows[batch].view(word))
         _write_pieces(memory, starts[batch], words.view(np.uint8))
 
@@ -327,22 +328,21 @@ def _batches_without_overlap(starts: Any, row_bytes: int) -> list[Any]:
     return [slice(row, row + 1) for row in range(len(starts))]
 
 
-def require_memory(copy: Copy, found: Walk, reach_bytes: int, memory_bytes: int) -> None:
+def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int) -> None:
     """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
-    if found.last_start < 0 or found.last_start + reach_bytes <= memory_bytes:
+    if walked.last_start < 0 or walked.last_start + reach_bytes <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
     all_coords = row_coords(copy)
-    row = int(np.flatnonzero(found.inside & (found.starts + reach_bytes > memory_bytes))[0])
+    row = int(np.flatnonzero(walked.inside & (walked.starts + reach_bytes > memory_bytes))[0])
     coords = tuple(all_coords[row].tolist())
     start = source_offset(tensor_map, coords)
-    missing = max(start + found.low_bytes, memory_bytes)
+    missing = max(start + walked.low_bytes, memory_bytes)
     if not tensor_map.interleave.slice_bytes:
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
-    behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= found.high_bytes else ""
-    needed = max(
-        source_offset(tensor_map, tuple(row)) for row in all_coords[found.inside].tolist()
-    ) + reach_bytes  # fmt: skip
+    behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= walked.high_bytes else ""
+    last_start = max(source_offset(tensor_map, tuple(row)) for row in all_coords[walked.inside].tolist())
+    needed = last_start + reach_bytes
     raise MEMORY_EXTENT.error(
         "memory",
         f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
