@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilescope.errors import RuleError, Violation, argument_range, argument_type, printed, unknown_name
+from tilescope.errors import Violation, argument_range, argument_type, printed, raise_all, unknown_name
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.parts import (
@@ -176,8 +176,7 @@ class _Reader:
         if registers is None and any(step.op == "registers" for role in roles for step in role.all_steps()):
             wanted = "the block's registers at entry, where a step uses setmaxnreg"
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
-        if self.problems:
-            raise RuleError(self.problems)
+        raise_all(self.problems)
         return Pipeline(str(data.get("name", "pipeline")), barriers, slots, roles, cluster, constants, registers)
 
     def _cluster(self, written: Any) -> tuple[int, int]:

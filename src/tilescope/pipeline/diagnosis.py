@@ -28,7 +28,7 @@ def check_end(machine: Machine) -> None:
         for cause, ops in _CAUSES.items():
             for agent, action in blocked:
                 if action.op in ops:
-                    cause(machine, agent, action)
+                    cause(machine, agent, action, action.barrier)
         raise _circle(machine, blocked)
     machine.check_exits()
 
@@ -70,7 +70,7 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
         waits="; ".join(texts) + more,
         fix=fix,
         agents=[agent for agent, _ in blocked],
-        counts=[(action.number, action.times, *_state(machine, action.barriers[0])) for _, action in blocked],
+        counts=[(action.number, action.times, *_state(machine, action.barrier)) for _, action in blocked],
     )
 
 
@@ -84,13 +84,13 @@ def _counts(machine: Machine, action: Action) -> str:
     """What the barrier of a wait has counted: " (full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing)"."""
     if not action.waits:
         return ""
-    phase, came, expected, tx = _state(machine, action.barriers[0])
+    phase, came, expected, tx = _state(machine, action.barrier)
     missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many" if tx < 0 else ""
-    name = machine.program.barriers[action.barriers[0]].title
+    name = machine.program.barriers[action.barrier].title
     return f" ({name}, phase {phase}: {came} of {expected} arrivals{missing})"
 
 
-def _registers(machine: Machine, agent: int, action: Action) -> None:
+def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
     free = machine.pool[machine.program.agents[agent].block]
     most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
     raise machine.program.mistake(
@@ -99,9 +99,8 @@ def _registers(machine: Machine, agent: int, action: Action) -> None:
     )  # fmt: skip
 
 
-def _meetings(machine: Machine, _: int, action: Action) -> None:
+def _meetings(machine: Machine, _: int, __: Action, barrier: int) -> None:
     """A meeting to which nobody else will come."""
-    barrier = action.barriers[0]
     came = machine.noted(barrier, "arrive")[0]
     absent = [other for other in range(machine.agents) if not machine.left[other] and other not in came]
     if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
@@ -111,29 +110,27 @@ def _meetings(machine: Machine, _: int, action: Action) -> None:
     raise machine.miscounted(barrier, "sync")
 
 
-def _bytes(machine: Machine, _: int, action: Action) -> None:
+def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
     """All arrived, and the bytes do not match."""
-    barrier = action.barriers[0]
     tx = machine.tx[barrier]
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return
     expected, brought = (machine.noted(barrier, op)[1] for op in ("expect", "bytes"))
     kind, more = "too few bytes" if brought < expected else "too many bytes", BULK_CUT if expected % CHUNK_BYTES else ""
-    facts = {"barrier": barrier, "phase": machine.phase[barrier], "expected": expected, "brought": brought}
-    raise machine.program.mistake(kind, more, **facts)
+    raise machine.program.mistake(
+        kind, barrier=barrier, phase=machine.phase[barrier], expected=expected, brought=brought, more=more
+    )
 
 
-def _count(machine: Machine, _: int, action: Action) -> None:
+def _count(machine: Machine, _: int, __: Action, barrier: int) -> None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    barrier = action.barriers[0]
-    agents, _ = machine.noted(barrier, "arrive")
+    agents = machine.noted(barrier, "arrive")[0]
     if machine.pending[barrier] and agents and not _arrives(machine, barrier, but=agents):
         raise machine.miscounted(barrier, "noinc" if machine.noted(barrier, "more")[0] else "too few arrivals")
 
 
-def _nobody(machine: Machine, agent: int, action: Action) -> None:
+def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> None:
     """Arrivals are missing and nobody will make them."""
-    barrier = action.barriers[0]
     pending = machine.pending[barrier]
     if pending == 0 or _arrives(machine, barrier):
         return
@@ -141,13 +138,9 @@ def _nobody(machine: Machine, agent: int, action: Action) -> None:
     facts: dict[str, Any] = {"barrier": barrier, "phase": phase, "came": came, "expected": expected}
     if tx < 0:
         raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=machine.noted(barrier, "bytes")[1])
-    if came:
-        fix = f"Initialise it with {came}, or let {pending} more arrive."
-    elif phase:
-        fix = f"Let somebody arrive once more, or let {machine.program.agents[agent].title} wait once less."
-    else:
-        fix = f"Let {counted(expected, 'arrival')} come there."
-    raise machine.program.mistake("nobody arrives", **facts, agent=agent, pending=pending, fix=fix)
+    kind = "some arrive" if came else "nobody arrives again" if phase else "nobody arrives"
+    arrivals = counted(expected, "arrival")
+    raise machine.program.mistake(kind, **facts, agent=agent, pending=pending, arrivals=arrivals)
 
 
 def _behind(machine: Machine, agent: int, barrier: int) -> int:
@@ -155,9 +148,8 @@ def _behind(machine: Machine, agent: int, barrier: int) -> int:
     return machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
 
 
-def _late(machine: Machine, agent: int, action: Action) -> None:
+def _late(machine: Machine, agent: int, action: Action, barrier: int) -> None:
     """More than one phase went by without the role."""
-    barrier = action.barriers[0]
     behind, arrivers, expected = _behind(machine, agent, barrier), machine.arrivers[barrier], machine.expected[barrier]
     if behind < 2:
         return
@@ -168,19 +160,15 @@ def _late(machine: Machine, agent: int, action: Action) -> None:
     raise machine.program.mistake("late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
 
 
-def _parity(machine: Machine, agent: int, action: Action) -> None:
+def _parity(machine: Machine, agent: int, action: Action, barrier: int) -> None:
     """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
-    barrier, parity = action.barriers[0], action.number
     if _behind(machine, agent, barrier) >= 1:
-        phase = machine.phase[barrier] - 1
-        raise machine.program.mistake(
-            "parity", agent=agent, barrier=barrier, parity=parity, phase=phase, other=1 - parity
-        )
+        facts = {"parity": action.number, "phase": machine.phase[barrier] - 1, "other": 1 - action.number}
+        raise machine.program.mistake("parity", agent=agent, barrier=barrier, **facts)
 
 
-def _start(machine: Machine, agent: int, action: Action) -> None:
+def _start(machine: Machine, agent: int, action: Action, barrier: int) -> None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
-    barrier = action.barriers[0]
     fills = any(step.op in ("copy", "write") for step in machine.program.agents[agent].of.all_steps())
     fresh = not machine.phase[barrier] and not action.number and (agent, barrier) not in machine.last_pass
     if fills and fresh and not any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
@@ -188,7 +176,7 @@ def _start(machine: Machine, agent: int, action: Action) -> None:
 
 
 # the first that holds for a blocked agent is the mistake, and the operations before which it may stand
-_CAUSES: dict[Callable[[Machine, int, Action], None], tuple[str, ...]] = {
+_CAUSES: dict[Callable[[Machine, int, Action, int], None], tuple[str, ...]] = {
     _registers: ("registers",),
     _meetings: _MEET_OPS,
     **dict.fromkeys((_bytes, _count, _late, _nobody, _parity, _start), WAITS),

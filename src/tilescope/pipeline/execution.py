@@ -95,7 +95,7 @@ class Run:
             self.parities.setdefault(names, action.number)
         if not machine.enabled(agent):
             assert action is not None
-            self.parked.setdefault(action.barriers[0] if action.barriers else NONE, []).append(agent)
+            self.parked.setdefault(action.barrier, []).append(agent)
             self.waiting.setdefault(agent, self.tick)
             return
         machine.perform(agent)
@@ -118,7 +118,7 @@ class Run:
 
     def _barrier(self, action: Action | None) -> tuple[int, int]:
         """The mbarrier of an action and its running phase."""
-        barrier = action.barriers[0] if action is not None and action.barriers else NONE
+        barrier = NONE if action is None else action.barrier
         return (barrier, self.machine.phase[barrier]) if 0 <= barrier < self.machine.barriers else (NONE, NONE)
 
     def _land(self, flight: Flight) -> None:

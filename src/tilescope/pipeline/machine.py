@@ -149,19 +149,17 @@ class Machine(State):
         """Note an operation on another block's barrier: that block must not have left."""
         reached = self.program.barriers[barrier]
         if reached.block != self.program.agents[agent].block:
-            self._require_present(agent, reached)
+            self._require_present(agent, reached.block, reached)
             self.remote[reached.block, agent] = max(time, self.remote.get((reached.block, agent), 0))
 
-    def _require_present(self, agent: int, reached: Instance, block: int | None = None) -> None:
-        block = reached.block if block is None else block
+    def _require_present(self, agent: int, block: int, reached: Instance) -> None:
         if not self.present[block]:
             raise self._exit_mistake(block, self.program.agents[agent].title, reached.title)
 
     def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
         for slot, barrier in zip(action.slots, action.barriers or (NONE,) * len(action.slots), strict=True):
             reached = self.program.slots[slot]
-            if reached.block != self.program.agents[agent].block:
-                self._require_present(agent, reached)
+            self._require_present(agent, reached.block, reached)
             fill = (barrier, self.phase[barrier]) if barrier != NONE else (NONE, agent)
             access = Access(agent, time, True, action.choice, self._new_key(), fill)
             self._begin(slot, access, clock)
@@ -169,8 +167,8 @@ class Machine(State):
                 self.content[slot] = action.tile
                 self._add_to_group(agent, access)
             elif barrier != NONE:
-                keys = (self.last_key,)
-                self._fly(Flight("copy", barrier, action.number, (slot,), agent, clock, keys, action.tile))
+                flight = Flight("copy", barrier, action.number, (slot,), agent, clock, (self.last_key,), action.tile)
+                self._fly(flight)
 
     def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
         barrier = action.barriers[0]
@@ -208,7 +206,7 @@ class Machine(State):
         for key in keys:
             self._finish(key, place, phase + 1)
         for block in blocks:
-            self._require_present(agent, reached, block)
+            self._require_present(agent, block, reached)
             self.remote[block, place] = phase + 1
 
     def _add_to_group(self, agent: int, access: Access) -> None:
@@ -245,7 +243,7 @@ class Machine(State):
         named = [*(program.barriers[at] for at in action.barriers), *(program.slots[at] for at in action.slots)]
         return program.mistake(
             "mask",
-            " With cta_group::1 a commit has no peer: leave the peer's bit out." if action.op == "commit" else "",
+            more=" With cta_group::1 a commit has no peer: leave the peer's bit out." if action.op == "commit" else "",
             subject=(named or program.agents[agent:])[0].title,
             op=action.op,
             agent=agent,
@@ -265,12 +263,11 @@ class Machine(State):
         """After the run: whatever reached into a block certainly did so before that block left."""
         for (block, place), value in self.remote.items():
             ends = (clock for clock, agent in zip(self.clock, self.program.agents, strict=True) if agent.block == block)
-            if any(clock[place] >= value for clock in ends):
-                continue
-            if place < self.agents:
-                raise self._exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
-            title = self.program.barriers[place - self.agents].title
-            raise self._exit_mistake(block, f"what completes on {title}", "it")
+            if not any(clock[place] >= value for clock in ends):
+                if place < self.agents:
+                    raise self._exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
+                title = self.program.barriers[place - self.agents].title
+                raise self._exit_mistake(block, f"what completes on {title}", "it")
 
     def _exit_mistake(self, block: int, who: str, what: str) -> MistakeFoundError:
         where = f"block {block}" if self.program.pipeline.blocks > 1 else "the block"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from tilescope.errors import RuleError, Violation, counted, printed, printed_hex
+from tilescope.errors import Violation, counted, printed, printed_hex, raise_all
 from tilescope.reading import attempted, plain_int
 from tilescope.rule import rule
 from tilescope.value import Value
@@ -107,8 +107,7 @@ class Mbarrier(Value):
             "pending": expected if pending is None else read("pending", pending),
             "tx_bytes": read("tx_bytes", tx_bytes),
         }
-        if problems:
-            raise RuleError(problems)
+        raise_all(problems)
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -229,8 +228,9 @@ class Mbarrier(Value):
     @property
     def plausible(self) -> bool:
         """Whether a kernel's barrier can be in this state: settled, and of no more arrivals than a cluster has threads."""
-        settled = self.pending > 0 or self.tx_bytes != 0
-        return settled and 0 < self.count <= CLUSTER_THREADS and self.pending <= self.count
+        return (
+            0 < self.count <= CLUSTER_THREADS and self.pending <= self.count and (self.pending, self.tx_bytes) != (0, 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +245,8 @@ class MbarrierToken(Value):
     @property
     def state(self) -> str:
         """The state in words."""
-        between = f"{self.tx_bytes_lowest} to {self.tx_bytes_highest} bytes"
-        arrivals = counted(self.pending, "arrival")
-        return f"{_parities(self.phase)}: {arrivals} and {between} were missing before this arrival"
+        missing = f"{counted(self.pending, 'arrival')} and {self.tx_bytes_lowest} to {self.tx_bytes_highest} bytes"
+        return f"{_parities(self.phase)}: {missing} were missing before this arrival"
 
     @property
     def plausible(self) -> bool:
@@ -280,8 +279,7 @@ def _argument(name: str, value: Any, row: str = "") -> int:
     least, most, limit = _ARGUMENTS[row or name]
     number = plain_int(value)
     if number is None or not least <= number <= most:
-        fix = f"Use {least} to {most}."
-        raise ARGUMENT.error(name, f"{name} = {printed(value)}", limit, fix, **{name: value})
+        raise ARGUMENT.error(name, f"{name} = {printed(value)}", limit, f"Use {least} to {most}.", **{name: value})
     return number
 
 

@@ -75,43 +75,48 @@ _COPY = {"copy": "a", "bytes": 64, "barrier": "full"}
 _WAIT_EMPTY = {"wait": "empty", "parity": 0}
 
 # fmt: off
-pipeline_rule("pipeline-arrivals",
-              "As many arrivals come in a phase as the barrier counts: fewer never end it, more in one instruction fault.",
-              example({"arrive": "full"}, _WAIT, barriers={"full": {"count": 2}}), basis="measured")
-pipeline_rule("pipeline-bytes", "The bytes that a phase expects are those that its copies bring, and are expected before its last arrival.",
-              example({"expect": "full", "bytes": 128}, _COPY, _WAIT, _READ), basis="measured")
-pipeline_rule("pipeline-circle", "Some role can always go on.",
-              example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, {"arrive": "full"}),), barriers=_BOTH),
-              source="what waiting means")
-pipeline_rule("pipeline-exit", "A block stays until everything that reaches into it has come, and until its stores have been read.",
-              example(_WRITE, {"fence": "proxy.async"}, _STORE, {"commit": "bulk"}), source="PTX ISA, cp.async.bulk.wait_group; mapa")
-pipeline_rule("pipeline-fence", "A fence stands between accesses of threads and those of TMA or tensor cores, and around tensor memory.",
-              example(_WRITE, _STORE), source="PTX ISA, async proxy; tcgen05.fence")
-pipeline_rule("pipeline-init", "A barrier is initialised, and known to be, before it is used; across blocks with fence.mbarrier_init.",
-              example({"init": ["full"]}, others=(({"arrive": "full"},),)))
-pipeline_rule("pipeline-late", "A phase ends only after everyone who waits for the one before has seen that end.",
-              example(*({"arrive": name} for name in ("full", "full", "empty")), others=((_WAIT_EMPTY, _WAIT),), barriers=_BOTH),
-              basis="measured")
-MASK = pipeline_rule("pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
-                     source="PTX ISA, cp.async.bulk, ctaMask")
-pipeline_rule("pipeline-parity", "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
-              example({"arrive": "full"}, {"wait": "full", "parity": 1}, {"arrive": "full"}), basis="measured")
-pipeline_rule("pipeline-race", "A slot is written only when all reads of it are finished, and read only when it is filled.",
-              example({"expect": "full", "bytes": 64}, _COPY, _READ), source="PTX ISA, memory consistency model")
-pipeline_rule("pipeline-receiver", "Every block that receives bytes expects them on its own barrier.", example(_COPY, _WAIT),
-              basis="measured")
-pipeline_rule("pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
-              example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg")
-STAGE = pipeline_rule("pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}),
-                      source="the steps themselves")
-pipeline_rule("pipeline-stale", "A slot holds the tile that its reader means.", example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
-              source="the tiles that the steps name")
-pipeline_rule("pipeline-start", "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
-              example(_WAIT_EMPTY, {"expect": "full", "bytes": 64}, _COPY, others=((_WAIT, _READ, {"release": "empty"}),), barriers=_BOTH),
-              basis="measured")
-pipeline_rule("pipeline-sync", "As many threads meet at a bar.sync as all of them name, and every role comes to the cluster barrier.",
-              example({"sync": 1, "threads": 64}), source="PTX ISA, bar; barrier.cluster", basis="measured")
-pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", example(_READ), source="the steps themselves")
+# every demand on a pipeline, and the smallest one that breaks it
+DEMANDS = {row.name: row for row in (
+    pipeline_rule("pipeline-arrivals",
+        "As many arrivals come in a phase as the barrier counts: fewer never end it, more in one instruction fault.",
+        example({"arrive": "full"}, _WAIT, barriers={"full": {"count": 2}}), basis="measured"),
+    pipeline_rule("pipeline-bytes",
+        "The bytes that a phase expects are those that its copies bring, and are expected before its last arrival.",
+        example({"expect": "full", "bytes": 128}, _COPY, _WAIT, _READ), basis="measured"),
+    pipeline_rule("pipeline-circle", "Some role can always go on.",
+        example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, {"arrive": "full"}),), barriers=_BOTH),
+        source="what waiting means"),
+    pipeline_rule("pipeline-exit", "A block stays until everything that reaches into it has come, and until its stores have been read.",
+        example(_WRITE, {"fence": "proxy.async"}, _STORE, {"commit": "bulk"}), source="PTX ISA, cp.async.bulk.wait_group; mapa"),
+    pipeline_rule("pipeline-fence",
+        "A fence stands between accesses of threads and those of TMA or tensor cores, and around tensor memory.",
+        example(_WRITE, _STORE), source="PTX ISA, async proxy; tcgen05.fence"),
+    pipeline_rule("pipeline-init", "A barrier is initialised, and known to be, before it is used; across blocks with fence.mbarrier_init.",
+        example({"init": ["full"]}, others=(({"arrive": "full"},),))),
+    pipeline_rule("pipeline-late", "A phase ends only after everyone who waits for the one before has seen that end.",
+        example(*({"arrive": name} for name in ("full", "full", "empty")), others=((_WAIT_EMPTY, _WAIT),), barriers=_BOTH),
+        basis="measured"),
+    pipeline_rule("pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
+        source="PTX ISA, cp.async.bulk, ctaMask"),
+    pipeline_rule("pipeline-parity", "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
+        example({"arrive": "full"}, {"wait": "full", "parity": 1}, {"arrive": "full"}), basis="measured"),
+    pipeline_rule("pipeline-race", "A slot is written only when all reads of it are finished, and read only when it is filled.",
+        example({"expect": "full", "bytes": 64}, _COPY, _READ), source="PTX ISA, memory consistency model"),
+    pipeline_rule("pipeline-receiver", "Every block that receives bytes expects them on its own barrier.", example(_COPY, _WAIT),
+        basis="measured"),
+    pipeline_rule("pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
+        example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg"),
+    pipeline_rule("pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}),
+        source="the steps themselves"),
+    pipeline_rule("pipeline-stale", "A slot holds the tile that its reader means.", example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
+        source="the tiles that the steps name"),
+    pipeline_rule("pipeline-start", "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
+        example(_WAIT_EMPTY, {"expect": "full", "bytes": 64}, _COPY, others=((_WAIT, _READ, {"release": "empty"}),), barriers=_BOTH),
+        basis="measured"),
+    pipeline_rule("pipeline-sync", "As many threads meet at a bar.sync as all of them name, and every role comes to the cluster barrier.",
+        example({"sync": 1, "threads": 64}), source="PTX ISA, bar; barrier.cluster", basis="measured"),
+    pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", example(_READ), source="the steps themselves"),
+)}
 
 
 _NEVER, _UNDEFINED, _OLD = "it never ends", "what happens then is not defined", "it may count on old bytes"
@@ -122,7 +127,7 @@ KINDS = {
     # a mask, and leaving
     "mask": Mistake("pipeline-mask", "launch failure", "subject",
         "the {op} of {agent} has mask {mask:#x}, which names block {beyond}, and the cluster has {size}",
-        "an address out of range (Xid 13), a launch failure", "Use mask {works:#x}."),
+        "an address out of range (Xid 13), a launch failure", "Use mask {works:#x}.{more}"),
     "stores": Mistake("pipeline-exit", "race", "agent", "{agent} leaves while its TMA stores may still read shared memory",
         "output is lost", "End with cp.async.bulk.commit_group and wait_group.read 0 in the issuing thread."),
     "left": Mistake("pipeline-exit", "launch failure", "where", "{where} may have left when {who} reaches {what}",
@@ -176,10 +181,10 @@ KINDS = {
         "{agent} asks for {registers} registers a thread, {need} more, and the block's pool has {free}",
         "setmaxnreg.inc waits for ever", "Use at most {most} registers a thread there."),
     "too few bytes": Mistake("pipeline-bytes", "hang", "barrier",
-        "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}", _NEVER, "Expect {brought} bytes."),
+        "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}", _NEVER, "Expect {brought} bytes.{more}"),
     "too many bytes": Mistake("pipeline-bytes", "hang", "barrier",
         "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
-        "it ends before the last bytes arrive, or never", "Expect {brought} bytes."),
+        "it ends before the last bytes arrive, or never", "Expect {brought} bytes.{more}"),
     "noinc": Mistake("pipeline-arrivals", "hang", "barrier",
         "{barrier} counts {expected}, and cp.async.mbarrier.arrive without .noinc adds the {added} arrivals that it takes back ({agents})",
         _NEVER, "Use .noinc."),
@@ -188,9 +193,11 @@ KINDS = {
     "receiver": Mistake("pipeline-receiver", "hang", "barrier",
         "{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
         _NEVER, "Let every block that receives bytes arm its own barrier with all that lands in it: {landed} bytes here."),
-    "nobody arrives": Mistake("pipeline-arrivals", "hang", "barrier",
+    **{kind: Mistake("pipeline-arrivals", "hang", "barrier",
         "{agent} waits for phase {phase} of {barrier}, which has {came} of {expected} arrivals, and nobody arrives any more",
-        _NEVER, "{fix}"),
+        _NEVER, fix) for kind, fix in (
+            ("some arrive", _SOME_MORE), ("nobody arrives", "Let {arrivals} come there."),
+            ("nobody arrives again", "Let somebody arrive once more, or let {agent} wait once less."))},
     "several roles": Mistake("pipeline-arrivals", "hang", "barrier", "{barrier} counts {expected} and {roles} roles arrive ({agents})",
         "its phases end too soon, and {agent} misses one and waits for ever", "Initialise it with {roles}."),
     "late": Mistake("pipeline-late", "hang", "barrier",

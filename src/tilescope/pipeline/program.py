@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, argument_range
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
-from tilescope.pipeline.mistake import KINDS, MASK, STAGE, MistakeFoundError
+from tilescope.pipeline.mistake import DEMANDS, KINDS, MistakeFoundError
 from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Expression, Loop, Step, reference
 from tilescope.swizzle import CHUNK_BYTES
 
@@ -38,6 +38,11 @@ class Action(NamedTuple):
     into: tuple[int, ...]
     tile: int | None
     mask: int  # as written, where it names blocks beyond the cluster
+
+    @property
+    def barrier(self) -> int:
+        """The first of its barriers, or NONE."""
+        return self.barriers[0] if self.barriers else NONE
 
     @property
     def waits(self) -> bool:
@@ -118,13 +123,12 @@ class Program:
         self.cluster = len(self.barriers)
         self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
 
-    def mistake(self, kind: str, more: str = "", **facts: Any) -> MistakeFoundError:
+    def mistake(self, kind: str, **facts: Any) -> MistakeFoundError:
         """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
         row, named = KINDS[kind], {name: self._named(name, fact) for name, fact in facts.items()}
-        found, consequence, fix = (text.format(**named) for text in (row.found, row.consequence, row.fix + more))
+        texts = {part: getattr(row, part).format(**named) for part in ("found", "consequence", "fix")}
         values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
-        texts = {"subject": named.get(row.subject, row.subject), "found": found, "consequence": consequence, "fix": fix}
-        return MistakeFoundError(replace(row, values=values, **texts))
+        return MistakeFoundError(replace(row, subject=named.get(row.subject, row.subject), values=values, **texts))
 
     def _named(self, name: str, fact: Any) -> Any:
         tables = {"agent": self.agents, "agents": self.agents, "barrier": self.barriers, "slot": self.slots}
@@ -226,7 +230,7 @@ class Program:
                 if not 0 < bits < 1 << MAX_BLOCKS:
                     found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
                     fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
-                    raise MASK.error("mask", found, limit, fix, mask=bits, blocks=blocks)
+                    raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=bits, blocks=blocks)
             owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
             counted = number.value(values)
             return Action(
@@ -257,7 +261,7 @@ class Program:
             if not 0 <= stage < stages:
                 found, limit = f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}"
                 fix = f"Take the index modulo {stages}."
-                raise STAGE.error(written, found, limit, fix, stage=stage, stages=stages)
+                raise DEMANDS["pipeline-stage"].error(written, found, limit, fix, stage=stage, stages=stages)
             return rank * per_block + first + stage
 
         return number

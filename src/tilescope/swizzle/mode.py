@@ -166,9 +166,7 @@ class Swizzle(Row):
         >>> [SWIZZLE[name].repeat_bytes for name in ("none", "32B", "64B", "128B")]
         [128, 256, 512, 1024]
         """
-        if self.bits == 0:
-            return SMEM_LINE_BYTES
-        return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits))
+        return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits)) if self.bits else SMEM_LINE_BYTES
 
     @property
     def period_lines(self) -> int:
@@ -182,9 +180,7 @@ class Swizzle(Row):
         >>> [SWIZZLE[name].block_bytes for name in ("none", "32B", "64B", "128B", "128B_ATOM_64B")]
         [1, 32, 64, 128, 128]
         """
-        if self.bits == 0:
-            return 1
-        return 1 << (self.base + max(-self.shift, 0) + self.bits)
+        return 1 << (self.base + max(-self.shift, 0) + self.bits) if self.bits else 1
 
     @property
     def architectures(self) -> tuple[str, ...]:
@@ -299,9 +295,8 @@ class Swizzle(Row):
         >>> Swizzle.named("32B").pattern()
         ((0, 1, 2, 3, 4, 5, 6, 7), (1, 0, 3, 2, 5, 4, 7, 6))
         """
-        self._require_whole_chunks()
-        places = range(CHUNKS_PER_LINE)
-        return tuple(tuple(self.chunk_in_line(line, place) for place in places) for line in range(self.period_lines))
+        lines, places = range(self.period_lines), range(CHUNKS_PER_LINE)
+        return tuple(tuple(self.chunk_in_line(line, place) for place in places) for line in lines)
 
     def base_offset(self, address: int) -> int:
         """Which line of the pattern a buffer at shared address `address` starts on.

@@ -155,9 +155,8 @@ def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.
         flat = flat.copy()
     piece, group = mode.piece_bytes if mode.bits else 1, max(mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
     pieces, places = (array.view(_PIECES[piece]) for array in (flat, out))
-    streaming = None
-    if len(flat) >= STREAMED_BYTES and piece == 16 and group <= _LONGEST_GROUP_BYTES:
-        streaming = compiler() if out.ctypes.data % 16 == 0 else None
+    is_large = len(flat) >= STREAMED_BYTES and group <= _LONGEST_GROUP_BYTES
+    streaming = compiler() if is_large and piece == 16 and out.ctypes.data % 16 == 0 else None
 
     def gather(begin: int, end: int) -> None:
         """Piece by piece, wherever the range lies."""
