@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed_hex, unknown_name
+from tilescope.reading import integer
 from tilescope.rule import rule
 from tilescope.value import Value, hex_field
 
@@ -141,14 +142,17 @@ class WordFormat:
             for problem in field.problems(values[field.name])
         ]
 
-    def word_problems(self, word: int) -> list[Violation]:
-        """Why `word` is no such word at all: too long, or negative."""
-        if 0 <= word < 1 << self.bits:
-            return []
-        limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-        low = word & (1 << self.bits) - 1
-        fix = f"Use its low {self.bits} bits: {low:#x}." if low else f"Use one word of {self.bits} bits, such as 0x1."
-        return [DESCRIPTOR_WORD.violation("word", printed_hex(word), limit, fix, word=word)]
+    def checked(self, word: Any) -> int:
+        """`word` as an integer; refused where it is no such word at all: too long, or negative."""
+        number = integer("word", word)
+        if not 0 <= number < 1 << self.bits:
+            limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
+            low = number & (1 << self.bits) - 1
+            fix = (
+                f"Use its low {self.bits} bits: {low:#x}." if low else f"Use one word of {self.bits} bits, such as 0x1."
+            )
+            raise DESCRIPTOR_WORD.error("word", printed_hex(number), limit, fix, word=number)
+        return number
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
         """The bits that are set in `word` although no field covers them.

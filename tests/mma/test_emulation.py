@@ -137,6 +137,7 @@ def test_a_descriptor_that_reads_elsewhere_gives_another_product(monkeypatch):
         ({"a": np.zeros((64, 32))}, "with one k"),
         ({"a": np.zeros(64)}, "two dimensions"),
         ({"a": "matrix"}, "numbers that bfloat16 can hold"),
+        ({"a": [[1, 2], [3]], "data_type": None}, "rows of different lengths"),
         ({"a": np.zeros((0, 64))}, "two dimensions"),
         ({"a": np.zeros((60, 64))}, "whole number of them"),
         ({"a": np.zeros((8, 64))}, "multiples of 64"),

@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
@@ -28,7 +27,7 @@ from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, pair
-from tilescope.rule import ARGUMENT_RANGE
+from tilescope.rule import ARGUMENT_RANGE, Basis
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 

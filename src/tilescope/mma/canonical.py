@@ -27,12 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import by, ceil_div, printed, raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair, plain_int
-from tilescope.rule import rule
+from tilescope.rule import Basis, rule
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
@@ -121,8 +120,7 @@ class CanonicalLayout(Value):
             told = f"element_bits = {printed(element_bits)}", _WIDTHS, "Use element_bits = 16, for example."
             problems.append(CANONICAL_ELEMENT.violation("element_bits", *told, element_bits=plain_int(element_bits)))
         raise_all(problems)
-        for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
-            object.__setattr__(self, name, value)
+        self._set(major=major, swizzle=row, element_bits=element_bits)
 
     @property
     def mode(self) -> str:
@@ -151,12 +149,12 @@ class CanonicalLayout(Value):
         >>> canonical_layout("MN", "128B_ATOM_32B", "tf32").atom
         (32, 4)
         """
-        return self._oriented(self.atom_rows, self._elements(self.span_bytes))
+        return oriented(self.major, self.atom_rows, self._elements(self.span_bytes))
 
     @property
     def core_matrix(self) -> tuple[int, int]:
         """What lies in one column of chunks, mn x k elements: 8 rows x 16 bytes (4 x 32 for 128B_ATOM_32B)."""
-        return self._oriented(self.atom_rows, self._elements(self.swizzle.atom_bytes))
+        return oriented(self.major, self.atom_rows, self._elements(self.swizzle.atom_bytes))
 
     @property
     def core_matrices(self) -> int:
@@ -174,7 +172,7 @@ class CanonicalLayout(Value):
         >>> print(canonical_layout("K", "64B", "bf16").atom_layout, canonical_layout("MN", "64B", "bf16").atom_layout)
         (8,32):(32,1) (32,8):(1,32)
         """
-        return Modes(self.atom, self._oriented(self._elements(self.span_bytes), 1))
+        return Modes(self.atom, oriented(self.major, self._elements(self.span_bytes), 1))
 
     @property
     def leading_step(self) -> tuple[int, int] | None:
@@ -258,11 +256,15 @@ class CanonicalLayout(Value):
         plain = layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes
         if plain == (self.major, self.swizzle, self.element_bits, self.atom, 0):
             return layout
-        if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
+        if len(layout.shape) != 2 or self.whole(layout.shape) != layout.shape:
             return None
         (mn, k), orders = layout.shape, dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS))
         tiles = (self.tile((mn, k), atom_order=order, start=layout.start) for order in orders)
         return next((tile for tile in tiles if tile == layout), None)
+
+    def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A tile's (mn, k), rounded up to whole atoms."""
+        return tuple(ceil_div(extent, step) * step for extent, step in zip(shape, self.atom, strict=True))
 
     def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> Layout:
         """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`.
@@ -273,8 +275,8 @@ class CanonicalLayout(Value):
         >>> canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row").address(0, 16)
         256
         """
-        shape, atom, bits = tile_shape(shape), self.atom, self.element_bits
-        whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+        shape, atom, bits = pair("tile", shape, 1), self.atom, self.element_bits
+        whole = self.whole(shape)
         if whole != shape:
             what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
             found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
@@ -296,8 +298,7 @@ class CanonicalLayout(Value):
         tile = self._same_tile(layout)
         if tile is None:
             limit = f"a descriptor reads whole atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            wide = CanonicalLayout(self.major, "128B", self.element_bits)
-            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(layout.shape, wide.atom, strict=True))
+            whole = CanonicalLayout(self.major, "128B", self.element_bits).whole(layout.shape)
             fix = f'Use canonical_layout("{self.major}", "128B", "{_TYPE_OF_BITS[self.element_bits]}").tile({whole}), for example.'
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
@@ -319,7 +320,7 @@ class CanonicalLayout(Value):
         >>> layout.logical(9, 8, start=0x400, leading_bytes=128, stride_bytes=256) == 0x400 + 256 + 16 + 128
         True
         """
-        row, column = self._oriented(mn, k)
+        row, column = oriented(self.major, mn, k)
         byte, span, rows = column * self.element_bits // 8, self.span_bytes, self.atom_rows
         down, right = self._down_and_right(leading_bytes, stride_bytes)
         right = span if self.leading_step is None else right
@@ -331,9 +332,6 @@ class CanonicalLayout(Value):
 
     def _elements(self, length_bytes: int) -> int:
         return length_bytes * 8 // self.element_bits
-
-    def _oriented(self, strided: Any, contiguous: Any) -> tuple[Any, Any]:
-        return oriented(self.major, strided, contiguous)
 
     def __str__(self) -> str:
         mn, k = self.atom
@@ -386,12 +384,3 @@ def unread_layout(instruction: str, major: Major, swizzle: Swizzle, element_bits
 def mode_of(swizzle: Swizzle) -> str:
     """A swizzle's name, with what "none" means to a tensor core."""
     return "none (core matrices)" if swizzle.span_bytes is None else swizzle.name
-
-
-def tile_shape(shape: Any) -> tuple[int, int]:
-    """The (mn, k) of a tile as two ints.
-
-    >>> tile_shape([64, 32])
-    (64, 32)
-    """
-    return pair("tile", shape, 1)

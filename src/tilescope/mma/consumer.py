@@ -18,12 +18,12 @@ from tilescope.arch import Arch, Basis, architectures_with
 from tilescope.data_type import DataType
 from tilescope.errors import printed, raise_all
 from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits, tile_shape
+from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
-from tilescope.reading import is_one_of, plain_int
+from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
@@ -123,7 +123,7 @@ def _loop(
     row = DataType.named(data_type)
     if isinstance(tile, Layout):
         return kind(tile, operand, row, **options)
-    canonical, shape = canonical_layout(major, swizzle, row), tile_shape(tile)
+    canonical, shape = canonical_layout(major, swizzle, row), pair("tile", tile, 1)
     raise_all(kind.unreadable(shape, row, operand, canonical))  # before what atoms say of the shape
     return kind(canonical.tile(shape, atom_order=atom_order, start=start), operand, row, **options)
 

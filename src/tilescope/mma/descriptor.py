@@ -23,21 +23,20 @@ runs over the end of its 128-byte row (drawn in descriptor_loop.py). That may li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import Basis
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout, mode_of, readable_bits, unread_layout
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.reading import flag, integer, plain_int
-from tilescope.rule import Rule, rule
+from tilescope.rule import Basis, Rule, rule
 from tilescope.swizzle import SMEM_LINE_BYTES, SWIZZLE, Swizzle, SwizzleName
 from tilescope.value import Value, hex_field, row_field
 
@@ -77,29 +76,25 @@ class DescriptorForm:
         """The swizzle of every code."""
         return {code: SWIZZLE[name] for name, code in self.codes.items()}
 
-    def word_problems(self, word: int) -> list[Violation]:
+    def word_problems(self, word: int) -> Iterator[Violation]:
         """Why a 64-bit word is no such descriptor: bits that must be zero, constants, a code that has no mode."""
         values = self.word.decode(word)
-        refused: list[tuple[str, str, str, dict[str, Any]]] = []
         built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
+
+        def refused(found: str, limit: str, fix: str, **told: Any) -> Violation:
+            found, limit = f"{word:#x} has {found}", f"a {self.word.name} {limit}"
+            return DESCRIPTOR_RESERVED.violation("word", found, limit, fix, word=word, **told)
+
         if ones := self.word.reserved_ones(word):
             found = f"bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
-            refused.append((found, f"keeps bits {self.reserved} zero", built, {"bits": ones}))
+            yield refused(found, f"keeps bits {self.reserved} zero", built, bits=ones)
         for name, constant in self.constants.items():
-            if values[name] != constant:
+            if (held := values[name]) != constant:
                 bits = f"in bits {self.word.field(name).low}-{self.word.field(name).high}"
-                told = {name: values[name]}
-                refused.append((f"{values[name]:#b} {bits}", f"holds {constant:#b} {bits}", built, told))
-        if values["swizzle"] not in self.codes.values():
+                yield refused(f"{held:#b} {bits}", f"holds {constant:#b} {bits}", built, **{name: held})
+        if (code := values["swizzle"]) not in self.codes.values():
             known = ", ".join(f"{code} {name}" for name, code in sorted(self.codes.items(), key=lambda item: item[1]))
-            fix, told = f"Use code {self.codes['128B']} for 128B.", {"code": values["swizzle"]}
-            refused.append((f"swizzle code {values['swizzle']}", f"has {known}", fix, told))
-        return [
-            DESCRIPTOR_RESERVED.violation(
-                "word", f"{word:#x} has {found}", f"a {self.word.name} {limit}", fix, word=word, **told
-            )
-            for found, limit, fix, told in refused
-        ]
+            yield refused(f"swizzle code {code}", f"has {known}", f"Use code {self.codes['128B']} for 128B.", code=code)
 
 
 def _form(
@@ -179,8 +174,7 @@ class OperandDescriptor(Value):
             limit = f"a {form.word.name} has {', '.join(form.codes)}"
             problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))
         raise_all(problems)
-        for name, value in (values | {"swizzle": row}).items():
-            object.__setattr__(self, name, value)
+        self._set(**values, swizzle=row)
 
     def encode(self) -> int:
         """The 64-bit word."""
@@ -191,8 +185,8 @@ class OperandDescriptor(Value):
     @classmethod
     def decode(cls, word: int) -> Self:
         """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
-        word = integer("word", word)
-        raise_all(cls.form.word.word_problems(word) or cls.form.word_problems(word))
+        word = cls.form.word.checked(word)
+        raise_all(cls.form.word_problems(word))
         values: dict[str, Any] = cls.form.word.decode(word)
         values["swizzle"] = cls.form.swizzles[values["swizzle"]]
         if "leading_is_address" in values:
@@ -269,9 +263,8 @@ class OperandDescriptor(Value):
 
     def __str__(self) -> str:
         base = f", base offset {self.base_offset}" if self.base_offset else ""
-        leading = f"leading {self.leading_bytes} bytes"
-        if self.leading_is_address:
-            leading = f"second chunk at {self.leading_bytes:#x}"
+        distance, address = f"leading {self.leading_bytes} bytes", f"second chunk at {self.leading_bytes:#x}"
+        leading = address if self.leading_is_address else distance
         return f"start {self.start_address:#x}, {leading}, stride {self.stride_bytes} bytes, {self.mode}{base}"
 
 
@@ -329,11 +322,10 @@ class Tcgen05Descriptor(OperandDescriptor):
     ) -> None:
         is_address = flag("leading_is_address", leading_is_address)
         self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset, leading_is_address=int(is_address))
-        object.__setattr__(self, "leading_is_address", is_address)
+        self._set(leading_is_address=is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
             found = f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}"
             limit = "a leading address needs swizzle 128B and base offset 0 (sm_103a)"
-            fix = "Use swizzle 128B and base_offset=0."
-            values = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
-            right = {"swizzle": "128B", "base_offset": 0}
-            raise LEADING_ADDRESS.error("leading_is_address", found, limit, fix, right, **values)
+            fix, right = "Use swizzle 128B and base_offset=0.", {"swizzle": "128B", "base_offset": 0}
+            told = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
+            raise LEADING_ADDRESS.error("leading_is_address", found, limit, fix, right, **told)

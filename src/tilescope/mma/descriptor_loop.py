@@ -32,11 +32,11 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, by, ceil_div, printed, raise_all
 from tilescope.layout import Layout
-from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, tile_shape, unread_layout
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, unread_layout
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
-from tilescope.reading import attempted, is_one_of, known_name, plain_int
+from tilescope.reading import attempted, is_one_of, known_name, pair, plain_int
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
@@ -115,7 +115,7 @@ class DescriptorLoop(Value):
 
     def __post_init__(self) -> None:
         row, layout, canonical = DataType.named(self.data_type), self.layout, self.canonical
-        mn, k = shape = tile_shape(layout.shape)
+        mn, k = shape = pair("tile", layout.shape, 1)
         raise_all(self._step_problems(canonical, k) or self.unreadable(shape, row, self.operand, canonical))
         extents, wide = self.extents(row), self.k_step_bytes == WIDE_STEP_BYTES
         # Whole atoms, because a descriptor starts at an atom's first mn.
@@ -132,41 +132,31 @@ class DescriptorLoop(Value):
             return self.described(layout.logical(mn_first, k_first), swizzle=layout.swizzle, **options)
 
         steps = (tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn))
-        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(steps)}
-        for name, value in (offsets._asdict() | made).items():
-            object.__setattr__(self, name, value)
+        self._set(**offsets._asdict(), data_type=row, block_mn=block_mn, descriptors=tuple(steps))
 
     @property
     def canonical(self) -> CanonicalLayout:
         """The tensor core's layout of the tile."""
         layout = smem_tile("layout", self.layout)
         if layout.major is None:
-            limit, fix = (
-                "tensor cores read tiles with mn or k contiguous",
-                'Use Layout((128, 64), 16, swizzle="128B"), for example.',
-            )
+            limit = "tensor cores read tiles with mn or k contiguous"
+            fix = 'Use Layout((128, 64), 16, swizzle="128B"), for example.'
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
-        step_bytes = self.k_step_bytes
-        known: tuple[int, ...] = (K_STEP_BYTES,)
-        if (canonical.major, canonical.swizzle.name, canonical.element_bits) == (
-            "K",
-            "128B",
-            4,
-        ) and k % WIDE_LOOP_K == 0:
-            known = (K_STEP_BYTES, WIDE_STEP_BYTES)
-        if is_one_of(step_bytes, known):
+        step_bytes, bits = self.k_step_bytes, canonical.element_bits
+        is_wide = k % WIDE_LOOP_K == 0 and (canonical.major, canonical.swizzle.name, bits) == ("K", "128B", 4)
+        if is_one_of(step_bytes, (K_STEP_BYTES, WIDE_STEP_BYTES)[: 1 + is_wide]):
             return []
-        what = f"{canonical.element_bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}"
+        what = f"{bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}"
         found = f"k_step_bytes = {printed(step_bytes)} with {what}"
         limit = (
             f"a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {WIDE_LOOP_K} (sm_103a)"
         )
         fix, right = f"Use k_step_bytes = {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}
-        values = {"k_step_bytes": plain_int(step_bytes), "k": k, "element_bits": canonical.element_bits}
+        values = {"k_step_bytes": plain_int(step_bytes), "k": k, "element_bits": bits}
         return [TCGEN05_STEP.violation("k_step_bytes", found, limit, fix, right, **values)]
 
     @classmethod
@@ -266,17 +256,13 @@ class DescriptorLoop(Value):
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
             found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
-            atom = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).atom
-            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+            whole = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).whole(shape)
             fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").tile({whole}), or a {bits}-bit type.'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
         narrow = data_type.is_packed and major == "MN"  # also where every element takes a byte in shared memory
-        unread = (
-            unread_layout(name, major, canonical.swizzle, bits)
-            or "elements below 8 bits are read only K-major" * narrow
-        )
-        if unread:
+        unread = unread_layout(name, major, canonical.swizzle, bits)
+        if unread := unread or "elements below 8 bits are read only K-major" * narrow:
             other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
             fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."
             found = f"{major}-major {canonical.mode} with {label}"

@@ -18,14 +18,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type
 from tilescope.layout import ATOM_ORDERS, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.reading import entries, one_of, plain_int
-from tilescope.rule import ARGUMENT_RANGE
+from tilescope.rule import ARGUMENT_RANGE, Basis
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap, TensorMap
 from tilescope.tma.request import requested
@@ -106,11 +105,8 @@ class WrittenTile(NamedTuple):
         kept, within = len(address) - 1 - last, np.arange(placement(tensor_map, 1, 0).piece_bytes * 8 // bits)
         placed = np.full((int(row.max()) + 1, int(column.max()) + len(within)), NOT_WRITTEN, np.int64)
         placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * bits // 8
-        row_bytes, elements = (
-            tensor_map.interleave.slice_bytes or tensor_map.inner_bytes,
-            tensor_map.data_type.smem_bits,
-        )
-        addresses = placed if major == "K" else placed.T
+        addresses, elements = placed if major == "K" else placed.T, tensor_map.data_type.smem_bits
+        row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
         return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, elements, tensor_map.basis, brought)
 
     @classmethod
@@ -155,15 +151,17 @@ def _placed(tensor_map: AnyMap, coords: tuple[int, ...], address: int, data_type
 
 def _in_matrix(tensor_map: AnyMap, corners: Addresses) -> tuple[Addresses, Addresses]:
     """Row and first column, in elements of the map, of the matrix that its innermost two dimensions span."""
-    strides, bits = tensor_map.strides_bytes, tensor_map.data_type.bits
-    if tensor_map.interleave.slice_bytes:
-        return np.arange(len(corners)), np.zeros(len(corners), np.int64)
-    if not isinstance(tensor_map, TensorMap) or not strides or max(tensor_map.element_strides[1:]) > 1:
-        return np.arange(len(corners)), corners[:, 0]
-    if strides[0] * 8 < tensor_map.box[0] * bits:  # rows that overlap in memory
-        return np.arange(len(corners)), corners[:, 0]
-    offset = corners[:, 0] * bits // 8 + corners[:, 1:] @ np.array(strides, np.int64)
-    return offset // strides[0], offset % strides[0] * 8 // bits
+    strides, bits, slices = tensor_map.strides_bytes, tensor_map.data_type.bits, tensor_map.interleave.slice_bytes
+    if (
+        isinstance(tensor_map, TensorMap)
+        and not slices
+        and strides
+        and max(tensor_map.element_strides[1:]) == 1
+        and strides[0] * 8 >= tensor_map.box[0] * bits  # else rows overlap in memory
+    ):
+        offset = corners[:, 0] * bits // 8 + corners[:, 1:] @ np.array(strides, np.int64)
+        return offset // strides[0], offset % strides[0] * 8 // bits
+    return np.arange(len(corners)), np.zeros(len(corners), np.int64) if slices else corners[:, 0]
 
 
 class Diagnosis(NamedTuple):
@@ -226,12 +224,11 @@ def diagnosed(read: Read, tile: WrittenTile, *, flip: bool) -> Diagnosis:
 
 def _plain_rows(swizzle: Swizzle, tile: WrittenTile) -> Diagnosis:
     """Rows without swizzle that are no core matrices: no descriptor reads them."""
-    span = swizzle.span_bytes or CHUNK_BYTES
-    cause: Cause = "box-wider-than-atom" if tile.row_bytes > span else "swizzle-mode"
-    cause = cause if swizzle.bits else "none-against-none"
-    box, where = f"rows of {span} bytes", tile.writer
-    if tile.writer == "TMA":
-        box, where = f"box[0] = {span * 8 // tile.element_bits}", "the tensor map"
+    span, is_tma = swizzle.span_bytes or CHUNK_BYTES, tile.writer == "TMA"
+    wide: Cause = "box-wider-than-atom" if tile.row_bytes > span else "swizzle-mode"
+    cause: Cause = wide if swizzle.bits else "none-against-none"
+    box = f"box[0] = {span * 8 // tile.element_bits}" if is_tma else f"rows of {span} bytes"
+    where = "the tensor map" if is_tma else tile.writer
     return Diagnosis(cause, _PLAIN_SENTENCES[cause].format(
         writer=tile.writer, row_bytes=tile.row_bytes, span=span, box=box, swizzle=swizzle.name, where=where
     ))  # fmt: skip

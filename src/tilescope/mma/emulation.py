@@ -96,14 +96,14 @@ def emulate_mma(
     True
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
-    row = DataType.named(np.asarray(a).dtype if data_type is None else data_type)
+    row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
     left, right = _elements("a", a, row), _elements("b", b, row).T
     (m, k), (n, b_rows) = left.shape, right.shape
     if k != b_rows:
         found, limit = f"A is {m} x {k}, B is {b_rows} x {n}", "A is m x k and B is k x n, with one k"
         raise MMA_SHAPE.error("a, b", found, limit, f"Use a B of {k} rows.", a=(m, k), b=(b_rows, n))
-    flags = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
-    flags = {name: flag(name, value) for name, value in flags.items()}
+    asked = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
+    flags = {name: flag(name, value) for name, value in asked.items()}
     options = {
         "scale_kind": scale_kind, "a_scales": a_scales, "b_scales": b_scales, "disable_output_lane": disable_output_lane,
         "cluster": cluster, "instruction_k": instruction_k,

@@ -260,10 +260,10 @@ def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
-    w, rows_per_warp = per_register, rows // warps
-    threads = [(4, w * rows), (8, 1), (warps, rows_per_warp)]
-    values = [(w, rows), (rows_per_warp // 8, 8), (columns // (4 * w), 4 * w * rows)]
-    return _nested(threads, values)
+    w, own_rows = per_register, rows // warps
+    return _nested(
+        [(4, w * rows), (8, 1), (warps, own_rows)], [(w, rows), (own_rows // 8, 8), (columns // (4 * w), 4 * w * rows)]
+    )
 
 
 def _nested(*parts: list[tuple[int, int]]) -> Modes:

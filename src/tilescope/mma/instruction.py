@@ -28,11 +28,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tilescope.arch import Basis
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, nearest_name, printed, raise_all
 from tilescope.reading import flag, is_one_of, known_name, plain_int
-from tilescope.rule import UNKNOWN_NAME, Rule, rule
+from tilescope.rule import UNKNOWN_NAME, Basis, Rule, rule
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
@@ -150,6 +149,8 @@ INSTRUCTIONS = (
 )
 # fmt: on
 
+_WGMMA = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
+
 
 def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     """The rows that `name` stands for, such as "mma.m16n8k16", "m64n128k16" or a whole PTX opcode; and its n.
@@ -205,10 +206,9 @@ def wgmma_for(data_type: object) -> Instruction:
     (16, (240, 256))
     """
     row = DataType.named(data_type)
-    by_type = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
-    if row.name not in by_type:
-        raise no_such_type(WGMMA_TYPE, row, "wgmma", list(by_type))
-    return by_type[row.name]
+    if row.name not in _WGMMA:
+        raise no_such_type(WGMMA_TYPE, row, "wgmma", list(_WGMMA))
+    return _WGMMA[row.name]
 
 
 def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]) -> RuleError:

@@ -13,7 +13,7 @@ The kind itself is not in the word: it is part of the instruction, and one word 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,8 +131,7 @@ class InstructionDescriptor(Documented, Value):
             asked = kind.scales[-1] if scale_type is None else scale_type
             values["scale_type"] = known_name("scale_type", asked, list(_SCALE_CODES))
         raise_all(_problems(kind, values))
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        self._set(**values)
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -158,8 +157,8 @@ class InstructionDescriptor(Documented, Value):
         """
         kind = Tcgen05Kind.named(mma_kind)
         form = word_format(kind)
-        word = integer("word", word)
-        raise_all(form.word_problems(word) or _word_problems(kind, form, word))
+        word = form.checked(word)
+        raise_all(_word_problems(kind, form, word))
         values = {name: {code: value for value, code in codes.items()} for name, codes in _field_codes(kind).items()}
         fields = form.decode(word).items()
         told: dict[str, Any] = {name: values[name][code] if name in values else code for name, code in fields}
@@ -190,29 +189,24 @@ def _field_codes(kind: Tcgen05Kind) -> dict[str, Mapping[Any, int]]:
     }
 
 
-def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> list[Violation]:
+def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[Violation]:
     """Bits and codes that no descriptor of the kind has."""
-    problems, values, known = [], form.decode(word), _field_codes(kind)
+    values, known = form.decode(word), _field_codes(kind)
     if ones := form.reserved_ones(word):
         found = f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
         limit = f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero"
         fix = f"Use {word & form.covered:#x}, or decode the word as another kind."
-        problems.append(TCGEN05["reserved"].violation("word", found, limit, fix, word=word, bits=ones))
+        yield TCGEN05["reserved"].violation("word", found, limit, fix, word=word, bits=ones)
     for name in [name for name in ("a_type", "b_type", "d_type") if name in values]:
         code, codes = values[name], {code: type_name for type_name, code in known[name].items()}
         if code not in codes:
             limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for code, type_name in codes.items())}"
-            found, fix = (
-                f"{name[0].upper()} type code {code}",
-                f"Use code {list(codes)[-1 if name == 'd_type' else 0]}.",
-            )
-            problems.append(TCGEN05["type"].violation(name, found, limit, fix, code=code))
-    return problems
+            fix = f"Use code {list(codes)[-1 if name == 'd_type' else 0]}."
+            yield TCGEN05["type"].violation(name, f"{name[0].upper()} type code {code}", limit, fix, code=code)
 
 
-def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
+def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> Iterator[Violation]:
     """All that no instruction of the kind has."""
-    problems = []
     b_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
     shape: dict[str, Any] = {"sparse": values["sparse"], "k": values["k"], "transposed_bytes": b_bytes}
     told = {name: getattr(value, "name", value) for name, value in values.items()}
@@ -222,8 +216,8 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> list[Violation]:
             kinds = " or ".join(row.name for row in KINDS.values() if value in row.codes)
             limit = f"{name} of kind {kind.name} is {' or '.join(map(str, allowed))}{why}"
             fix = f"Use kind {kinds}." if name in ("a_type", "b_type") and kinds else f"Use {name}={allowed[0]!r}."
-            problems.append(TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **{name: value}))
-    return problems + shape_problems(kind, values["m"], values["n"], **shape)
+            yield TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **{name: value})
+    yield from shape_problems(kind, values["m"], values["n"], **shape)
 
 
 def _limits(
@@ -263,10 +257,9 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     >>> found.sound, found.violations[0].found
     (False, 'A type code 0')
     """
-    kind, word = Tcgen05Kind.named(mma_kind), integer("word", word)
+    kind = Tcgen05Kind.named(mma_kind)
     form = word_format(kind)
-    raise_all(form.word_problems(word))
-    problems: list[Violation] = []
+    word, problems = form.checked(word), list[Violation]()
     descriptor = attempted(problems, None, InstructionDescriptor.decode, word, kind.name)
     meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
     return Inspection(

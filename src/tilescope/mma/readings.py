@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation, by, raise_all
+from tilescope.errors import Violation, by
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -139,10 +139,9 @@ def inspect_descriptor(
     start 0x400, leading 16 bytes, stride 1024 bytes, 128B
     """
     described = DESCRIPTORS[known_name("instruction", instruction, list(DESCRIPTORS))]
-    form, word = described.form, integer("word", word)
-    raise_all(form.word.word_problems(word))
+    form = described.form
+    word, findings = form.word.checked(word), list[Violation]()
     major, element_bits = major_named(major), integer("element_bits", element_bits)
-    findings: list[Violation] = []
     descriptor = attempted(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":

@@ -90,11 +90,11 @@ class ScaleLanes(Documented, Value):
 
     def __post_init__(self) -> None:
         row, operand = ScaleFormat.named(self.format), known_name("operand", self.operand, _EXTENTS, _SCALED_OPERAND)
-        object.__setattr__(self, "format", row)
+        self._set(format=row)
         problems = []
         for name, known in (("thread_id", _THREAD_IDS[operand]), ("byte_id", row.ids(row.k_steps[0]))):
             number = plain_int(value := getattr(self, name))
-            object.__setattr__(self, name, number)
+            self._set(**{name: number})
             if number not in known:
                 limit = f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
                 found, fix = f"{name} = {printed(value)}", f"Use {known[0]}."
@@ -287,14 +287,15 @@ class ScaleLayout(Documented, Value):
         shape, starts = "32x128b.warpx4", np.arange(down * along).reshape(down, along)  # the atoms, (rows, words of k)
         if self._halves(operand, m, cta_group) == 2:
             shape, starts = "64x128b.warpx2::01_23", 2 * np.arange(along)[None]
-        copies = []
-        for word, atoms in enumerate(starts.T.tolist()):
-            for row, atom in enumerate(atoms):
-                source = Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_FIELDS)
-                copies.append(
-                    ScaleCopy(shape, source, base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS))
-                )
-        return tuple(copies)
+        return tuple(
+            ScaleCopy(
+                shape,
+                Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_FIELDS),
+                base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
+            )
+            for word, atoms in enumerate(starts.T.tolist())
+            for row, atom in enumerate(atoms)
+        )
 
     def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
         """The lanes whose bytes a block-scaled mma.sync (sm_120) takes scale factors of this format from.

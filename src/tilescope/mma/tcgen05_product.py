@@ -39,7 +39,7 @@ Of a sparse A half of the elements are stored, and metadata in tensor memory say
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,8 @@ PAIR_CLUSTER, MMA_LANES, MMA_SPARSE = (
 )
 # fmt: on
 Matrix = npt.NDArray[Any]
+# What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
+BlockOperands = tuple[Matrix, Matrix, Matrix]
 _MAX_CLUSTER = 16  # bits of a multicast mask
 _SPARSE_ROWS = 128  # of a block: for fewer no document says where the metadata lies
 _LARGEST_LOAD = 128  # columns of tcgen05.ld.32x32b.x128
@@ -110,7 +112,7 @@ class Tcgen05Product:
         return tmem_layout(shape, operand=operand, data_type=held, cta_group=group, ws=self.ws, sparse=self.sparse)
 
     def multiplied(
-        self, operands: list[tuple[Matrix, Matrix, Matrix]], scaling: Scaling | None, initial: Matrix, disabled: Any
+        self, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, disabled: Any
     ) -> Matrix:
         """D (m, n) of what the blocks read (A, B, the metadata of a sparse A), in double precision or int64.
 
@@ -121,7 +123,7 @@ class Tcgen05Product:
             for first_n in range(0, initial.shape[1], self.n):
                 block = slice(first_m, first_m + self.m), slice(first_n, first_n + self.n)
                 rows, columns = (slice(part.start // group, part.stop // group) for part in block)
-                held = [BlockOperands(a[rows], b[columns], metadata[rows]) for a, b, metadata in operands]
+                held = [(a[rows], b[columns], metadata[rows]) for a, b, metadata in operands]
                 d[block] = _instruction(self, held, scaling and scaling.part(*block), initial[block], masks)
         return d
 
@@ -168,8 +170,7 @@ def tcgen05_product(
         fix = f"Pad to a multiple of {known_m[0]} x {known_n[0]} x {k_multiple}."
         found = f"a product of {m} x {n} x {k}{' for one pair' * exact}"
         raise TCGEN05["shape"].error("a, b", found, limit, fix, m=m, n=n, k=k)
-    group, take = int(cta_group), int(step)
-    return Tcgen05Product(data_type, fits_m[-1], fits_n[-1], group, take, ws, sparse, a_in_tensor_memory)
+    return Tcgen05Product(data_type, fits_m[-1], fits_n[-1], int(cta_group), int(step), ws, sparse, a_in_tensor_memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,30 +229,22 @@ def pairs_of(cluster: Any, cta_group: Any, shape: tuple[int, int]) -> tuple[int,
     return wide // 2, high
 
 
-class BlockOperands(NamedTuple):
-    """What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A."""
-
-    a: Matrix
-    b: Matrix
-    metadata: Matrix
-
-
 def _instruction(
     product: Tcgen05Product, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, masks: Matrix
 ) -> Matrix:
     """The accumulator of one place of the product, over all of k."""
     rows, layout = product.m // product.cta_group, product.layout("D", product.n)
     wide = np.float64 if product.data_type.is_float else np.int64
-    b = np.concatenate([block.b for block in operands]).astype(wide) * _scales_read(scaling, "B", product)
+    all_b = np.concatenate([b for _, b, _ in operands]).astype(wide) * _scales_read(scaling, "B", product)
     lane, column = np.divmod(layout.bit_addresses()[..., 0] >> 5, 1 << 16)
     accumulators = []
-    for cta, block in enumerate(operands):
+    for cta, (a, _, metadata) in enumerate(operands):
         part = slice(cta * rows, (cta + 1) * rows)
-        copies = _a_read(product, block, layout)
+        copies = _a_read(product, a, metadata, layout)
         factors = _scales_read(scaling and scaling.part(part, slice(0)), "A", product)
-        parts = np.split(b, len(copies))  # lanes of a second part of n read a copy of A of their own
+        parts = np.split(all_b, len(copies))  # lanes of a second part of n read a copy of A of their own
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = [a.astype(wide) * factors @ columns.T for a, columns in zip(copies, parts, strict=True)]
+            sums = [copy.astype(wide) * factors @ columns.T for copy, columns in zip(copies, parts, strict=True)]
             d = (np.concatenate(sums, axis=1) + initial[part]).astype(initial.dtype)
         cells = np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32)
         cells[lane, column] = np.where(masks[cta, lane], initial[part], d).view(np.uint32)
@@ -269,19 +262,19 @@ def _drained(cells: Matrix, columns: int) -> Matrix:
     ])  # fmt: skip
 
 
-def _a_read(product: Tcgen05Product, block: BlockOperands, d: TmemLayout) -> list[Matrix]:
+def _a_read(product: Tcgen05Product, a: Matrix, metadata: Matrix, d: TmemLayout) -> list[Matrix]:
     """A (rows, k) as the instructions read it: once, or as often as it lies in tensor memory."""
-    copies, row = [block.a], product.data_type
+    copies, row = [a], product.data_type
     if product.a_in_tensor_memory:
-        layout = product.layout("A", block.a.shape[1])
+        layout = product.layout("A", a.shape[1])
         raise_all(tmem_budget({"D": d, "A": layout}).violations)
         padded = [spread for spread in DECOMPRESSIONS.values() if spread.bits == row.bits < layout.element_bits]
         low = padded[0].lowest_bit if padded else 0  # in a byte, as tcgen05.cp spreads them; others lie dense
-        codes = np.ascontiguousarray(block.a).view(np.uint8).reshape(*block.a.shape, -1) << low
+        codes = np.ascontiguousarray(a).view(np.uint8).reshape(*a.shape, -1) << low
         read = _through_tensor_memory(codes, layout.with_start(TmemAddress(0, d.columns))) >> low
         copies = list(read.view(row.numpy)[..., 0])
     if product.sparse:
-        nibbles = _metadata_read(product, block.metadata)
+        nibbles = _metadata_read(product, metadata)
         copies = [_expanded(copy, nibbles, row) for copy in copies]
     return copies
 

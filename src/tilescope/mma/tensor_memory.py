@@ -106,8 +106,8 @@ class TensorMemory(Documented, Value):
         if findings is None or not all(isinstance(finding, Violation) for finding in findings):
             problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
         raise_all(problems)
-        object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
-        object.__setattr__(self, "allocations", tuple(ranges))
+        kept = read_only(cells.copy()) if cells.flags.writeable else cells
+        self._set(cells=kept, allocations=tuple(ranges))
 
     @property
     def last_address(self) -> TmemAddress:
@@ -176,15 +176,13 @@ class TensorMemory(Documented, Value):
 
     def exit_problems(self) -> tuple[Violation, ...]:
         """What the kernel left undone if it ended now: columns that it did not free."""
-        problems, limit = [], "a kernel frees all it allocated"
-        for first, columns in self.allocations:
-            last, fix = (
-                first + columns - 1,
-                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.",
+        return tuple(
+            TMEM_LEAK.violation(
+                "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
+                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=first + columns - 1,
             )
-            found = f"columns {first} to {last} still allocated"
-            problems.append(TMEM_LEAK.violation("allocations", found, limit, fix, first=first, last=last))
-        return tuple(problems)
+            for first, columns in self.allocations
+        )  # fmt: skip
 
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.

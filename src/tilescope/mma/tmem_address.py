@@ -27,7 +27,7 @@ from typing import Any
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import Violation, printed, raise_all
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
-from tilescope.reading import attempted, integer, plain_int
+from tilescope.reading import attempted, plain_int
 from tilescope.value import Value
 
 TMEM_LANES = 128
@@ -98,8 +98,7 @@ class TmemAddress(Documented, Value):
         >>> TmemAddress.decode(0x00100008).lane
         16
         """
-        word = integer("word", word)
-        raise_all(TMEM_WORD.word_problems(word))
+        word = TMEM_WORD.checked(word)
         if ones := TMEM_WORD.reserved_ones(word):
             fix = "Keep lane below 128 and column below 512."
             if set(ones) <= _CUTE_SCALE_ID_BITS:
@@ -128,8 +127,7 @@ def inspect_tmem_address(word: int) -> Inspection:
     >>> inspect_tmem_address(0x08400010).violations[0].found
     '0x08400010 has bit 27 set'
     """
-    word, problems = integer("word", word), list[Violation]()
-    raise_all(TMEM_WORD.word_problems(word))
+    word, problems = TMEM_WORD.checked(word), list[Violation]()
     address = attempted(problems, None, TmemAddress.decode, word)
     return Inspection(
         name=TMEM_WORD.name, bits=TMEM_WORD.bits, word=word, fields=TMEM_WORD.described(word),

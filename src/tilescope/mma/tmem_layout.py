@@ -58,7 +58,6 @@ TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN =
 )
 # fmt: on
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
-Bits = npt.NDArray[np.int64]
 _INDEX_NAMES = {
     "D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block"),
 }  # fmt: skip
@@ -232,7 +231,7 @@ class TmemLayout(Documented, Layout):
         """The lanes used."""
         return tuple(np.unique(self.bit_addresses() // LANE_BITS).tolist())
 
-    def bit_addresses(self) -> Bits:
+    def bit_addresses(self) -> npt.NDArray[np.int64]:
         """The bit address of every element of one block, as (rows, columns, copies); >> 5 is the address word."""
         return (self.start * CELL_BITS + self.bit_offsets()).reshape(*self.shape[:2], self.copies)
 
@@ -313,8 +312,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
         problems.append(TMEM_TYPE.violation("data_type", data_type.name, limit, "Use float32."))
     raise_all(problems)
     rows, parts = row.modes
-    columns = Modes.joined(Modes(n // row.n_parts, CELL_BITS), parts).coalesced()
-    return Modes.joined(rows, columns), data_type.bits, ""
+    return Modes.joined(rows, Modes.joined(Modes(n // row.n_parts, CELL_BITS), parts).coalesced()), data_type.bits, ""
 
 
 def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count

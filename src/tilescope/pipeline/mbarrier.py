@@ -108,8 +108,7 @@ class Mbarrier(Value):
             "tx_bytes": read("tx_bytes", tx_bytes),
         }
         raise_all(problems)
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        self._set(**fields)
 
     @property
     def expected(self) -> int:

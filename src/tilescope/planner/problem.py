@@ -133,8 +133,7 @@ class Problem(Value):
             "copy": "tma" if target.has("tma") else "cp.async",
             "extent_names": EXTENT_NAMES[str(fields["direction"])],
         }
-        for name, value in (unsaid | fields).items():
-            object.__setattr__(self, name, value)
+        self._set(**unsaid | fields)
         if contradictions := violations(_contradictions(self)):
             raise PlanError(contradictions)
         object.__setattr__(self, "consumer", _consumer(self))
