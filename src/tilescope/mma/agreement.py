@@ -135,8 +135,8 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map, a plan or a layout", fix)])
     if not isinstance(reader, OperandDescriptor | DescriptorLoop | Layout):
         wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
-        fix = "Decode the word first: WgmmaDescriptor.decode(word)."
-        fix = "Pass the descriptor that reads the tile; only a plan brings its own." if reader is None else fix
+        decode = "Decode the word first: WgmmaDescriptor.decode(word)."
+        fix = decode if reader is not None else "Pass the descriptor that reads the tile; only a plan brings its own."
         raise RuleError([argument_type("descriptor", reader, wanted, fix)])
     data_major = data_major if tile_major is None else major_named(tile_major)
     reader = smem_tile("descriptor", reader) if isinstance(reader, Layout) else reader
@@ -154,9 +154,8 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     differing = sum(int(part.sum()) for part in wrong)
     first, last = reads[0], reads[-1]
     shape = tuple(a + extent - b for a, extent, b in zip(last.origin, last.written.shape, first.origin, strict=True))
-    read, difference, diagnosis = first, None, None
-    if cta_rank is not None:
-        diagnosis = wrong_half(source, written, data_major or major, cta_rank)
+    read, difference = first, None
+    diagnosis = None if cta_rank is None else wrong_half(source, written, data_major or major, cta_rank)
     if diagnosis is not None:
         differing = prod(shape)
     elif differing:

@@ -24,7 +24,7 @@ from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
 from tilescope.mma.descriptor_loop import SmemOperand, smem_tile
-from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.fragment import array_where, as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.scale_packing import Scaling, scaling_of
@@ -159,10 +159,8 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
     dtype = np.float32 if row.is_float else np.int32
     if c is None:
         return np.zeros(shape, dtype)
-    before = as_array("c", c)
-    if before.shape != shape or before.dtype.kind not in "iuf":
-        found, limit = f"an array of shape {before.shape}, {before.dtype}", f"numbers, {by(shape)} as D"
-        raise ARGUMENT_RANGE.error("c", found, limit, f"Use np.zeros({shape}).", shape=before.shape, d=shape)
+    limit, fix = f"numbers, {by(shape)} as D", f"Use np.zeros({shape})."
+    before = array_where("c", c, lambda c: c.shape == shape and c.dtype.kind in "iuf", limit, fix, d=shape)
     return before.astype(dtype)
 
 

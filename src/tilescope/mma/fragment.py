@@ -21,6 +21,7 @@ has it), and everything else is computed from it. Only the sm_70 form of mma.m8n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from tilescope.layout import Modes
 from tilescope.mma.instruction import Operand, chosen_operand, chosen_type, instructions, named_form
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, Rule, rule
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
@@ -195,15 +196,9 @@ class Fragment(Value):
         return stacked if self.matrices > 1 else stacked[0]
 
     def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> npt.NDArray[Any]:
-        array = as_array(name, values)
-        if array.shape != wanted:
-            found, limit = (
-                f"an array of shape {array.shape}",
-                f"operand {self.operand} of {self.instruction} is {by(wanted)}",
-            )
-            told = {"shape": array.shape, "operand": wanted}
-            raise ARGUMENT_RANGE.error(name, found, limit, f"Use an array of shape {wanted}.", **told)
-        return array
+        limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
+        fix, found = f"Use an array of shape {wanted}.", "an array of shape {0.shape}"
+        return array_where(name, values, lambda array: array.shape == wanted, limit, fix, found, operand=wanted)
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:
@@ -256,6 +251,17 @@ def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
     except ValueError:
         found, fix = "rows of different lengths", "Use rows of one length."
         raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
+
+
+def array_where(
+    argument: str, value: npt.ArrayLike, holds: Callable[[npt.NDArray[Any]], bool], limit: str, fix: str,
+    found: str = "an array of shape {0.shape}, {0.dtype}", broken: Rule = ARGUMENT_RANGE, **values: Any,
+) -> npt.NDArray[Any]:  # fmt: skip
+    """The value as an array for which a condition holds; refused with what was found if it does not."""
+    array = as_array(argument, value)
+    if not holds(array):
+        raise broken.error(argument, found.format(array), limit, fix, shape=array.shape, **values)
+    return array
 
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:

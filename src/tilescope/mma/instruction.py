@@ -78,6 +78,8 @@ class Instruction:
     """
 
     family: str  # mma or wgmma
+    warps: int  # that share the operands
+    in_registers: tuple[Operand, ...]  # the operands that lie there
     m: int
     n: tuple[int, ...]
     k: int
@@ -92,23 +94,14 @@ class Instruction:
         """As users write it; n as a letter where there is a choice."""
         return f"{self.family}.m{self.m}n{self.n[0] if len(self.n) == 1 else 'N'}k{self.k}"
 
-    @property
-    def warps(self) -> int:
-        """How many warps share the operands."""
-        return _FAMILY[self.family][0]
-
-    @property
-    def in_registers(self) -> tuple[Operand, ...]:
-        """The operands that lie in registers."""
-        return _FAMILY[self.family][1]
-
 
 def _row(
     name: str, types: str, per_register: int, accumulators: str, feature: str = "mma", *, n: tuple[int, ...] = (), quad_pairs: bool = False
 ) -> Instruction:  # fmt: skip
     family, shape = name.split(".", maxsplit=1)[0], [int(extent) for extent in re.findall(r"\d+", name)]
     inputs, sums = (tuple(DataType.named(name).name for name in listed.split()) for listed in (types, accumulators))
-    return Instruction(family, shape[0], n or (shape[1],), shape[-1], inputs, per_register, sums, feature, quad_pairs)
+    m, n, k = shape[0], n or (shape[1],), shape[-1]
+    return Instruction(family, *_FAMILY[family], m, n, k, inputs, per_register, sums, feature, quad_pairs)
 
 
 # PTX ISA, "Matrix multiply-accumulate operation using mma" and "Asynchronous warpgroup level matrix

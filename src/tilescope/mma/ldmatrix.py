@@ -22,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import raise_all
-from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.fragment import array_where, fragment
 from tilescope.mma.instruction import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.elements import unpacked
 
 _LANES = 32
+_FOUND = "an array of shape {0.shape} and type {0.dtype}"
 _LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"
 _STORE = "ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * {pitch})"
 # fmt: off
@@ -113,12 +114,11 @@ def stmatrix(
 
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    words = as_array("registers", registers)
-    if words.ndim != 2 or words.shape[0] != _LANES or words.shape[1] not in (1, 2, 4) or words.dtype.kind not in "iu":
-        found = f"an array of shape {words.shape} and type {words.dtype}"
-        limit = "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix"
-        fix = "Use np.uint32 words, as ldmatrix gives them."
-        raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=words.shape)
+    words = array_where(
+        "registers", registers, lambda words: words.shape in ((32, 1), (32, 2), (32, 4)) and words.dtype.kind in "iu",
+        "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
+        "Use np.uint32 words, as ldmatrix gives them.", _FOUND,
+    )  # fmt: skip
     if words.dtype.itemsize != 4 and words.size and (words.min() < 0 or words.max() > 0xFFFF_FFFF):
         raise ARGUMENT_RANGE.error("registers", "words beyond 32 bits", "0 to 0xffffffff", "Use np.uint32 words.")
     return words.view(np.uint32) if words.dtype.itemsize == 4 else words.astype(np.uint32)
@@ -128,12 +128,11 @@ def _row_offsets(
     memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` the rows start, (..., rows); refused where the hardware would fault."""
-    address, base = as_array("lane_address", lane_address), integer("smem_address", smem_address, 0, (1 << 32) - 1)
-    if address.ndim == 0 or address.shape[-1] != _LANES or address.dtype.kind not in "iu":
-        found = f"an array of shape {address.shape} and type {address.dtype}"
-        limit = "32 integer addresses, one per lane"
-        fix = "Use 32 integers; those of lanes beyond the rows may be 0."
-        raise ARGUMENT_RANGE.error("lane_address", found, limit, fix, shape=address.shape)
+    base = integer("smem_address", smem_address, 0, (1 << 32) - 1)
+    address = array_where(
+        "lane_address", lane_address, lambda lanes: lanes.shape[-1:] == (_LANES,) and lanes.dtype.kind in "iu",
+        "32 integer addresses, one per lane", "Use 32 integers; those of lanes beyond the rows may be 0.", _FOUND,
+    )  # fmt: skip
     used = address[..., :rows].astype(np.int64)
     offset, last = used - base, base + memory.size - ROW_BYTES
     smem = f"smem holds {base:#x} to {base + memory.size:#x}, and a row is 16 bytes"

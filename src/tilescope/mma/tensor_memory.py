@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import Severity, Violation, argument_type, by, counted, printed, raise_all
-from tilescope.mma.fragment import as_array, fragment
+from tilescope.mma.fragment import array_where, as_array, fragment
 from tilescope.mma.tcgen05_kind import Check, Documented, blackwell_rule, failed
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
@@ -207,12 +207,11 @@ class TensorMemory(Documented, Value):
         """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
         move = _named("st", instruction)
         places = self._reached(move, address, warp, split)
-        array, shape = as_array("registers", registers), (QUARTER_LANES, move.registers)
-        if array.shape != shape or array.dtype.itemsize != 4 or array.dtype.kind not in "iuf":
-            found = f"an array of shape {array.shape}, {array.dtype}"
-            limit = f"{move.opcode} takes {by(shape)} registers of 32 bits"
-            fix = f"Use a uint32 array of shape {shape}."
-            raise ARGUMENT_RANGE.error("registers", found, limit, fix, shape=array.shape, registers=shape)
+        shape = QUARTER_LANES, move.registers
+        array = array_where(
+            "registers", registers, lambda array: array.shape == shape and array.dtype.str[1:] in ("i4", "u4", "f4"),
+            f"{move.opcode} takes {by(shape)} registers of 32 bits", f"Use a uint32 array of shape {shape}.", registers=shape,
+        )  # fmt: skip
         words, cells = np.ascontiguousarray(array).view(np.uint32), self.cells.copy()
         cells[places] = words.view(np.uint16) if move.packed else words
         left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"

@@ -21,7 +21,7 @@ or two the first time (the result is kept on disk), so large batches alone take 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, overload
 
@@ -249,10 +249,8 @@ def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
     return None if mask.all() else mask
 
 
-def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violation]:
-    used = np.ones(address.shape, np.bool_) if mask is None else mask
-    width = row.access_bytes
-    problems = []
+def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterator[Violation]:
+    used, width = np.ones(address.shape, np.bool_) if mask is None else mask, row.access_bytes
     for broken, wrong, limit, fix in (
         (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
         (
@@ -266,11 +264,10 @@ def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> list[Violat
             at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
             more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
             first = int(address[tuple(where[0])])
-            problems.append(broken.violation(
+            yield broken.violation(
                 f"lane_address[{lane}]", f"{at} at address {first}{more}", limit, fix,
                 lane=lane, access=access, address=first, access_bytes=width, wrong_lanes=len(where), lanes=int(used.sum()),
-            ))  # fmt: skip
-    return problems
+            )  # fmt: skip
 
 
 def kernel(accesses: int) -> Callable[..., None] | None:

@@ -107,8 +107,7 @@ class BankReport(Value):
     @property
     def busiest_bank(self) -> int | None:
         """The lowest bank that needs `degree` wavefronts in one group; None without active lanes."""
-        busiest = [group.busiest_bank for group in self.groups if group.wavefronts == self.degree]
-        return busiest[0] if busiest else None
+        return next((group.busiest_bank for group in self.groups if group.wavefronts == self.degree), None)
 
     @property
     def verdict(self) -> str:

@@ -193,31 +193,24 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
     for access in patterns:
         access.on(plain)  # refuses what was made for another tile, or placed already
     widest = max((access.op for access in patterns), key=lambda op: op.access_bytes)
-    widest_bytes = widest.access_bytes
-    candidates = _candidates(plain, row_bytes, widest_bytes, max_padding_bytes)
-    ideal, bound = [], []
-    counts = {family: np.zeros((len(layouts), len(patterns)), np.int64) for family, layouts in candidates.items()}
-    for number, access in enumerate(patterns):
-        address, mask = access.flat()
-        ideal.append(int(count_ideal(access.op, address, mask).sum()))
-        bound.append(int(count_least(access.op, address, mask, widest_bytes).sum()))
-        for family, layouts in candidates.items():
-            counts[family][:, number] = _family_counts(family, access.op, address, mask, layouts, row_bytes)
-    everything = [
-        FoundLayout(family, layout, tuple(map(int, count)), int(count.sum()) - sum(ideal))
-        for family, layouts in candidates.items()
-        for layout, count in zip(layouts, counts[family], strict=True)
-    ]
+    candidates = _candidates(plain, row_bytes, widest.access_bytes, max_padding_bytes)
+    lanes = [(access.op, *access.flat()) for access in patterns]
+    ideal = tuple(int(count_ideal(*warps).sum()) for warps in lanes)
+    everything = []
+    for family, layouts in candidates.items():
+        counts = (_family_counts(family, *warps, layouts, row_bytes).tolist() for warps in lanes)
+        for layout, *wavefronts in zip(layouts, *counts, strict=True):
+            everything.append(FoundLayout(family, layout, tuple(wavefronts), sum(wavefronts) - sum(ideal)))
     least = min(found.excess for found in everything)
     return LayoutSearch(
         tile=plain.as_rows().shape,
         element_bits=plain.element_bits,
         max_padding_bytes=max_padding_bytes,
         patterns=tuple(access.name for access in patterns),
-        ideal=tuple(ideal),
+        ideal=ideal,
         found=tuple(found for found in everything if found.excess == least),
         tried={family: len(layouts) for family, layouts in candidates.items()},
-        bound=tuple(bound),
+        bound=tuple(int(count_least(*warps, widest.access_bytes).sum()) for warps in lanes),
         widest=widest,
     )
 
