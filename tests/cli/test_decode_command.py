@@ -107,7 +107,7 @@ def test_a_leading_distance_of_atoms_suggests_mn_major(capsys):
         ts.WgmmaDescriptor(0x400, leading_bytes=each, stride_bytes=1024, swizzle="128B") for each in (8192, 16)
     )
     assert run(["decode", hex(far.encode())]) == 0
-    assert "If the operand is MN-major, read it so" in " ".join(capsys.readouterr().out.split())
+    assert "If the operand is MN-major, say major MN" in " ".join(capsys.readouterr().out.split())
     assert run(["decode", hex(far.encode()), "--major", "MN"]) == 0
     assert run(["decode", hex(near.encode())]) == 0
     assert "MN-major, read it so" not in " ".join(capsys.readouterr().out.split())

@@ -32,7 +32,7 @@ def test_the_answer_says_whose_rates_it_used(capsys):
         (["--card", "h100 pcie"], "bound by arithmetic: rates of an H100 PCIe, documented"),
         (["--arch", "H100"], "rates of an H100 SXM, documented"),
         (["--arch", "sm_100"], "rates of a B200, documented"),
-        (["--arch", "sm_103"], "not known: no card of sm_103 is"),
+        (["--arch", "sm_103"], "not known: tilescope has no card of sm_103"),
     ):
         assert run(["gemm", "4096x4096x4096", "bf16", "--tile", "128x256x64", *options]) == 0
         assert said in " ".join(capsys.readouterr().out.split())

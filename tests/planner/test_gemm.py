@@ -775,7 +775,7 @@ def test_without_a_card_nothing_is_weighed_by_rates():
     assert [each.busiest_bytes for each in gemm.ranked] == sorted(total.values())
     assert gemm.others[1].why.startswith("all SMs together fetch ")
     assert ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_86", sms=84).rounds is not None
-    assert "not known: no card of sm_86 is" in text(gemm)
+    assert "not known: tilescope has no card of sm_86" in text(gemm)
 
 
 def test_few_tiles_are_bound_by_the_loads_of_their_sms():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.cli import run
+from tilescope.swizzle import Swizzle
 from tilescope.symptoms import CAUSE, SYMPTOM, Cause, Symptom, diagnose
 
 PAGE = Path(__file__).parents[2] / "docs" / "symptoms.md"
@@ -52,6 +53,16 @@ ASKED = {
     "store overwrites the neighbouring tensor": "neighbouring data is overwritten",
     "output is all zeros": "zeros in the result",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "right"), [("64B", "rows 0 and 7"), ("32B", "rows 0, 2, 5 and 7")])
+def test_a_swizzle_computed_from_the_row_is_right_in_the_rows_that_are_named(mode, right):
+    swizzle = Swizzle.named(mode)
+    starts = [row * swizzle.span_bytes for row in range(8)]
+    by_row = [start ^ row * 16 % swizzle.span_bytes for row, start in enumerate(starts)]
+    rows = [row for row in range(8) if swizzle.apply(starts[row]) == by_row[row]]
+    assert rows == [int(number) for number in re.findall(r"\d+", right)]
+    assert right in CAUSE["swizzle-by-row"].tell
 
 
 @pytest.mark.parametrize(("question", "symptom"), ASKED.items())

@@ -41,8 +41,8 @@ def load(
     The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text. An array
     (--npy) brings type, dims and strides of its own; options replace them one by one.
 
-    --element and --at ask for one place: which byte, which element, and what an XOR of the offset from the buffer's
-    start, instead of the address, would have given. ROW counts the rows of the box as they follow each other.
+    --element and --at ask for one place: its address and its element. The answer also says where a reader would look
+    who takes the XOR from the offset in the buffer instead of the address. ROW counts the rows of the box in order.
 
     gather4 and scatter4 take the column and four rows as --coords. With --npy the copy is carried out, and --out FILE
     writes the bytes that it leaves in shared memory.

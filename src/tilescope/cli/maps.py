@@ -104,12 +104,12 @@ def _words_in_c(words: tuple[int, ...]) -> str:
 def diff(one: str, other: str, output: Output) -> int:
     """Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
 
-    Each is a file or text with JSON, with a dump of arguments, or with the bytes or words of a descriptor; - is stdin,
-    FILE:3 the third line of a file that holds one map a line.
+    ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
+    is stdin, FILE:3 the third line of a file that holds one map a line.
 
     Exit status 1: they differ.
     """
-    refuse((one == other == STDIN, "- can be given once: stdin holds one map."))
+    refuse((one == other == STDIN, "- can stand for one of them: stdin holds one map."))
     difference = TensorMapDiff.of(read_source((one,)).tensor_map(), read_source((other,)).tensor_map())
     return output.show(difference, ok=difference.same)
 

@@ -135,5 +135,5 @@ START = replace(SMEM_ADDRESS, option="--smem-address --address")  # where nothin
 MODE = (
     Input("mode", "", "Mode", "a mode, a driver name, or xor:B,M,S: CuTe's Swizzle<B,M,S> on byte addresses.",
           choices=tuple(SWIZZLE), is_open=True),
-    replace(START, name="address", hint="of the first line drawn."),
+    replace(START, name="address", hint="where the first line drawn lies."),
 )  # fmt: skip

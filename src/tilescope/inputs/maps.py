@@ -17,10 +17,12 @@ MAP = (
     Input("dims", "--dims", "Extents", "elements, innermost first.", numbers),
     Input("strides_bytes", "--strides", "Strides in bytes", "of dims 1, 2, …", numbers, "dense"),
     Input("box", "--box", "Box", "elements, innermost first.", numbers),
-    Input("lower_corner", "--lower", "Lower corner", "of im2col maps alone, W first.", numbers),
-    Input("upper_corner", "--upper", "Upper corner", "of im2col maps alone, W first.", numbers),
-    Input("channels_per_pixel", "--channels", "Channels of a pixel", "of im2col maps alone, in one copy.", number),
-    Input("pixels_per_column", "--pixels", "Pixels of a copy", "of im2col maps alone.", number),
+    Input("lower_corner", "--lower", "Lower corner", "im2col maps only; W first.", numbers),
+    Input("upper_corner", "--upper", "Upper corner", "im2col maps only; W first.", numbers),
+    Input(
+        "channels_per_pixel", "--channels", "Channels of a pixel", "im2col maps only; how many one copy brings.", number
+    ),
+    Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", number),
     Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128")),
     Input("element_strides", "--element-strides", "Element strides", "1 to 8.", numbers, "1"),
     Input("interleave", "--interleave", "Interleave", default="none", choices=tuple(INTERLEAVE)),

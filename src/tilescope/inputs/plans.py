@@ -59,7 +59,7 @@ GEMM = (
     Input("a_major", "--a-major", "Contiguous in A", default="K", choices=MAJOR.choices),
     Input("b_major", "--b-major", "Contiguous in B", default="K", choices=MAJOR.choices),
     Input("output_type", "--output-type", "Type of C", default="TYPE; s32 for b1"),
-    Input("sms", "--sms", "Multiprocessors to plan for", "", number, "the card's"),
+    Input("sms", "--sms", "SMs to plan for", "", number, "the card's"),
 )
 PROBLEM = (ARCHITECTURE, CONSUMER_INPUT, COPIED_BY, DIRECTION)  # of a pipeline's tiles
 PIPELINE = (

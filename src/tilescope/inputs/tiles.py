@@ -26,14 +26,14 @@ ATOM_ORDER = Input(
 
 # What the text of a layout may leave unsaid.
 LAYOUT_TEXT = (
-    Input("element_bits", "--bits", "Bits of an element", "where the text does not say.", number),
-    Input("shape", "--shape", "Tile", "where the text does not say, as mn x k.", tile),
-    replace(MAJOR, hint="where the text does not say."),
+    Input("element_bits", "--bits", "Bits of an element", "if the text does not say.", number),
+    Input("shape", "--shape", "Tile", "mn x k, if the text does not say.", tile),
+    replace(MAJOR, hint="if the text does not say."),
     Input(
         "unit",
         "--unit",
         "Unit of the swizzle",
-        "in CuTe's Python form.",
+        "of CuTe's Python form, which does not say.",
         default="bytes",
         choices=("bytes", "elements"),
     ),
@@ -49,7 +49,7 @@ BANK_TILE = (
         "swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", default="none", choices=tuple(SWIZZLE), is_open=True
     ),
     Input("pad", "--pad", "Padding in bytes", "after each row of an atom.", number, "rows as TMA writes them"),
-    Input("atom", "--atom", "Atom", "stored whole, rows x columns.", tile),
+    Input("atom", "--atom", "Atom", "rows x columns that are stored as one piece.", tile),
     ATOM_ORDER,
 )
 OPERAND = (

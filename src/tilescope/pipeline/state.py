@@ -70,10 +70,11 @@ class State:
         self.last_key = 0  # of accesses and flights
         self.ended: list[int] = []  # barriers whose phase ended in the last action; NONE: registers were given back
         self.aliasing: dict[str, int] = {}  # operations that could meet another phase than they met, and their agents
-        self.early: Mistake | None = None  # a phase that ends with a piece of a copy, though not in this run
+        self.early: Mistake | None = None  # a phase that could end in the midst of a copy, though not in this run
         self.warnings: dict[tuple[str, str, str], Mistake] = {}
         # agents
-        self.sources = [tee(program.actions(agent), 1)[0] for agent in program.agents]  # of actions behind the next one
+        # actions after the next one; tee's iterators can be copied with the state
+        self.sources = [tee(program.actions(agent), 1)[0] for agent in program.agents]
         self.next_action = [next(source, None) for source in self.sources]
         self.pc = [0] * agents
         self.left = [False] * agents
@@ -81,7 +82,7 @@ class State:
         self.registers = [program.pipeline.registers or 0] * agents
         self.groups: dict[tuple[int, str], Groups] = {}
         self.fences: dict[tuple[int, str], tuple[int, ...]] = {}  # (agent, kind): times
-        self.fence_clock: dict[tuple[int, str], Clock] = {}  # what an agent knew at its last one
+        self.fence_clock: dict[tuple[int, str], Clock] = {}  # what an agent knew at its last fence of a kind
         self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
         # barriers
         counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
@@ -91,10 +92,10 @@ class State:
         self.phase = [0] * counting
         self.gathered: list[Clock | None] = [None] * counting  # what those who counted in the running phase know
         self.released: list[Clock] = [zero] * counting  # what those know who pass a wait now
-        self.notes: list[tuple[Note, ...]] = [()] * counting
-        self.first_notes: dict[int, tuple[Note, ...]] = {}
+        self.notes: list[tuple[Note, ...]] = [()] * counting  # of the running phase
+        self.first_notes: dict[int, tuple[Note, ...]] = {}  # of the first phase that ended
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
-        self.raised: list[Points] = [()] * counting  # bytes that were expected without an arrival behind them
+        self.raised: list[Points] = [()] * counting  # bytes expected, and no arrival certainly after them
         self.passed: list[Points] = [()] * counting  # waits that passed in the running phase
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
         self.initialised: list[tuple[int, int] | None] = [None] * counting  # agent and time
@@ -104,7 +105,8 @@ class State:
         self.finished: dict[int, Points] = {}  # key of an access: which values of a clock mean that it is finished
         self.flights: dict[int, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
-        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]  # agents
+        # agents of a block that have not left
+        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]
         self.remote: dict[tuple[int, int], int] = {}  # (block, place): a clock value that its exit must know
 
     def current(self, agent: int) -> Action | None:
@@ -112,7 +114,7 @@ class State:
         return None if self.left[agent] else self.next_action[agent]
 
     def noted(self, barrier: int, op: str) -> tuple[list[int], int]:
-        """The agents of which a barrier's running phase counted something of that kind, and how much in all."""
+        """The agents whose operations of a kind a barrier's running phase counted, and the sum of their amounts."""
         notes = [note for note in self.notes[barrier] if note.op == op]
         return [note.agent for note in notes], sum(note.amount for note in notes)
 
@@ -131,7 +133,7 @@ class State:
         return other
 
     def key(self) -> tuple[Any, ...]:
-        """What distinguishes two states for what may come after them."""
+        """Equal for two states if the same may come after both; a search visits only one of them."""
         flights = sorted(
             (flight.op, flight.barrier, flight.number, flight.slots, flight.agent, flight.tile or 0)
             for flight in self.flights.values()
@@ -151,7 +153,10 @@ class State:
         return (*map(tuple, lists), tuple(flights), *groups, tuple(sorted(self.standing.items())), under_way)
 
     def relative(self, tiles: int) -> list[Any]:
-        """All that the future depends on: clocks counted from what has happened, keys from the last one, tiles from `tiles`."""
+        """The state counted from now, equal in two rounds of a loop if the second repeats the first.
+
+        Clocks count from what has happened, keys from the last one, tiles from `tiles`.
+        """
         now = np.array([*(clock[agent] for agent, clock in enumerate(self.clock)), *self.phase])
         counts, last = now.tolist(), self.last_key
 
@@ -285,7 +290,7 @@ class State:
             raise program.mistake("init fence", agent=agent, barrier=barrier)
 
     def miscounted(self, barrier: int, kind: str) -> MistakeFoundError:
-        """The mistake of a barrier to which other arrivals come than it waits for."""
+        """The mistake of a barrier that waits for other arrivals than those that come."""
         (agents, came), expected, tx = self.noted(barrier, "arrive"), self.expected[barrier], self.tx[barrier]
         return self.program.mistake(
             kind, barrier=barrier, phase=self.phase[barrier], expected=expected, came=came, agents=agents, tx=tx,

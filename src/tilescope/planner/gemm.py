@@ -4,8 +4,8 @@
                                            ├─▶ tensor core ─▶ accumulators ─▶ slices of the tile ─▶ C
                       B (tile_n x tile_k) ─┘
 
-Every tile shape worth trying is planned. The cheapest is the plan (gemm_plan.py says what cheap means); the others are
-kept with the reason why they come after it, and those that cannot be with what they break.
+Every tile shape worth trying is planned. The cheapest is the answer (gemm_plan.py says what cheap means). The others are
+kept too: planned tiles with the reason why they come later, refused ones with the rules that they break.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
 LARGEST_EXTENT = 1 << 32
-# What only another swizzle would cure: the search tries them all, and one of the others came nearer.
-_OF_A_SWIZZLE = {
+# Rules that a swizzle breaks and another may keep. The search tries all swizzles, so a refusal by one of these says
+# nothing about the product.
+_SWIZZLE_RULES = {
     "canonical-swizzle",
     "packed-swizzle",
     "plan-layout",
@@ -87,8 +88,8 @@ def plan_gemm(
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
-    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says what of the product, or of
-    the tile, cannot be.
+    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says why the product, or the
+    tile, cannot be planned.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile[0], low_batch.b.swizzle.name
@@ -110,16 +111,17 @@ def plan_gemm(
 
 
 def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
-    """The plan of the tile that was asked for, or of the cheapest; PlanError with the reasons against the nearest if none can be."""
-    plan_of: Planner = cache(partial(_matrix_plan, product))  # tiles share them
+    """The plan of the tile that was asked for, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
+    plan_of: Planner = cache(partial(_matrix_plan, product))  # several tiles have the same tile of A or of B
     shapes = [asked] if asked is not None else tile_shapes(product, lambda *tile: isinstance(plan_of(*tile), Plan))
-    tried = [_tried(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
-    lowest_us = min(one.cost.floor_us or 0.0 for one in [one for one in tried if one.plans] or tried)
-    tried.sort(key=lambda one: rank(one.cost, lowest_us))
-    planned = [(one.cost, one.plans) for one in tried if one.plans]
-    if not planned:  # the candidate that passed most checks gives the most useful reasons
-        nearest = max(tried, key=lambda one: (one.passed, one.cost.stages, -len(one.against)))
-        raise PlanError(violations(nearest.against))
+    attempts = [_attempt(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
+    successes = [attempt for attempt in attempts if attempt.plans]
+    lowest_us = min(attempt.cost.floor_us or 0.0 for attempt in successes or attempts)
+    attempts.sort(key=lambda attempt: rank(attempt.cost, lowest_us))
+    planned = [(attempt.cost, attempt.plans) for attempt in attempts if attempt.plans]
+    if not planned:  # the tile that passed most checks gives the most useful reasons
+        nearest = max(attempts, key=lambda tried: (tried.checks_passed, tried.cost.stages, -len(tried.obstacles)))
+        raise PlanError(violations(nearest.obstacles))
     best, (a, b, epilogue) = planned[0]
     return GemmPlan(
         shape=product.shape,
@@ -134,37 +136,37 @@ def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
         ranked=(best, *(replace(cost, behind=behind(cost, best, lowest_us)) for cost, _ in planned[1:])),
         refused=tuple(
             RefusedTile(
-                tile=one.cost.tile,
-                violations=violations(one.against),
-                would_lead=rank(one.cost, lowest_us) < rank(best, lowest_us),
+                tile=attempt.cost.tile,
+                violations=violations(attempt.obstacles),
+                would_lead=rank(attempt.cost, lowest_us) < rank(best, lowest_us),
             )
-            for one in tried
-            if not one.plans
+            for attempt in attempts
+            if not attempt.plans
         ),
     )
 
 
-class _Tried(NamedTuple):
-    """A tile: what it costs, and the plans of A, B and C, or what stands against them."""
+class _Attempt(NamedTuple):
+    """A tile: what it costs, and the plans of A, B and C, or the obstacles to them."""
 
     cost: RankedTile
     plans: tuple[Plan, Plan, Plan | None] | None = None
-    against: list[Obstacle] | tuple[()] = ()
-    passed: int = 0  # checks, in the order in which they are made
+    obstacles: list[Obstacle] | tuple[()] = ()
+    checks_passed: int = 0
 
 
-def _tried(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Tried:
-    def refused(passed: int, against: list[Obstacle], fitting: int = 0) -> _Tried:
-        return _Tried(weighed(product, tile, None, fitting), None, against, passed)
+def _attempt(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Attempt:
+    def refused(checks_passed: int, obstacles: list[Obstacle], fitting: int = 0) -> _Attempt:
+        return _Attempt(weighed(product, tile, None, fitting), None, obstacles, checks_passed)
 
-    if against := tile_problems(product, tile):
-        return refused(0, against)
+    if obstacles := tile_problems(product, tile):
+        return refused(0, obstacles)
     tile_m, tile_n, tile_k = tile
     a, b = plan_of("A", (tile_m, tile_k)), plan_of("B", (tile_n, tile_k))
     if isinstance(a, list) or isinstance(b, list):
-        return refused(1, [one for plan in (a, b) if isinstance(plan, list) for one in plan])
-    if against := list(narrow_instruction(product, tile, b)):
-        return refused(2, against)
+        return refused(1, [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan])
+    if obstacles := list(narrow_instruction(product, tile, b)):
+        return refused(2, obstacles)
     epilogue: Plan | list[Obstacle] | None = None
     if product.by_tma:
         span = _span(product)  # stored at a time, where the tile is a whole number of spans
@@ -174,13 +176,13 @@ def _tried(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *
     fitting = _fitting_stages(product, a, b, epilogue, stages)
     if fitting < (FEWEST_STAGES if stages is None else stages):
         return refused(4, [_too_many_stages(product, tile, (a, b, epilogue), fitting, stages, asked)], fitting)
-    return _Tried(weighed(product, tile, (a, b), fitting), (a, b, epilogue))
+    return _Attempt(weighed(product, tile, (a, b), fitting), (a, b, epilogue))
 
 
 def _matrix_plan(
     product: Product, matrix: str, tile: tuple[int, int], exchanged: bool = False
 ) -> Plan | list[Obstacle]:
-    """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or what stands against it.
+    """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
@@ -190,32 +192,38 @@ def _matrix_plan(
         options, element = {"direction": "store", "major": "MN" if exchanged else "K"}, product.output_type
     shape: Any = tile[::order]
     names: Any = EXTENTS[matrix][::order]
-    against = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
-    if not against:
+    obstacles = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
+    if not obstacles:
         options |= {"global_shape": tuple(extents[name] for name in names), "extent_names": names, "card": product.card}
         plans, refused = candidates(Problem(shape, element, consumer=product.consumer, arch=product.arch, **options))
         if plans:
             return plans[0]
-        against = _nearest([reasons for *_, reasons in refused])
-    return [_of_matrix(one, matrix, tile[1], _span(product)) for one in against]
+        obstacles = _most_telling([candidate.obstacles for candidate in refused])
+    return [_of_matrix(obstacle, matrix, tile[1], _span(product)) for obstacle in obstacles]
 
 
-def _of_matrix(one: Obstacle, matrix: str, columns: int, span: int) -> Obstacle:
-    """What stands against a matrix, with its name; the arguments to change are not those of the product."""
-    if isinstance(one, Violation):
-        return replace(one, change=None)
-    values = {"matrix": matrix, **one.values}
-    if matrix == "C" and columns % span and one.row is PLAN_SMEM.row:  # a whole number of spans is stored in slices
+def _of_matrix(obstacle: Obstacle, matrix: str, columns: int, span: int) -> Obstacle:
+    """The obstacle with the name of its matrix; it changes no argument, since its own are not those of the product."""
+    if isinstance(obstacle, Violation):
+        return replace(obstacle, change=None)
+    values = {"matrix": matrix, **obstacle.values}
+    if (
+        matrix == "C" and columns % span and obstacle.row is PLAN_SMEM.row
+    ):  # a whole number of spans is stored in slices
         return PLAN_SMEM.broken("tile", "slice", span=span, up=ceil_div(columns, span) * span, **values)
-    return one._replace(values=values, change=None)
+    return obstacle._replace(values=values, change=None)
 
 
-def _nearest(refusals: list[list[Obstacle]]) -> list[Obstacle]:
-    """What stands against the swizzles that are not out of the question: against all of them, or the one with least."""
-    near = [reasons for reasons in refusals if not any(one.rule in _OF_A_SWIZZLE for one in reasons)] or refusals
-    shared = set.intersection(*({one.rule for one in reasons} for reasons in near))
-    least = min(near, key=len)
-    return [one for one in least if one.rule in shared] or least
+def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
+    """The obstacles that all swizzles share; if they share none, those of the swizzle that has fewest.
+
+    Swizzles that break a rule of their own do not count, unless all do.
+    """
+    sound = [obstacles for obstacles in refusals if not any(found.rule in _SWIZZLE_RULES for found in obstacles)]
+    counted = sound or refusals
+    shared = set.intersection(*({obstacle.rule for obstacle in obstacles} for obstacles in counted))
+    fewest = min(counted, key=len)
+    return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
 
 
 def _span(product: Product) -> int:
@@ -224,7 +232,7 @@ def _span(product: Product) -> int:
 
 
 def _fitting_stages(product: Product, a: Plan, b: Plan, epilogue: Plan | None, stages: int | None) -> int:
-    """How many stages fit, of as many as were asked for or as are ever chosen."""
+    """How many stages fit into shared memory: at most those asked for, or those that are ever chosen."""
     most = MAX_AUTO_STAGES if stages is None else stages
     if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
         stage = a.transaction_bytes + b.transaction_bytes
@@ -241,7 +249,7 @@ def _too_many_stages(
     needed, operands = end_of(regions_of(*plans, wanted)), wanted * (a.stage_bytes + b.stage_bytes)
     (m, n, k), bits = tile, product.data_type.smem_bits
     fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
-    if asked or not fitting:  # half of k, or half of that, as long as it is 32 bytes
+    if asked or not fitting:  # a half, a quarter or an eighth of k, if it is at least 32 bytes
         parts = (part for part in (k >> 1, k >> 2, k >> 3) if part * bits >= 256)
         fixes += [f"tile=({m}, {n}, {part})" for part in parts if needed - operands + operands * part // k <= limit][:1]
     return GEMM_SMEM.broken(

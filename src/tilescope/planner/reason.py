@@ -45,7 +45,7 @@ SENTENCES = {
                    "[: requests of {request_bytes} bytes use {share:%} of its sectors].",
     "not-weighed": "Not weighed: {cells:, }, which {verb} not known for {card:an}.",
     "no-card": "Nothing is weighed by rates: no card of {arch} is known.",
-    "no-sms": "Give sms=: without the number of SMs the tile that fetches least in all comes first.",
+    "no-sms": "Pass sms=: without the number of SMs, the tile that fetches least in all comes first.",
     "issue": "One thread issues {copies} copies in {issue_us:us}, and their bytes take {memory_us:us}: let several warps issue.",
     "promotion": "L2 promotion {promotion}: never slower than none or 256B on an H200.",
     "promotion-of-stores": "L2 promotion {promotion}: made no difference to stores on an H200.",
@@ -196,8 +196,8 @@ Obstacle = Broken | Violation  # a violation where another package did the check
 
 
 def violations(obstacles: Iterable[Obstacle]) -> tuple[Violation, ...]:
-    """The violations of obstacles, every one once."""
-    return tuple(dict.fromkeys(one if isinstance(one, Violation) else one.violation() for one in obstacles))
+    """Obstacles as violations, in their order and without repetition."""
+    return tuple(dict.fromkeys(found if isinstance(found, Violation) else found.violation() for found in obstacles))
 
 
 def or_obstacles(make: Callable[..., Made], *arguments: Any) -> Made | list[Obstacle]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
 from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
@@ -39,13 +39,21 @@ from tilescope.tensor_map import Copy, TensorMap, broken_by
 from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value, row_field
 
-Refused = tuple[Swizzle, AtomOrder, bool, list[Obstacle]]  # the bool: folded
 BEST_PROMOTION: dict[Traffic, L2PromotionName] = {"dense": "128B", "sparse": "none"}  # sparse: fetch no neighbours
+
+
+class Refused(NamedTuple):
+    """A candidate before its sentences are made: GEMMs try many, and print few."""
+
+    swizzle: Swizzle
+    atom_order: AtomOrder
+    folded: bool
+    obstacles: list[Obstacle]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Value):
-    """A candidate that cannot be, and why."""
+    """A candidate that was refused, and why."""
 
     swizzle: Swizzle = row_field(Swizzle.named)
     atom_order: AtomOrder
@@ -114,13 +122,18 @@ def plan(
     >>> best.swizzle.name, best.box, best.gmem_request_bytes
     ('128B', (64, 128), 128)
     """
-    problem = Problem(**locals())
+    problem = Problem(**locals())  # the arguments of a Problem are those of plan
     plans, refused = candidates(problem)
     views = {(plan.swizzle, plan.atom_order): plan.layout for plan in plans}  # box splits of one layout share it
     consumed = {key: Consumed.of(problem, layout) for key, layout in views.items()}
     refusals = (
-        Refusal(swizzle=swizzle, atom_order=order, folded=folded, violations=violations(against))
-        for swizzle, order, folded, against in refused
+        Refusal(
+            swizzle=candidate.swizzle,
+            atom_order=candidate.atom_order,
+            folded=candidate.folded,
+            violations=violations(candidate.obstacles),
+        )
+        for candidate in refused
     )
     proofs = (proven(plan, consumed[plan.swizzle, plan.atom_order]) for plan in plans)
     return PlanReport(problem, tuple(proofs), tuple(refusals))
@@ -130,7 +143,7 @@ def candidates(problem: Problem) -> tuple[list[Plan], list[Refused]]:
     """The plans of a problem, best first, not proven yet; and the refused candidates."""
     tried = list(_candidates(problem))
     kept = [candidate for candidate in tried if isinstance(candidate, Plan)]
-    return reasons.ranked(kept), [candidate for candidate in tried if isinstance(candidate, tuple)]
+    return reasons.ranked(kept), [candidate for candidate in tried if isinstance(candidate, Refused)]
 
 
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
@@ -142,26 +155,26 @@ def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
     for key, layout in tried.items():
         counted = counts.get(key, UNCOUNTED)
         if isinstance(layout, list):
-            yield *key, False, layout
+            yield Refused(*key, False, layout)
         elif problem.atom_order is None and layout.atom_order != key[1]:
             continue  # one atom wide or high: the same as in column order
-        elif against := _beyond_shared_memory(problem, layout) or (accesses if isinstance(accesses, list) else []):
-            yield *key, False, against
+        elif obstacles := _beyond_shared_memory(problem, layout) or (accesses if isinstance(accesses, list) else []):
+            yield Refused(*key, False, obstacles)
         elif isinstance(counted, list):
-            yield *key, False, counted
+            yield Refused(*key, False, counted)
         else:
-            for boxes in _ways(problem, layout):
+            for boxes in _box_splits(problem, layout):
                 yield _candidate(problem, layout, boxes, counted, access)
 
 
 # fmt: off
-_ROOM = "a block of {arch} has {limit_bytes} bytes of shared memory (and {reserved_bytes} reserved)"
+_BLOCK_LIMIT = "a block of {arch} has {limit_bytes} bytes of shared memory (and {reserved_bytes} reserved)"
 PLAN_SMEM = plan_rule(
     "plan-smem", "All stages and their mbarriers fit into the shared memory of a block.", "CUDA programming guide, compute capabilities",
     'ts.plan((128, 64), "bf16", stages=14).best', 'ts.plan((128, 64), "bf16", stages=15).best',
-    tile=("{needed_bytes} bytes", _ROOM, "Use a tile of {smaller: x }."),
-    stages=("{stages} x {stage_bytes}[ and {barrier_bytes} of mbarriers] = {needed_bytes} bytes", _ROOM, "Use stages={fit}."),
-    slice=("{needed_bytes} bytes", _ROOM, "Use n = {up}: C is then stored {span} columns at a time. Or use a smaller tile."),
+    tile=("{needed_bytes} bytes", _BLOCK_LIMIT, "Use a tile of {smaller: x }."),
+    stages=("{stages} x {stage_bytes}[ and {barrier_bytes} of mbarriers] = {needed_bytes} bytes", _BLOCK_LIMIT, "Use stages={fit}."),
+    slice=("{needed_bytes} bytes", _BLOCK_LIMIT, "Use n = {up}: C is then stored {span} columns at a time. Or use a smaller tile."),
 )
 # fmt: on
 
@@ -183,7 +196,7 @@ def _beyond_shared_memory(problem: Problem, layout: Layout) -> list[Obstacle]:
     return [PLAN_SMEM.broken("tile", "tile", smaller=tuple(smaller), **told)]
 
 
-def _ways(problem: Problem, layout: Layout) -> tuple[Boxes | None, ...]:
+def _box_splits(problem: Problem, layout: Layout) -> tuple[Boxes | None, ...]:
     """The box splits of a layout; None for a copy by threads."""
     if problem.copy != "tma":
         return (None,)
@@ -196,9 +209,9 @@ def _candidate(
 ) -> Plan | Refused:
     tile, warnings = layout.as_rows().tiling, tuple[Violation, ...]()
     if boxes is not None:
-        against, warnings = _of_copies(problem, layout, boxes)
-        if against:
-            return layout.swizzle, tile.atom_order, boxes.folded, against
+        obstacles, warnings = _copy_obstacles(problem, layout, boxes)
+        if obstacles:
+            return Refused(layout.swizzle, tile.atom_order, boxes.folded, obstacles)
     lines = ceil_div(layout.size_bytes, SMEM_LINE_BYTES)  # threads write whole ones, in their order
     by_threads = Wavefronts(lines, lines) if boxes is None else UNCOUNTED
     read, written = (UNCOUNTED, counted) if problem.direction == "store" else (counted, by_threads)
@@ -234,18 +247,18 @@ def _candidate(
     )
 
 
-def _of_copies(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obstacle], tuple[Violation, ...]]:
-    """What stands against copying a tile in these boxes, and what the rules warn of."""
+def _copy_obstacles(problem: Problem, layout: Layout, boxes: Boxes) -> tuple[list[Obstacle], tuple[Violation, ...]]:
+    """Why a tile cannot be copied in these boxes, and what the rules warn of if it can."""
     shape = problem.global_shape or problem.tile
-    against = [*misplaced(layout, boxes), *(unfoldable(problem, layout, shape) if boxes.folded else ())]
+    obstacles = [*misplaced(layout, boxes), *(unfoldable(problem, layout, shape) if boxes.folded else ())]
     try:
         arguments = map_arguments(problem, layout, boxes, shape, problem.strides_bytes)
         tensor_map = TensorMap(**arguments, l2_promotion=BEST_PROMOTION[problem.traffic])
     except TensorMapError as error:
-        return against + [broken for broken in error.violations if broken.severity == "error"], ()
+        return obstacles + [broken for broken in error.violations if broken.severity == "error"], ()
     for copy in (boxes.copies[-1], boxes.copies[0]):
-        against = against or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
-    return against, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
+        obstacles = obstacles or list(broken_by(Copy(tensor_map, problem.direction, copy.coords)))
+    return obstacles, tuple(warning for warning in tensor_map.findings if warning.severity == "warning")
 
 
 def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: int, issuers: int) -> dict[str, Any]:
@@ -270,7 +283,7 @@ def _rates(problem: Problem, boxes: Boxes | None, request_bytes: int, blocks: in
 
 
 def weighed_for(candidates: Iterable[Plan], *, blocks_per_sm: int, issuers: Mapping[int, int]) -> list[Plan]:
-    """Candidates weighed and ranked anew for a kernel with so many blocks on an SM; `issuers`: issuing threads by copies."""
+    """Candidates ranked anew for a kernel with `blocks_per_sm` blocks; `issuers[n]` threads of a block issue n copies."""
 
     def weighed(plan: Plan) -> Costs:
         kernel = blocks_per_sm, issuers[plan.tma_instructions]

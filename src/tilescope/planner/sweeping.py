@@ -117,7 +117,9 @@ def _row(asked: Any) -> SweepRow:
     named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
     plans, refused = candidates(problem)
     if not plans:
-        return SweepRow(named, problem, violations=violations(one for *_, against in refused for one in against))
+        return SweepRow(
+            named, problem, violations=violations(obstacle for candidate in refused for obstacle in candidate.obstacles)
+        )
     best = proven(plans[0])
     told = ("tma_instructions", "gmem_request_bytes", "smem_bytes", "bandwidth_share", "excess_wavefronts")
     costs: Any = {name: getattr(best.costs, name) for name in told}

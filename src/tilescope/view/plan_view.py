@@ -263,7 +263,7 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
         tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
-    floor = f"not known: no card of {gemm.arch.name} is"
+    floor = f"not known: tilescope has no card of {gemm.arch.name}"
     if gemm.card is not None and gemm.floor_us is not None:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
