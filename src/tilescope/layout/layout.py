@@ -116,12 +116,10 @@ class Layout(Value):
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
         shape = tuple(prod(extent for extent, _ in index) for index in pairs)
         is_plain = tiling is not None and nesting.indices == pairs and nesting == Modes.of_indices(pairs)
-        atom = order = padding = None
-        if tiling is not None:
-            atom, order, padding = oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes
-        told = (shape, bits, atom, order, padding, major, row, plain_int(start) or 0, None if is_plain else nesting)
+        grid = tiling and (oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes)
+        told = (*(grid or (None, None, None)), major, row, plain_int(start) or 0, None if is_plain else nesting)
         made = object.__new__(cls)
-        made.__dict__.update(zip(_FIELDS, told, strict=True), tiling=tiling, pairs=pairs)
+        made.__dict__.update(zip(_FIELDS, (shape, bits, *told), strict=True), tiling=tiling, pairs=pairs)
         return made
 
     @classmethod
@@ -299,8 +297,7 @@ class Layout(Value):
         major = self.major or ("MN" if first[0][1] == self.element_bits != second[0][1] else "K")
         (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
         rows = coalesced(*chain(rows, *further)) if further else rows
-        names = row_name, column_name
-        return Rows(self, (rows, columns), names)
+        return Rows(self, (rows, columns), (row_name, column_name))
 
     def stage(self) -> Layout | None:
         """The tile of mn x k that further indices repeat; None where the first indices are no such tile.

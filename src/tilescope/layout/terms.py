@@ -120,15 +120,13 @@ class AddressTerms(Value):
 
 def _ptx_digit(term: Term) -> tuple[list[str], str]:
     """The instructions that make a term's digit in %t, and the register that holds it then."""
-    lines, register = [], f"%{term.index}"
-    for number, by_bits, by_number in ((term.divisor, "shr.u32", "div.u32"), (term.modulus or 1, "and.b32", "rem.u32")):
-        if number == 1:
-            continue
-        op, operand = by_number, number
-        if number & (number - 1) == 0:
-            op, operand = by_bits, number.bit_length() - 1 if by_bits == "shr.u32" else number - 1
-        lines.append(f"{op} %t, {register}, {operand};")
-        register = "%t"
+    lines, register, divisor, modulus = [], f"%{term.index}", term.divisor, term.modulus or 1
+    quotient, rest = ("div.u32", "shr.u32", divisor.bit_length() - 1), ("rem.u32", "and.b32", modulus - 1)
+    for number, (by_number, by_bits, bits) in ((divisor, quotient), (modulus, rest)):
+        if number > 1:
+            op, operand = (by_number, number) if number & (number - 1) else (by_bits, bits)
+            lines.append(f"{op} %t, {register}, {operand};")
+            register = "%t"
     return lines, register
 
 

@@ -161,8 +161,8 @@ class Rows:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        rows, columns = (prod(extent for extent, _ in index) for index in self.pairs)
-        return rows, columns
+        rows, columns = self.pairs
+        return prod(extent for extent, _ in rows), prod(extent for extent, _ in columns)
 
     @property
     def tiling(self) -> Tiling:

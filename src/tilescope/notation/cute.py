@@ -61,10 +61,7 @@ def read(text: str, hints: Hints) -> Layout:
     True
     """
     scan, is_cut = _scanner(text)
-    if cute_atom.starts(scan):
-        layout = cute_atom.read(scan, hints, is_cut)
-    else:
-        layout = _layout(_pieces(scan, is_cut), hints)
+    layout = cute_atom.read(scan, hints, is_cut) if cute_atom.starts(scan) else _layout(_pieces(scan, is_cut), hints)
     hints.check_shape(layout)
     return layout
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from tilescope.errors import RuleError, Violation, argument_range, by, counted, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Tiling
@@ -18,6 +18,7 @@ from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
 
+Said = TypeVar("Said")
 Unit = Literal["bytes", "elements"]
 UNITS: tuple[Unit, ...] = ("bytes", "elements")
 MAX_EXTENT = 1 << 20
@@ -64,8 +65,7 @@ class Hints:
 
     def bits(self, said: int | None, where: str) -> int:
         """The element's bits, from the text or the caller; both must agree."""
-        bits: int = self._told("element_bits", said, where)
-        return bits
+        return self._told("element_bits", said, where)
 
     def tile_shape(self, said: tuple[int, ...] | None, where: str, rank: int = 2) -> tuple[int, ...]:
         """The tile's shape, from the text or the caller; both must agree."""
@@ -73,8 +73,7 @@ class Hints:
             if shape is not None and len(shape) != rank:
                 limit, fix = f"{where} has {counted(rank, 'index', 'indices')}", f"Use {by((64,) * rank)}."
                 raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, fix, shape=shape)
-        told: tuple[int, ...] = self._told("shape", said, where)
-        return told
+        return self._told("shape", said, where)
 
     def check_shape(self, layout: Layout) -> None:
         """Refuse a layout whose shape is not the one beside its text; indices after mn may be joined in one."""
@@ -91,9 +90,9 @@ class Hints:
         if self.major is not None and layout.major is not None and 1 not in layout.shape:
             self._told("major", layout.major, "the text")
 
-    def _told(self, argument: str, said: Any, where: str) -> Any:
+    def _told(self, argument: str, said: Said | None, where: str) -> Said:
         """What the text says, or the caller; refused where they differ, or where neither says what is needed."""
-        beside = getattr(self, argument)
+        beside: Said | None = getattr(self, argument)
         if said is None and beside is None:
             what, limit, fix = _NEEDED[argument]
             raise NOTATION_ARGUMENT.error(argument, f"{where} does not say {what}", limit, fix)
@@ -102,7 +101,7 @@ class Hints:
             raise NOTATION_ARGUMENT.error(
                 argument, found, "both must agree", fix, {argument: None}, text=said, argument=beside
             )
-        return beside if said is None else said
+        return cast("Said", beside if said is None else said)
 
 
 def _tile(argument: str, shape: Any) -> tuple[int, ...]:
@@ -183,6 +182,5 @@ def tile_of(layout: Layout) -> Tiling:
     if layout.major is None:
         raise no_equivalent(f"{modes} has no index of stride 1", "in a tile mn or k is contiguous", fix)
     if layout.tiling is None:
-        limit = "a tile is a grid of equal atoms, one after the other by column or by row"
-        raise no_equivalent(f"{modes}", limit, fix)
+        raise no_equivalent(f"{modes}", "a tile is a grid of equal atoms, one after the other by column or by row", fix)
     return layout.tiling

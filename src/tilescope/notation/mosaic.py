@@ -33,10 +33,8 @@ def read(text: str, hints: Hints) -> Layout:
     """
     transforms = _read_transforms(Scanner(text))
     bits = hints.bits(None, "Mosaic's transforms")
-    said = None
-    if hints.shape is None:
-        said = next((argument for name, argument in transforms if name in _TILES and len(argument) == 2), None)
-    shape = hints.tile_shape(said, "Mosaic's transforms")
+    tiles = (argument for name, argument in transforms if name in _TILES and len(argument) == 2)
+    shape = hints.tile_shape(next(tiles, None) if hints.shape is None else None, "Mosaic's transforms")
     dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):
@@ -131,13 +129,11 @@ Dims = list[tuple[int, int, int]]
 
 def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
     """The last dims split into (outer, inner), all outers before all inners."""
-    if len(tiling) > len(dims) or any(
-        step < 1 or extent % step for (_, extent, _), step in zip(dims[-len(tiling) :], tiling, strict=True)
-    ):
+    kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=False))
+    if len(tiling) > len(dims) or any(step < 1 or extent % step for (_, extent, _), step in split):
         extents = tuple(extent for _, extent, _ in dims)
         found, fix = f"a tiling of {tiling} over {extents}", f"Use {extents[-2:]}, one tile."
         raise refusal(found, "whole tiles", fix, tiling=tiling, extents=extents)
-    kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=True))
     outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
     inner = [(index, step, weight) for (index, _, weight), step in split]
     return [*kept, *outer, *inner]

@@ -110,8 +110,9 @@ def _parsed(attribute: str) -> tuple[str, dict[str, Any]]:
     """The kind of an encoding and its fields, every one of them checked."""
     kind = _kind(attribute)
     if kind not in _FIELDS:
-        is_shared = "unknown here" if "shared" in kind else "in registers"
-        where = "in tensor memory" if "tensor_memory" in kind else is_shared
+        where = (
+            "in tensor memory" if "tensor_memory" in kind else "unknown here" if "shared" in kind else "in registers"
+        )
         limit = f"known in shared memory: {', '.join(_FIELDS)}"
         raise refusal(f"the encoding {kind}, {where}", limit, "Paste the encoding of a shared buffer.")
     needed, known = _FIELDS[kind]

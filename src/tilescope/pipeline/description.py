@@ -245,15 +245,17 @@ class _Reader:
 
     def _value(self, at: str, argument: Argument, written: Any, names: tuple[str, ...]) -> None:
         """What a step acts on, or an argument of it."""
-        kind = argument.kind
-        if kind in ("number", "bar"):
-            self._expression(at, written, names)
-        elif kind == "flag":
-            self._try(True, flag, at, written)
-        elif kind == "barriers":
-            self._try("", known_name, at, written, self.known["barrier"], "barrier")
-        elif kind == "choice" or written in argument.choices:
-            self._try("", known_name, at, written, argument.choices, argument.name)
+        kind = "choice" if written in argument.choices else argument.kind
+        readers: dict[str, tuple[Any, ...]] = {
+            "number": (Expression.read, names),
+            "bar": (Expression.read, names),
+            "flag": (flag,),
+            "barriers": (known_name, self.known["barrier"], "barrier"),
+            "choice": (known_name, argument.choices, argument.name),
+        }
+        if kind in readers:
+            reader, *limits = readers[kind]
+            self._try(None, reader, at, written, *limits)
         else:
             name, index = self._try(("", "0"), reference, at, written)
             if name and name not in self.known[kind]:

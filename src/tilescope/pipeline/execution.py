@@ -176,9 +176,7 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
     more can reach for a block that has gone.
     """
     moves: list[tuple[int, Action | Flight | None]] = []
-    for agent in range(machine.agents):
-        if not machine.enabled(agent):
-            continue
+    for agent in filter(machine.enabled, range(machine.agents)):
         action = machine.current(agent)
         if action is None or action.op == "fence" or (action.op == "commit" and action.choice):
             return [(agent, action)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import NamedTuple
 
+from tilescope.bits import ones
 from tilescope.errors import counted
 from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
@@ -176,9 +177,9 @@ class Machine(State):
             self.count(barrier, agent, clock, more=action.times)
         *closed, opened = self.groups.get((agent, "cp.async"), _NO_GROUPS)
         self.groups[agent, "cp.async"] = (*closed, self._alive(opened))
-        op = "cp_arrive" if action.flag else "cp_drop"  # what was added is taken back
         keys = self._alive((*chain(*closed), *opened))
-        self._fly(Flight(op, barrier, action.times, (), agent, clock, keys))
+        # a cp_drop takes back what was added
+        self._fly(Flight("cp_arrive" if action.flag else "cp_drop", barrier, action.times, (), agent, clock, keys))
 
     def _fly(self, flight: Flight) -> None:
         """Send bytes or an arrival on their way."""
@@ -238,7 +239,7 @@ class Machine(State):
 
     def _mask_mistake(self, agent: int, action: Action) -> MistakeFoundError:
         program, blocks = self.program, self.program.pipeline.blocks
-        beyond = [rank for rank in range(blocks, action.mask.bit_length()) if action.mask >> rank & 1]
+        beyond = [rank for rank in ones(action.mask) if rank >= blocks]
         every = (1 << blocks) - 1
         named = [*(program.barriers[at] for at in action.barriers), *(program.slots[at] for at in action.slots)]
         return program.mistake(

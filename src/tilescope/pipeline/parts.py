@@ -14,7 +14,7 @@ arithmetic on integers is let through.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Literal, NamedTuple
@@ -78,9 +78,8 @@ class Operation(NamedTuple):
 _BARRIER, _NUMBER = Argument("", "barrier", "barriers"), Argument("", "number", "number")
 _BAR, _CHOICE = Argument("", "bar", "number"), Argument("", "choice", "choice")  # a bar is a barrier of threads
 _SLOT, _SLOTS = Argument("", "slot", "slots"), Argument("", "slot", "slots", many=True)
-_OWN = Argument(
-    "mask", "number", "mask", ""
-)  # bits of the ranks whose barrier or memory it acts on; "": the role's own
+# bits of the ranks whose barrier or memory it acts on; "": the role's own
+_OWN = Argument("mask", "number", "mask", "")
 _TILE = Argument("tile", "number", "tile", "")  # which tile the slot then holds, or must hold; "": any
 _COUNT = Argument("count", "number", "times", 1)
 _PARITY, _BYTES = Argument("parity", "number", "number"), Argument("bytes", "number", "number")
@@ -209,13 +208,13 @@ class Role(Value):
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""
-        waiting = list(self.steps[::-1])
-        while waiting:
-            step = waiting.pop()
-            if isinstance(step, Loop):
-                waiting += step.steps[::-1]
-            else:
-                yield step
+        return flattened(self.steps)
+
+
+def flattened(steps: Iterable[Step | Loop]) -> Iterator[Step]:
+    """The steps, with those of loops in their place."""
+    for step in steps:
+        yield from flattened(step.steps) if isinstance(step, Loop) else (step,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,20 +139,16 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     max_states = integer("max_states", max_states, least=0)
     short, run = shortened(pipeline), Run(Program(pipeline))
     mistake: Mistake | None = None
-    verdict: Verdict = "proven"
-    states = actions_cut = 0
+    states, actions_cut, complete = 0, 0, True
     if short is not None and short.proves():  # a short run whose state recurs proves a long loop
         run, actions_cut = short, short.actions_cut
     elif (mistake := run()) is not None:
-        mistake, verdict = _shortest(run, mistake), "mistake"
-    elif run.queue:
-        verdict = "undecided"
-    elif run.machine.aliasing:
+        mistake = _shortest(run, mistake)
+    elif run.machine.aliasing and not run.queue:
         mistake, states, complete = _other_orders(run.machine, max_states)
-        verdict = "mistake" if mistake is not None else "proven" if complete else "undecided"
     machine = run.machine
     return Simulation(
-        verdict,
+        "mistake" if mistake is not None else "proven" if complete and not run.queue else "undecided",
         pipeline,
         mistake,
         tuple(machine.warnings.values()),

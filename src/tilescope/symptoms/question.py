@@ -48,9 +48,8 @@ class Diagnosis(Value):
 
     question: str
     symptoms: tuple[Symptom, ...] = row_field(Symptom.named)  # best first; empty where the question names none
-    suggested: tuple[Symptom, ...] = row_field(
-        Symptom.named, default=()
-    )  # where none is named: those that share words with the question
+    # where none is named: those that share words with the question
+    suggested: tuple[Symptom, ...] = row_field(Symptom.named, default=())
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -135,10 +134,9 @@ def _known(word: str) -> str:
     for ending in _ENDINGS:
         if word.endswith(ending):
             stem = word.removesuffix(ending)
-            forms = [stem, stem + "e", stem[:-1] if stem[-2:-1] == stem[-1:] else stem]
-            folded = [_SAME.get(form, form) for form in forms]
-            if alike := [form for form in folded if form in known]:
-                return alike[0]
+            for form in (stem, stem + "e", stem[:-1] if stem[-2:-1] == stem[-1:] else stem):
+                if (folded := _SAME.get(form, form)) in known:
+                    return folded
     if len(word) >= _MISSPELT_LETTERS and word.isalpha():
         others = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
         for near in get_close_matches(word, others, n=1, cutoff=_ALIKE):
