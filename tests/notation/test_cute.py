@@ -271,6 +271,12 @@ def test_an_atom_holds_whole_elements():
         parse_layout("GMMA::Layout_K_SW128_Atom<float_e3m2_t>")
 
 
+def test_a_tile_with_an_address_has_no_atom():
+    with pytest.raises(RuleError, match=r"start 0x480; an atom has no address\. Spell it as cute\.") as raised:
+        spell_layout(Layout((16, 64), 16, swizzle="128B", start=0x480), "cute-atom")
+    assert dict(raised.value.violations[0].values) == {"start": 0x480}
+
+
 def test_an_atom_that_leaves_its_majorness_unsaid_takes_the_argument():
     for text in ("SW128", "UMMA::Layout_SW128_Atom<half_t>"):
         for major in ("K", "MN"):

@@ -103,6 +103,10 @@ def spell(layout: Layout) -> tuple[str, ...]:
     GMMA::Layout_K_SW128_Atom<uint16_t>
     """
     tile_of(layout)
+    if layout.start:
+        raise no_equivalent(
+            f"start {layout.start:#x}", "an atom has no address", "Spell it as cute.", start=layout.start
+        )
     kind = next((kind for kind, name in _SWIZZLE_OF.items() if name == layout.swizzle.name), None)
     if kind is None:
         limit = f"the atoms have swizzle {', '.join(_SWIZZLE_OF.values())}"

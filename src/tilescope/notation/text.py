@@ -100,7 +100,10 @@ def type_bits(name: str) -> int:
     >>> type_bits("cutlass::detail::float_e2m1_unpacksmem_t"), type_bits("f8E4M3FNUZ"), type_bits("uint128_t")
     (8, 8, 128)
     """
-    found = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", last_name(name).casefold())
+    plain = last_name(name).casefold()
+    if integer := re.fullmatch(r"u?int(\d{1,3})_t", plain):  # as spelled texts have it
+        return int(integer[1])
+    found = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
     try:
         row = DataType.named(name)
     except RuleError as unknown:

@@ -124,8 +124,7 @@ class Reason(Value):
     @classmethod
     def of(cls, name: str, **values: Any) -> Reason:
         """A reason with those of the values that its sentence names."""
-        named = {name for _, parts in _pieces(SENTENCES[name]) for _, name, _ in parts}
-        return cls(name, {key: value for key, value in values.items() if key in named})
+        return cls(name, {key: values[key] for key in _names(SENTENCES[name]) if key in values})
 
     def __reduce__(self) -> tuple[Any, tuple[str, dict[str, Any]]]:
         return Reason, (self.name, dict(self.values))  # a mapping proxy cannot be pickled
@@ -215,6 +214,12 @@ def _pieces(template: str) -> tuple[tuple[bool, tuple[tuple[str, str | None, str
         (number % 2 == 1, tuple(part[:3] for part in string.Formatter().parse(piece)))
         for number, piece in enumerate(re.split(r"\[([^\]]*)\]", template))
     )
+
+
+@cache
+def _names(template: str) -> tuple[str, ...]:
+    """The values that a template names, in its order."""
+    return tuple(dict.fromkeys(name for _, parts in _pieces(template) for _, name, _ in parts if name))
 
 
 def sentence(template: str, values: Mapping[str, Any]) -> str:

@@ -39,6 +39,8 @@ def pixels_between(extent: int, lower: int, upper: int) -> int:
 
 def _corners_outside(a: Im2colMap | Im2colWideMap) -> ManyFacts:
     low, high = _corner_range(a)
+    if all(low <= lower <= high and low <= upper <= high for _, lower, upper in a.corners):
+        return  # as nearly all are
     _, *ends = zip(*a.corners, strict=True) if a.corners else ((),) * 3
     cured = a.corner_change(*(tuple(nearest(place, low, high) for place in end) for end in ends))
     change = {name: places for name, places in cured.items() if places != getattr(a, name)}
@@ -68,7 +70,10 @@ def _opened(limits: tuple[int, int], extent: int, lower: int, upper: int) -> tup
 def _empty_dims(a: Im2colMap | Im2colWideMap) -> ManyFacts:
     """The dims in which the bounding box has no pixel."""
     corners = [(axis, a.dims[axis], lower, upper) for axis, lower, upper in a.corners if axis < a.rank]
-    opened = [_opened(_corner_range(a), *corner) for _, *corner in corners]
+    if all(pixels_between(extent, lower, upper) >= 1 for _, extent, lower, upper in corners):
+        return
+    limits = _corner_range(a)
+    opened = [_opened(limits, *corner) for _, *corner in corners]
     change = a.corner_change(*zip(*opened, strict=True)) if opened and all(opened) else None
     for place, (axis, extent, lower, upper) in enumerate(corners):
         if (pixels := pixels_between(extent, lower, upper)) < 1:
