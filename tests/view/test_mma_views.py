@@ -112,6 +112,19 @@ def test_a_canonical_layout_is_drawn_as_one_atom():
     assert "documented" in text
 
 
+@pytest.mark.parametrize(
+    ("major", "mode", "data_type", "said"),
+    [
+        ("K", "128B", "bf16", "the core matrix, a column of chunks"),
+        ("MN", "none", "u8", "the core matrix, a column of chunks"),
+        ("MN", "128B_ATOM_32B", "tf32", "its column of the atom"),  # whose core matrices are two chunks wide
+    ],
+)
+def test_colours_of_an_atom_are_core_matrices_where_these_are_columns_of_chunks(major, mode, data_type, said):
+    text = " ".join(view.text(canonical_layout(major, mode, data_type)).split())
+    assert f"starts with. Colour: {said}." in text
+
+
 def test_an_element_outside_is_refused():
     with pytest.raises(RuleError, match="outside the tile"):
         view.draw(canonical_layout("K", "128B", "bf16").tile((64, 64)), element=(64, 0))

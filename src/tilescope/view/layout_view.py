@@ -107,7 +107,7 @@ class Pieces:
         note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
         return Grid.of(title, self.names, *self.firsts(), cell, most=most, notes=[note] if in_bytes else [])
 
-    def memory(self, title: str) -> Grid:
+    def memory(self, title: str, colour: str = "its column of the tile") -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
         held: dict[int, list[Element]] = {}
         for first, address in zip(product(*self.firsts()), self.addresses.ravel().tolist(), strict=True):
@@ -125,7 +125,7 @@ class Pieces:
             return Cell(text, (first[1] - self.corner[1]) // self.elements, title=title, link=link)
 
         names = ",".join(self.names[::mn_first])
-        note = f"A cell names the {names} that its piece starts with. Colour: its column of the tile."
+        note = f"A cell names the {names} that its piece starts with. Colour: {colour}."
         row_bytes = min(SMEM_LINE_BYTES, 32 * self.bytes)
         lines = sorted({address // row_bytes * row_bytes for address in held})
         return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MAX_WHOLE, notes=[note])
@@ -344,8 +344,11 @@ class _Operand:
         addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
         pieces = Pieces.of(self.layout, addresses, corner=self.corner)
         links = {f"{self.at[0]},{self.at[1] // pieces.elements * pieces.elements}"} if self.asked else set()
-        drawn = pieces.grid("One atom, by element", in_bytes=True), pieces.memory("The same atom, by shared memory")
-        return drawn[0].marked(links), drawn[1].marked(links)
+        is_core_matrix = self.canonical.core_matrix[self.canonical.major == "K"] == pieces.elements
+        colour = "the core matrix, a column of chunks" if is_core_matrix else "its column of the atom"
+        by_element = pieces.grid("One atom, by element", in_bytes=True)
+        by_memory = pieces.memory("The same atom, by shared memory", colour)
+        return by_element.marked(links), by_memory.marked(links)
 
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""
