@@ -205,6 +205,10 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[V
             yield TCGEN05["type"].violation(name, f"{name[0].upper()} type code {code}", limit, fix, code=code)
 
 
+# What else, beside the kind, decides what a field may be.
+_DECIDED_BY = {"a_major": ("a_type",), "b_major": ("b_type",), "max_shift": ("m", "n")}
+
+
 def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> Iterator[Violation]:
     """All that no instruction of the kind has."""
     b_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
@@ -214,9 +218,12 @@ def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> Iterator[Violation]:
         value = told[name]
         if value not in allowed:
             kinds = " or ".join(row.name for row in KINDS.values() if value in row.codes)
-            limit = f"{name} of kind {kind.name} is {' or '.join(map(str, allowed))}{why}"
+            beside = {other: told[other] for other in _DECIDED_BY.get(name, ())}
+            others = " with " * bool(beside) + ", ".join(f"{other} = {held}" for other, held in beside.items())
+            limit = f"{name} of kind {kind.name}{others} is {' or '.join(map(str, allowed))}{why}"
             fix = f"Use kind {kinds}." if name in ("a_type", "b_type") and kinds else f"Use {name}={allowed[0]!r}."
-            yield TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **{name: value})
+            numbers = beside | {name: value}
+            yield TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **numbers)
     yield from shape_problems(kind, values["m"], values["n"], **shape)
 
 
