@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.reading import known_row
 from tilescope.rule import Basis
 from tilescope.value import Row
 
@@ -87,7 +86,12 @@ class Arch(Row):
         >>> Arch.named("sm_90a").name, Arch.named("H200").name
         ('sm_90', 'sm_90')
         """
-        return known_row(Arch, "architecture", "arch", name, ARCH, _canonical)
+        if isinstance(name, Arch):
+            return name
+        row = ARCH.get(name) or ARCH.get(_canonical(name)) if isinstance(name, str) else None
+        if row is None:
+            raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
+        return row
 
     def has(self, feature: str) -> bool:
         """Whether any target of this architecture assembles the feature.

@@ -84,11 +84,6 @@ class Value:
                 Value._kinds.pop(base.__dict__.get("kind", ""), None)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # the class's own: dataclass leaves that alone
 
-    def _set(self, **values: Any) -> None:
-        """Set fields of a frozen value while it is made."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
         told = {field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init}

@@ -120,7 +120,8 @@ class CanonicalLayout(Value):
             told = f"element_bits = {printed(element_bits)}", _WIDTHS, "Use element_bits = 16, for example."
             problems.append(CANONICAL_ELEMENT.violation("element_bits", *told, element_bits=plain_int(element_bits)))
         raise_all(problems)
-        self._set(major=major, swizzle=row, element_bits=element_bits)
+        for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
+            object.__setattr__(self, name, value)
 
     @property
     def mode(self) -> str:
@@ -256,15 +257,11 @@ class CanonicalLayout(Value):
         plain = layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes
         if plain == (self.major, self.swizzle, self.element_bits, self.atom, 0):
             return layout
-        if len(layout.shape) != 2 or self.whole(layout.shape) != layout.shape:
+        if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
             return None
         (mn, k), orders = layout.shape, dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS))
         tiles = (self.tile((mn, k), atom_order=order, start=layout.start) for order in orders)
         return next((tile for tile in tiles if tile == layout), None)
-
-    def whole(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """A tile's (mn, k), rounded up to whole atoms."""
-        return tuple(ceil_div(extent, step) * step for extent, step in zip(shape, self.atom, strict=True))
 
     def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> Layout:
         """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`.
@@ -276,7 +273,7 @@ class CanonicalLayout(Value):
         256
         """
         shape, atom, bits = pair("tile", shape, 1), self.atom, self.element_bits
-        whole = self.whole(shape)
+        whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
         if whole != shape:
             what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
             found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
@@ -298,7 +295,8 @@ class CanonicalLayout(Value):
         tile = self._same_tile(layout)
         if tile is None:
             limit = f"a descriptor reads whole atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            whole = CanonicalLayout(self.major, "128B", self.element_bits).whole(layout.shape)
+            wide = CanonicalLayout(self.major, "128B", self.element_bits)
+            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(layout.shape, wide.atom, strict=True))
             fix = f'Use canonical_layout("{self.major}", "128B", "{_TYPE_OF_BITS[self.element_bits]}").tile({whole}), for example.'
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)

@@ -174,7 +174,8 @@ class OperandDescriptor(Value):
             limit = f"a {form.word.name} has {', '.join(form.codes)}"
             problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))
         raise_all(problems)
-        self._set(**values, swizzle=row)
+        for name, value in (values | {"swizzle": row}).items():
+            object.__setattr__(self, name, value)
 
     def encode(self) -> int:
         """The 64-bit word."""
@@ -322,7 +323,7 @@ class Tcgen05Descriptor(OperandDescriptor):
     ) -> None:
         is_address = flag("leading_is_address", leading_is_address)
         self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset, leading_is_address=int(is_address))
-        self._set(leading_is_address=is_address)
+        object.__setattr__(self, "leading_is_address", is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
             found = f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}"
             limit = "a leading address needs swizzle 128B and base offset 0 (sm_103a)"

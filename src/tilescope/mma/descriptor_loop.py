@@ -132,7 +132,9 @@ class DescriptorLoop(Value):
             return self.described(layout.logical(mn_first, k_first), swizzle=layout.swizzle, **options)
 
         steps = (tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn))
-        self._set(**offsets._asdict(), data_type=row, block_mn=block_mn, descriptors=tuple(steps))
+        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(steps)}
+        for name, value in (offsets._asdict() | made).items():
+            object.__setattr__(self, name, value)
 
     @property
     def canonical(self) -> CanonicalLayout:
@@ -256,7 +258,8 @@ class DescriptorLoop(Value):
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
         if data_type.smem_bits != bits:
             found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
-            whole = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).whole(shape)
+            atom = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).atom
+            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
             fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").tile({whole}), or a {bits}-bit type.'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))

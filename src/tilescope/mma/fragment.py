@@ -196,9 +196,13 @@ class Fragment(Value):
         return stacked if self.matrices > 1 else stacked[0]
 
     def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> npt.NDArray[Any]:
-        limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
-        fix, found = f"Use an array of shape {wanted}.", "an array of shape {0.shape}"
-        return array_where(name, values, lambda array: array.shape == wanted, limit, fix, found, operand=wanted)
+        array = as_array(name, values)
+        if array.shape != wanted:
+            found = f"an array of shape {array.shape}"
+            limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
+            told = {"shape": array.shape, "operand": wanted}
+            raise ARGUMENT_RANGE.error(name, found, limit, f"Use an array of shape {wanted}.", **told)
+        return array
 
 
 def fragment(instruction: str, operand: Operand | None = None, data_type: Any = None) -> Fragment:

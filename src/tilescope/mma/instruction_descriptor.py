@@ -131,7 +131,8 @@ class InstructionDescriptor(Documented, Value):
             asked = kind.scales[-1] if scale_type is None else scale_type
             values["scale_type"] = known_name("scale_type", asked, list(_SCALE_CODES))
         raise_all(_problems(kind, values))
-        self._set(**values)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def forms(self) -> tuple[str, ...]:

@@ -90,11 +90,11 @@ class ScaleLanes(Documented, Value):
 
     def __post_init__(self) -> None:
         row, operand = ScaleFormat.named(self.format), known_name("operand", self.operand, _EXTENTS, _SCALED_OPERAND)
-        self._set(format=row)
+        object.__setattr__(self, "format", row)
         problems = []
         for name, known in (("thread_id", _THREAD_IDS[operand]), ("byte_id", row.ids(row.k_steps[0]))):
             number = plain_int(value := getattr(self, name))
-            self._set(**{name: number})
+            object.__setattr__(self, name, number)
             if number not in known:
                 limit = f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
                 found, fix = f"{name} = {printed(value)}", f"Use {known[0]}."

@@ -106,8 +106,8 @@ class TensorMemory(Documented, Value):
         if findings is None or not all(isinstance(finding, Violation) for finding in findings):
             problems.append(argument_type("findings", self.findings, "a tuple of violations", "Leave findings out."))
         raise_all(problems)
-        kept = read_only(cells.copy()) if cells.flags.writeable else cells
-        self._set(cells=kept, allocations=tuple(ranges))
+        object.__setattr__(self, "cells", read_only(cells.copy()) if cells.flags.writeable else cells)
+        object.__setattr__(self, "allocations", tuple(ranges))
 
     @property
     def last_address(self) -> TmemAddress:

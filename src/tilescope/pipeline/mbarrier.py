@@ -108,7 +108,8 @@ class Mbarrier(Value):
             "tx_bytes": read("tx_bytes", tx_bytes),
         }
         raise_all(problems)
-        self._set(**fields)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def expected(self) -> int:

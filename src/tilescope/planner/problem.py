@@ -133,7 +133,8 @@ class Problem(Value):
             "copy": "tma" if target.has("tma") else "cp.async",
             "extent_names": EXTENT_NAMES[str(fields["direction"])],
         }
-        self._set(**unsaid | fields)
+        for name, value in (unsaid | fields).items():
+            object.__setattr__(self, name, value)
         if contradictions := violations(_contradictions(self)):
             raise PlanError(contradictions)
         object.__setattr__(self, "consumer", _consumer(self))

@@ -86,8 +86,11 @@ class Access(Value):
         checked_lanes(row, address, mask)
         if not isinstance(name, str):
             raise RuleError([argument_type("name", name, "a text", "Leave it out: the operation names it.")])
-        active = None if mask is None else read_only(mask.copy())
-        self._set(op=row, lane_address=read_only(address.copy()), active=active, name=name or row.name, layout=layout)
+        for field, value in (
+            ("op", row), ("lane_address", read_only(address.copy())),
+            ("active", None if mask is None else read_only(mask.copy())), ("name", name or row.name), ("layout", layout),
+        ):  # fmt: skip
+            object.__setattr__(self, field, value)
 
     @property
     def instructions(self) -> int:

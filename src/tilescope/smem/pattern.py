@@ -250,6 +250,6 @@ def _warps(offset: npt.NDArray[np.int64]) -> Offsets:
     """Offsets (thread, value), an instruction for each value of 32 threads; the last lanes of the last ones may be idle."""
     threads, values = offset.shape
     idle = -threads % WARP_LANES
-    padded = np.concatenate([offset, np.zeros((idle, values), np.int64)]).reshape(-1, WARP_LANES, values)
-    used = np.arange(threads + idle).reshape(-1, WARP_LANES) < threads
-    return padded.swapaxes(1, 2).reshape(-1, WARP_LANES), np.repeat(used, values, axis=0) if idle else None
+    padded = np.concatenate([offset, np.zeros((idle, values), np.int64)]) if idle else offset
+    mask = np.repeat(np.arange(len(padded)).reshape(-1, WARP_LANES) < threads, values, axis=0) if idle else None
+    return padded.reshape(-1, WARP_LANES, values).swapaxes(1, 2).reshape(-1, WARP_LANES), mask
