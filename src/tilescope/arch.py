@@ -114,14 +114,11 @@ class Arch(Row):
 
 def _canonical(name: str) -> str:
     """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
-    card = _CARDS.get(name.strip().casefold())
-    if card is not None:
-        return card
-    written = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name.strip().casefold())
-    if written is None:
-        return name
-    number = written[1] + written[2]
-    return "sm_" + {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
+    plain = name.strip().casefold()
+    written = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", plain)
+    number = written[1] + written[2] if written else ""
+    renamed = {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
+    return _CARDS.get(plain) or (f"sm_{renamed}" if number else name)
 
 
 def architectures_with(feature: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed_hex, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, printed_hex, rounded_up, unknown_name
 from tilescope.reading import integer
 from tilescope.rule import rule
 from tilescope.value import Value, hex_field
@@ -91,7 +91,7 @@ class WordField:
         if not 0 <= value <= self.limit:
             found, fix = printed_hex(value), f"Use {min(max(value, 0), self.limit) // self.unit * self.unit:#x}."
         elif value % self.unit:
-            below, above = value // self.unit * self.unit, ceil_div(value, self.unit) * self.unit
+            below, above = value // self.unit * self.unit, rounded_up(value, self.unit)
             found, fix = f"{value:#x}", f"Use {below:#x} or {above:#x}."
         else:
             return []

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, missing_fields, unknown_name
+from tilescope.errors import DeviceError, RuleError, check_fields, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
@@ -185,8 +185,7 @@ class Card(Row):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Card:
         """The row that `to_dict` described."""
-        if "name" not in data:
-            raise missing_fields("card", ["name"])
+        check_fields("card", data, data, ["name"])
         return cls.named(data["name"])
 
     def basis(self, cell: str) -> Basis | None:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, shortened, unknown_name
+from tilescope.errors import RuleError, shortened, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row
 
@@ -92,7 +92,7 @@ class DataType(Row):
         if row is None and isinstance(name, str):
             row = next((_BY_NAME[spelling] for spelling in _spellings(name[:200]) if spelling in _BY_NAME), None)
         if row is None:
-            raise _block_scaled(name) or RuleError([_unknown(name)])
+            raise _unknown(name)
         return row
 
     @property
@@ -143,16 +143,6 @@ def _spellings(name: str) -> Iterator[str]:
         yield "b1" if found[2] == "1" else ("u" if found[1] in ("u", "ui", "b") else "s") + found[2]
 
 
-def _unknown(name: object) -> Violation:
-    """The violation for a name of no type; of fp8, fp6 and fp4 the types that it may mean."""
-    text = name.casefold() if isinstance(name, str) else ""
-    found = re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", text)
-    if found is None:
-        return unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)
-    floats = [row.name for row in DATA_TYPE.values() if row.bits == int(found[1]) and row.name.startswith("e")]
-    return unknown_name("data type", "data_type", name, floats)
-
-
 # A format of two tensors: its elements, the type of its scale factors, and how many elements share one.
 _BLOCK_FORMATS = {
     "nvfp4": ("e2m1", "ue4m3", 16), "mxfp4": ("e2m1", "ue8m0", 32), "mxfp6": ("e2m3 or e3m2", "ue8m0", 32),
@@ -160,13 +150,16 @@ _BLOCK_FORMATS = {
 }  # fmt: skip
 
 
-def _block_scaled(name: object) -> RuleError | None:
-    """The error for a format that is elements and scale factors; None for any other name."""
+def _unknown(name: object) -> RuleError:
+    """The error for a name of no type: of fp8, fp6 and fp4 with the types that it may mean, of a format with its two tensors."""
     text = name.casefold() if isinstance(name, str) else ""
-    found = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
-    if found is None or found[1] + "fp" + found[2] not in _BLOCK_FORMATS:
-        return None
-    elements, scale, block = _BLOCK_FORMATS[found[1] + "fp" + found[2]]
+    scaled = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
+    if scaled is None or scaled[1] + "fp" + scaled[2] not in _BLOCK_FORMATS:
+        width = re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", text)
+        floats = [row.name for row in DATA_TYPE.values() if width and row.bits == int(width[1]) and row.name[0] == "e"]
+        known, spellings = (floats, ()) if floats else (DATA_TYPE, _BY_NAME)
+        return RuleError([unknown_name("data type", "data_type", name, known, spellings)])
+    elements, scale, block = _BLOCK_FORMATS[scaled[1] + "fp" + scaled[2]]
     first = elements.split(" or ")[0]
     return BLOCK_SCALED.error(
         "data_type", f"{shortened(str(name), 60)}, a format of two tensors",

@@ -84,8 +84,7 @@ class Violation:
         for name, wanted in (("change", "arguments by name, or None"), ("values", "numbers by name")):
             if fields_read.get(name) is not None and not isinstance(fields_read[name], Mapping):
                 raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
-        fields_read["values"] = {} if fields_read.get("values") is None else fields_read["values"]
-        return cls(**fields_read)
+        return cls(**fields_read | {"values": fields_read.get("values") or NO_VALUES})
 
     def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
         return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
@@ -98,9 +97,7 @@ def _frozen(value: Any) -> Any:
         return value if value.bit_length() <= _PRINTED_BITS else printed(value)
     if kind is tuple or kind is list:
         return tuple(map(_frozen, value))
-    if kind is str or kind is float:
-        return value
-    if kind is dict or isinstance(value, Mapping):
+    if kind is dict or (kind is not str and kind is not float and isinstance(value, Mapping)):
         return MappingProxyType({name: _frozen(item) for name, item in value.items()})
     return value
 
@@ -241,20 +238,14 @@ def raise_all(problems: Iterable[Violation]) -> None:
 
 
 # The rows of these four rules stand in rule.py, which is made of what stands here.
-def missing_fields(kind: str, names: Iterable[str]) -> RuleError:
-    """The error for plain data that lacks fields of a value."""
-    listed = ", ".join(names)
-    found, limit = f"a {kind} without {listed}", "every field is needed"
-    return RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {listed}.")])
-
-
 def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: Iterable[str]) -> None:
     """Refuse plain data with fields that a value does not have, or without those that it needs."""
     names = list(known)
     if strange := [name for name in data if name not in names]:
         raise RuleError(unknown_name(f"field of {kind}", "data", name, names) for name in strange)
-    if missing := [name for name in needed if name not in data]:
-        raise missing_fields(kind, missing)
+    if missing := ", ".join(name for name in needed if name not in data):
+        found, limit = f"a {kind} without {missing}", "every field is needed"
+        raise RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {missing}.")])
 
 
 def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violation:
@@ -342,6 +333,11 @@ def ceil_div(number: int, divisor: int) -> int:
     (7, 6)
     """
     return -(-number // divisor)
+
+
+def rounded_up(number: int, multiple: int) -> int:
+    """The next multiple at or above `number`: 112 for 100 and 16."""
+    return -(-number // multiple) * multiple
 
 
 def nearest_name(written: str, known: Iterable[str]) -> str | None:

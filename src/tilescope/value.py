@@ -174,9 +174,7 @@ class Row(Value):
         """A row equals its own name: `tensor_map.swizzle == "128B"`."""
         if self is other:
             return True
-        if isinstance(other, str):
-            return self.name == other
-        return Value.__eq__(self, other)
+        return self.name == other if isinstance(other, str) else Value.__eq__(self, other)
 
     def __hash__(self) -> int:
         return hash(self.name)  # as quick as can be: maps of rows are keys of caches
@@ -268,9 +266,7 @@ def _revived(value: Any, described: Field[Any]) -> Any:
             return int(value, 0)
         except ValueError:
             raise RuleError([argument_type(described.name, value, "an integer", "Use 0x400, for example.")]) from None
-    if isinstance(value, str) and "named" in described.metadata:
-        return described.metadata["named"](value)
-    return value
+    return described.metadata["named"](value) if isinstance(value, str) and "named" in described.metadata else value
 
 
 def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
@@ -292,6 +288,4 @@ def _hashable(value: Any) -> Any:
     """Equal for equal values, whatever the dtype of an array or the order of a mapping."""
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.ravel()[:16].tolist())
-    if isinstance(value, Mapping):
-        return frozenset(value)
-    return value
+    return frozenset(value) if isinstance(value, Mapping) else value

@@ -428,3 +428,18 @@ def test_a_refused_store_does_not_send_you_in_circles(copy):
 def test_the_map_of_a_plan_is_built_from_the_tile_shape_alone():
     best = ts.plan((64, 64), "tf32").best
     assert map_arguments(best.problem, best.layout, best.boxes, (64, 64), None)["dims"] == (64, 64)
+
+
+def test_a_majorness_that_ldmatrix_does_not_read_is_refused_once_whatever_the_swizzle():
+    with pytest.raises(ts.PlanError) as refused:
+        _ = ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best
+    (said,) = refused.value.violations
+    assert said.fix.startswith('Use major="K"')
+    assert ts.plan((64, 64), "u8", consumer="ldmatrix", **said.change).best.swizzle == "64B"
+
+
+def test_a_swizzle_that_ldmatrix_does_not_read_names_others():
+    report = ts.plan((64, 64), "bf16", consumer="ldmatrix", major="MN", arch="sm_100", swizzle="128B_ATOM_32B")
+    assert {said.fix for refused in report.refused for said in refused.violations} == {
+        "Use swizzle 128B, 64B, 32B or none."
+    }

@@ -25,6 +25,7 @@ rows. The two agree only where a row is 16 bytes wide.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
@@ -356,6 +357,7 @@ def canonical_layout(
     return CanonicalLayout(major, swizzle, row.smem_bits)
 
 
+@cache  # asked for every candidate of a plan
 def readable_bits(instruction: str, major: Major, swizzle: Swizzle | None = None) -> tuple[int, ...]:
     """Widths of the elements that an instruction reads in this layout (in any where none is named), the narrowest first.
 

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import ceil_div, missing_fields, printed, raise_all
+from tilescope.errors import ceil_div, check_fields, printed, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, in_steps, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
@@ -194,8 +194,8 @@ class TmemLayout(Documented, Layout):
     def from_dict(cls, data: Mapping[str, Any]) -> TmemLayout:
         """The layout that `to_dict` described."""
         known = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
-        if not isinstance(data, Mapping) or (missing := [name for name in known if name not in data]):
-            raise missing_fields("tmem_layout", missing if isinstance(data, Mapping) else known)
+        told = data if isinstance(data, Mapping) else {}
+        check_fields("tmem_layout", told, told, known)
         facts = {name: data[name] for name in known[:4]} | {"matrix": tuple(data["matrix"])}
         start = int(data["start"], 0) if isinstance(data["start"], str) else data["start"]
         return cls.of(Modes.from_dict(data["nesting"]), data["element_bits"], start, **facts)

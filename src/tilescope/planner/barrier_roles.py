@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import PlanError, RuleError, Violation, ceil_div, printed, raise_all
+from tilescope.errors import PlanError, Violation, ceil_div, printed, raise_all
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
@@ -103,19 +103,17 @@ class _Planning:
             return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        self.plans = (
-            [plan.a, plan.b] if isinstance(plan, GemmPlan) else plan if isinstance(plan, list | tuple) else [plan]
-        )
+        self.plans = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
         if not self.plans or not all(isinstance(tile, Plan) for tile in self.plans):
-            raise RuleError(violations([PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan))]))
+            raise PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan)).error()
         self.first = first = self.plans[0].problem
         core = first.tensor_core or CONSUMER["ldmatrix"]  # threads that read by a pattern do it in place of ldmatrix
         self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
         self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
         self.unit = core.name if self.by_descriptor else "mma"
         self.stages = number("stages", first.stages if gemm is None else gemm.stages, MAX_STAGES)
-        rows = gemm.tile[0] if gemm is not None and self.by_warpgroups else 0
-        self.consumers = number("consumers", 2 if rows >= WARPGROUP_THREADS else 1, 7)
+        is_tall = gemm is not None and self.by_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
+        self.consumers = number("consumers", 2 if is_tall else 1, 7)
         self.cluster = attempted(problems, (1, 1), _cluster, asked["cluster"])
         self.cta_group = number("cta_group", 1, 2)
         self.steps = number("steps", 4 * self.stages + 2, 1 << 24)
@@ -346,8 +344,7 @@ def _cluster(cluster: Any) -> tuple[int, int]:
     """Blocks along x and along y."""
     blocks = or_obstacles(pair, "cluster", cluster if plain_int(cluster) is None else (cluster, 1), 1, MAX_BLOCKS)
     if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
-        wrong = PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS)
-        raise RuleError(violations([wrong]))
+        raise PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS).error()
     return blocks
 
 

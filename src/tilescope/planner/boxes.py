@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import PlanError, ceil_div
+from tilescope.errors import PlanError, RuleError, rounded_up
 from tilescope.layout import Layout, oriented
 from tilescope.planner.consumers import PLAN_ROWS, descriptors_of
 from tilescope.planner.problem import Problem
-from tilescope.planner.reason import Obstacle, plan_rule, violations
+from tilescope.planner.reason import Obstacle, plan_rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load, load_tiles, store
@@ -178,7 +178,7 @@ def unfoldable(problem: Problem, layout: Layout, global_shape: tuple[int, int]) 
     """Why a matrix of this shape cannot be seen as columns of spans."""
     rows, columns = oriented(problem.major, *global_shape)
     group, span = layout.as_rows().tiling.atom
-    wide, high = ceil_div(columns, span) * span, ceil_div(rows, group) * group
+    wide, high = rounded_up(columns, span), rounded_up(rows, group)
     checks = (
         (wide != columns, PLAN_FOLD.broken("global_shape", "columns", elements=columns, span_elements=span, up=wide)),
         (high != rows, PLAN_FOLD.broken("global_shape", "rows", rows=rows, group_rows=group, up=high)),
@@ -219,7 +219,7 @@ class Consumed(NamedTuple):
 def proven(plan: Plan, consumed: Consumed | None = None) -> Plan:
     """The plan itself; PlanError, naming the first wrong element, if it does not do what it says."""
     consumed = consumed or Consumed.of(plan.problem, plan.layout)
-    smem = np.full(ceil_div(plan.smem_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES, 0xFF, np.uint8)
+    smem = np.full(rounded_up(plan.smem_bytes, SMEM_LINE_BYTES), 0xFF, np.uint8)
     cells = smem.view(consumed.expected.dtype)
     if plan.problem.direction == "store":
         cells[consumed.place] = consumed.expected
@@ -281,6 +281,5 @@ PLAN_PROOF = plan_rule(
 # fmt: on
 
 
-def _disproved(plan: Plan, where: str) -> PlanError:
-    told = {"swizzle": plan.swizzle.name, "order": plan.atom_order, "where": where}
-    return PlanError(violations([PLAN_PROOF.broken("plan", **told)]))
+def _disproved(plan: Plan, where: str) -> RuleError:
+    return PLAN_PROOF.broken("plan", swizzle=plan.swizzle.name, order=plan.atom_order, where=where).error(PlanError)

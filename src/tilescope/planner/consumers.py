@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from tilescope.errors import RuleError, ceil_div
+from tilescope.errors import rounded_up
 from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
-from tilescope.mma.consumer import CONSUMER
+from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tmem_form import epilogue_loads
 from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
-from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule, violations
+from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
@@ -96,7 +96,7 @@ def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> La
             "tile",
             case,
             extent=extent,
-            up=_up(extent, part),
+            up=rounded_up(extent, part),
             asked=swizzle.name if problem.swizzle and swizzle.bits else None,
             **told,
         )
@@ -111,13 +111,14 @@ def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> La
 
 
 # fmt: off
+_TRANSPOSED = 'Use major="K": transpose the tile once, or while copying.'
 PLAN_LAYOUT = plan_rule(
     "plan-layout", "The consumer reads the layout: majorness, swizzle and element width together.", 'PTX ISA, "ldmatrix" and "stmatrix"',
     'ts.plan((64, 64), "u8", consumer="ldmatrix").best', 'ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
-    K=("K-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use swizzle 128B, 64B, 32B or none."),
-    MN=("MN-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use a K-major tile, or transpose while copying."),
-    narrow=("MN-major {mode} with {data_type}", "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not",
-            "Use a K-major tile, or transpose while copying."),
+    swizzle=("{major}-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use swizzle 128B, 64B, 32B or none."),
+    major=("an MN-major tile of {data_type}", "ldmatrix.trans reads elements of {widths:, } bits", _TRANSPOSED),
+    narrow=("an MN-major tile of {data_type}", "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not",
+            _TRANSPOSED),
     element=("single elements of {element_bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
              "Use the K-major tile, where neighbours share a byte."),
 )
@@ -141,14 +142,18 @@ def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
         missing = reader.missing_kind(problem.arch, row)
         kinds = [] if missing is None else [PLAN_TYPE.row.violation("data_type", *missing)]
         return [*reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical), *kinds]
-    narrow = problem.major == "MN" and row.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
-    case, up = "narrow" if narrow else canonical.major, _up(mn, SMALLEST_MN)
-    unread = PLAN_LAYOUT.broken("major, swizzle", case, mode=canonical.mode, data_type=row.name)
-    checks = (
-        (not reader.reads(canonical, problem.major), unread),
-        (mn % SMALLEST_MN, PLAN_TILE.broken("tile", extent=problem.extent_names[0], rows=mn, up=up)),
-    )
-    return [one for broken, one in checks if broken]
+    told = {"extent": problem.extent_names[0], "rows": mn, "up": rounded_up(mn, SMALLEST_MN)}
+    torn: list[Obstacle] = [PLAN_TILE.broken("tile", **told)] if mn % SMALLEST_MN else []
+    return torn if reader.reads(canonical, problem.major) else [_unread(problem, reader, canonical), *torn]
+
+
+def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> Obstacle:
+    """Why lanes do not read this layout: for the width of MN-major elements, whatever the swizzle, or for the swizzle."""
+    row, widths = problem.data_type, reader.mn_major_bits()
+    if problem.major == "K" or row.smem_bits in widths:
+        return PLAN_LAYOUT.broken("swizzle", "swizzle", major=problem.major, mode=canonical.mode, data_type=row.name)
+    case = "narrow" if row.smem_bits == 8 and problem.arch.has("ldmatrix_b8") else "major"
+    return PLAN_LAYOUT.broken("major", case, {"major": "K"}, data_type=row.name, widths=widths)
 
 
 def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
@@ -157,7 +162,7 @@ def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -
     if against or (mn % atom_mn == 0 and k % atom_k == 0):
         return against or canonical.tile(problem.tile, atom_order=atom_order)
     told = {"major": canonical.major, "mode": canonical.mode, "element_bits": canonical.element_bits}
-    told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (_up(mn, atom_mn), _up(k, atom_k))}
+    told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (rounded_up(mn, atom_mn), rounded_up(k, atom_k))}
     return [
         _TORN_ATOMS.broken(
             "tile",
@@ -168,10 +173,6 @@ def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -
             **told,
         )
     ]
-
-
-def _up(number: int, multiple: int) -> int:
-    return ceil_div(number, multiple) * multiple
 
 
 def counted_accesses(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
@@ -285,4 +286,4 @@ def _loop(problem: Problem) -> type[DescriptorLoop]:
         return problem.tensor_core.loop
     readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
     told = {"consumer": problem.consumer_name, "direction": problem.direction, "readers": readers}
-    raise RuleError(violations([PLAN_DESCRIPTORS.broken("consumer", **told)]))
+    raise PLAN_DESCRIPTORS.broken("consumer", **told).error()

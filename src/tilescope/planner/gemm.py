@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tilescope.arch import Arch, ArchName
 from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, Violation, ceil_div
+from tilescope.errors import PlanError, Violation, ceil_div, rounded_up
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.boxes import proven
@@ -210,7 +210,7 @@ def _of_matrix(obstacle: Obstacle, matrix: str, columns: int, span: int) -> Obst
     if (
         matrix == "C" and columns % span and obstacle.row is PLAN_SMEM.row
     ):  # a whole number of spans is stored in slices
-        return PLAN_SMEM.broken("tile", "slice", span=span, up=ceil_div(columns, span) * span, **values)
+        return PLAN_SMEM.broken("tile", "slice", span=span, up=rounded_up(columns, span), **values)
     return obstacle._replace(values=values, change=None)
 
 

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, NamedTuple
 from tilescope.arch import Arch, Basis
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.data_type import DataType
-from tilescope.errors import Violation, ceil_div
+from tilescope.errors import Violation, ceil_div, rounded_up
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
@@ -261,7 +261,7 @@ def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[Sm
     regions: list[SmemRegion] = []
     end = 0
     for name, count, piece, alignment in wanted:
-        start = ceil_div(end, alignment) * alignment
+        start = rounded_up(end, alignment)
         end = start + count * piece
         regions += [SmemRegion(name, tuple(range(start, end, piece)), piece, alignment)] if count else []
     return tuple(regions)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, ceil_div, raise_all
+from tilescope.errors import Violation, ceil_div, raise_all, rounded_up
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
@@ -243,9 +243,8 @@ class Plan(Value):
         (4096, 4096)
         """
         if self.boxes is None:
-            raise RuleError(violations([PLAN_COPY.broken("copy", "map", copy=self.problem.copy)]))
-        asked = self.problem
-        whole = asked.global_shape or asked.tile if global_shape is None else pair("global_shape", global_shape, 1)
+            raise PLAN_COPY.broken("copy", "map", copy=self.problem.copy).error()
+        asked, whole = self.problem, self._matrix_shape(global_shape)
         strides = asked.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes, 1, 0)
         raise_all(violations(unfoldable(asked, self.layout, whole)) if self.folded else ())
         arguments = map_arguments(asked, self.layout, self.boxes, whole, strides)
@@ -266,7 +265,7 @@ class Plan(Value):
             if column % columns or (in_groups and row % rows):
                 earlier, unit = (column % columns, "elements") if column % columns else (row % rows, "rows")
                 told = {"columns": columns, "rows": rows if in_groups else None, "earlier": earlier, "unit": unit}
-                raise RuleError(violations([PLAN_CORNER.broken("mn, k", mn=mn, k=k, **told)]))
+                raise PLAN_CORNER.broken("mn, k", mn=mn, k=k, **told).error()
             corner = (0, 0, column // columns, row // rows) if in_groups else (0, row, column // columns)
         return tuple(a + b for a, b in zip(corner, copy.coords, strict=True))
 
@@ -350,25 +349,25 @@ class Plan(Value):
         >>> print(*plan((128, 64), "bf16").best.edge((1000, 4096)))
         Edge, mn: 8 tiles of 128, the last with 104 of 128: 24 filled.
         """
-        problem = self.problem
-        shape = (
-            problem.global_shape or problem.tile
-            if global_shape is None
-            else pair("global_shape", global_shape, least=1)
-        )
+        problem, shape = self.problem, self._matrix_shape(global_shape)
         fate = _FATES.get(problem.copy, "dropped" if problem.direction == "store" else "filled")
-
-        def cut(name: str, whole: int, part: int) -> Reason:
-            tiles, last = ceil_div(whole, part), whole % part
-            return Reason.of("edge", extent=name, tiles=tiles, part=part, last=last, outside=part - last, fate=fate)
-
         extents = zip(problem.extent_names, shape, problem.tile, strict=True)
-        return tuple(cut(name, whole, part) for name, whole, part in extents if whole % part)
+        return tuple(
+            Reason.of(
+                "edge", extent=name, tiles=ceil_div(whole, part), part=part, last=whole % part, outside=-whole % part, fate=fate
+            )
+            for name, whole, part in extents
+            if whole % part
+        )  # fmt: skip
+
+    def _matrix_shape(self, asked: Any) -> tuple[int, int]:
+        """The extents (mn, k) of a matrix as they were asked for; None: the problem's own, else the tile's."""
+        return self.problem.global_shape or self.problem.tile if asked is None else pair("global_shape", asked, 1)
 
 
 def stage_bytes(layout: Layout) -> int:
     """From one stage to the next: the tile, rounded up to its alignment."""
-    return ceil_div(layout.size_bytes, layout.alignment_bytes) * layout.alignment_bytes
+    return rounded_up(layout.size_bytes, layout.alignment_bytes)
 
 
 def blocks_per_sm(problem: Problem, layout: Layout) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from tilescope.arch import Arch, ArchName, architectures_with
 from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, argument_type, ceil_div, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, argument_type, ceil_div, rounded_up, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
@@ -61,8 +61,7 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
         return target, (card_called(arch) if isinstance(arch, str) else None) or Card.of_arch(target)
     row = Card.named(card)
     if arch is not None and Arch.named(arch) is not row.arch:
-        wrong = PLAN_CARD.broken("card", card=row.name, arch=Arch.named(arch).name, own=row.arch.name)
-        raise RuleError(violations([wrong]))
+        raise PLAN_CARD.broken("card", card=row.name, arch=Arch.named(arch).name, own=row.arch.name).error()
     return row.arch, row
 
 
@@ -227,19 +226,15 @@ PLAN_ROW = plan_rule(
 
 def _contradictions(problem: Problem) -> list[Obstacle]:
     arch, element, core, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
-    stores, by_tma, has_tma, known = (
-        problem.direction == "store",
-        copy == "tma",
-        arch.has("tma"),
-        architectures_with("tma"),
-    )
+    stores, by_tma, has_tma = problem.direction == "store", copy == "tma", arch.has("tma")
+    on_arch = {"arch": arch.name, "known": architectures_with("tma")}
     missing = missing_consumer(core.name, arch) if problem.for_tensor_core and core is not None else None
     together = element.tma.bits // element.bits
     tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together or 1))
     # fmt: off
     checks = (
-        (stores and not has_tma, PLAN_COPY.broken("direction", "store", arch=arch.name, known=known)),
-        (not stores and by_tma and not has_tma, PLAN_COPY.broken("copy", "load", arch=arch.name, known=known)),
+        (stores and not has_tma, PLAN_COPY.broken("direction", "store", **on_arch)),
+        (not stores and by_tma and not has_tma, PLAN_COPY.broken("copy", "load", **on_arch)),
         (stores and has_tma and not by_tma, PLAN_COPY.broken("copy", "threads", copy=copy)),
         (by_tma and together > 1,
          PLAN_TYPE.broken("data_type", "bits", data_type=element.name, elements=together, moved=element.tma.name, tile=tile)),
@@ -256,9 +251,13 @@ def _contradictions(problem: Problem) -> list[Obstacle]:
 def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Obstacle]:
     """Refuse rows that copies do not move; `extent` is the name of the contiguous one."""
     bits, step = data_type.bits, 64 if 128 % data_type.bits else 128 // data_type.bits
-    told = {"row_bytes": elements * bits / 8, "up": ceil_div(elements, step) * step}
-    wrong = PLAN_ROW.broken("tile", extent=extent, elements=elements, element_bits=bits, **told)
-    return [wrong] if elements * bits % 128 else []
+    told = {
+        "elements": elements,
+        "element_bits": bits,
+        "row_bytes": elements * bits / 8,
+        "up": rounded_up(elements, step),
+    }
+    return [PLAN_ROW.broken("tile", extent=extent, **told)] if elements * bits % 128 else []
 
 
 # fmt: off
@@ -285,30 +284,21 @@ PLAN_SWIZZLE = plan_rule(
 
 def _beyond_threads(problem: Problem) -> list[Obstacle]:
     """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
-    pitch, copy, element, swizzle = (
-        problem.pitch_bytes,
-        problem.copy,
-        problem.data_type,
-        problem.swizzle or SWIZZLE["none"],
-    )
-    tile_bytes, piece, block, name = (
-        problem.rows * problem.row_bytes,
-        swizzle.piece_bytes,
-        swizzle.block_bytes,
-        swizzle.name,
-    )
+    pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
+    swizzle, tile_bytes = problem.swizzle or SWIZZLE["none"], problem.rows * problem.row_bytes
+    piece, block, name = swizzle.piece_bytes, swizzle.block_bytes, swizzle.name
     spaced = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
     # fmt: off
     checks = (
         (pitch % CHUNK_BYTES,
-         PLAN_PITCH.broken(spaced, pitch_bytes=pitch, copy=copy, up=ceil_div(pitch, CHUNK_BYTES) * CHUNK_BYTES)),
+         PLAN_PITCH.broken(spaced, pitch_bytes=pitch, copy=copy, up=rounded_up(pitch, CHUNK_BYTES))),
         (element.smem_bits != element.bits,
          PLAN_TYPE.broken("data_type", "spread", data_type=element.name, copy=copy, global_bits=element.bits, smem_bits=element.smem_bits)),
         (piece < CHUNK_BYTES,
          PLAN_SWIZZLE.broken("swizzle", "piece", {"swizzle": "128B"}, swizzle=name, copy=copy, piece_bytes=piece)),
         (piece >= CHUNK_BYTES and swizzle.bits and tile_bytes % block,
          PLAN_SWIZZLE.broken("swizzle", "tile", swizzle=name, tile_bytes=tile_bytes, block_bytes=block,
-                             up=ceil_div(tile_bytes, block) * block)),
+                             up=rounded_up(tile_bytes, block))),
     )
     # fmt: on
     return [one for broken, one in checks if broken]
@@ -343,8 +333,8 @@ def _consumer(problem: Problem) -> str | Access:
         known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
         raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)])
     if consumer.op.is_load != (problem.direction == "load"):
-        wrong = PLAN_PATTERN.broken("consumer", problem.direction, pattern=consumer.name, op=consumer.op.name)
-        raise PlanError(violations([wrong]))
+        told = {"pattern": consumer.name, "op": consumer.op.name}
+        raise PLAN_PATTERN.broken("consumer", problem.direction, **told).error(PlanError)
     return consumer
 
 

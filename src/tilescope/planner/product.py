@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tilescope.arch import ARCH, Arch, architectures_with
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.errors import ceil_div
+from tilescope.errors import rounded_up
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
@@ -250,7 +250,7 @@ def _uneven_rows(product: Product, extents: Tile) -> Iterator[dict[str, Any]]:
         half = padded and matrix == "C" and row.bits == 6 and product.arch.has("half_row_16u6_store")
         whole = _PADDED_ROW_ELEMENTS if padded and not half else _PADDED_ROW_ELEMENTS // 2
         multiple = whole if padded or row.bits == 6 else _ROW_BITS // row.bits
-        up = ceil_div(elements, multiple) * multiple
+        up = rounded_up(elements, multiple)
         if up != elements and (by_tma or matrix != "C"):
             yield {
                 "rows_of": matrix,
@@ -315,11 +315,9 @@ def _partial_instructions(product: Product, tile: Tile) -> list[Obstacle]:
         return []
     if not _is_whole(forms, (n, m, k)):
         least = min(forms, key=lambda row: row.m * row.n[0] * row.k)
-        up = tuple(
-            ceil_div(extent, part) * part for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True)
-        )
+        up = tuple(rounded_up(extent, part) for extent, part in zip(tile, (least.m, least.n[0], least.k), strict=True))
         return [GEMM_TILE.broken("tile", "forms", tile=tile, forms=tuple(row.name for row in forms), up=up)]
-    told = {"data_type": product.output_type.name, "element_bits": bits, "up": ceil_div(m, _MMA_ROWS) * _MMA_ROWS}
+    told = {"data_type": product.output_type.name, "element_bits": bits, "up": rounded_up(m, _MMA_ROWS)}
     unstored = product.by_tma and bits < 8  # the transpose of C has no neighbours along n
     return [GEMM_TILE.broken("tile", "exchanged", m=m, **told)] if unstored else []
 
@@ -351,7 +349,7 @@ def narrow_instruction(product: Product, tile: Tile, b: Plan) -> Iterator[Obstac
         return
     block, kind = b.descriptors().block_mn, tcgen05_for(product.data_type).name
     if block % 16 and kind in _EVERY_16_WITH_128_ROWS:
-        wider = range(ceil_div(n, 16) * 16, n + 512, 16)
+        wider = range(rounded_up(n, 16), n + 512, 16)
         up = next(up for up in wider if max(size for size in range(8, 257, 8) if up % size == 0) % 16 == 0)
         told = {"block_n": None if block == n else block, "rows": TENSOR_MEMORY_LANES, "kind": kind}
         yield GEMM_TILE.broken("tile", "narrow", n=n, up=up, **told)

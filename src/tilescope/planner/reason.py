@@ -190,6 +190,10 @@ class Broken(NamedTuple):
         found, limit, fix = (sentence(template, self.values) for template in templates)
         return self.row.violation(self.argument, found, limit, fix, self.change, **self.values)
 
+    def error(self, kind: type[RuleError] = RuleError) -> RuleError:
+        """The exception for this violation alone."""
+        return kind([self.violation()])
+
 
 Obstacle = Broken | Violation  # a violation where another package did the check
 

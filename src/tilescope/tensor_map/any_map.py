@@ -50,8 +50,7 @@ _options_in = itemgetter(*_OPTIONS)
 
 def _hardware_swizzle(argument: str, value: Any) -> Swizzle:
     """A swizzle that TMA knows: one of the table, no software swizzle."""
-    row = Swizzle.named(value)
-    if row.feature is None:
+    if (row := Swizzle.named(value)).feature is None:
         raise RuleError([unknown_name("swizzle of TMA", argument, row.name, SWIZZLE)])
     return row
 
@@ -297,8 +296,7 @@ class AnyMap(Value):
 
 def row_bytes(a: AnyMap) -> int:
     """Bytes of dim 0 in global memory."""
-    slice_bytes = a.interleave.slice_bytes
-    return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
+    return a.dims[0] * ((a.interleave.slice_bytes or 0) * 8 or a.data_type.bits) // 8
 
 
 def _wrong_lengths(a: AnyMap, lengths: Mapping[str, int]) -> list[Violation]:

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilescope.data_type import DATA_TYPE
@@ -171,16 +171,16 @@ def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
     yield from dump.maps()
 
 
+@dataclass
 class _Dump:
     """What was read of one dump; the first mention of a name counts."""
 
-    def __init__(self) -> None:
-        self.arguments: dict[str, Any] = {}
-        self.map_address: int | None = None
-        self.result: int | None = None
-        self.lines = 0
-        self.names: set[str] = set()  # the framework's
-        self.has_colons = False
+    arguments: dict[str, Any] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)  # the framework's
+    map_address: int | None = None
+    result: int | None = None
+    lines: int = 0
+    has_colons: bool = False
 
     def ends_before(self, piece: str) -> bool:
         """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
@@ -267,8 +267,7 @@ def row_name(table: dict[str, Any], code: int | str) -> str:
 
 def cut_to_rank(arguments: dict[str, Any]) -> None:
     """Leave out the entries beyond the rank, and the innermost stride, which the driver is not told."""
-    strides = arguments.pop("all_strides", None)
-    if strides is not None:
+    if (strides := arguments.pop("all_strides", None)) is not None:
         arguments.setdefault("strides_bytes", strides[1:])
     used = len([step for step in strides if step]) if strides else len(arguments["dims"])
     rank = arguments.pop("rank", min(len(arguments["dims"]), max(used, 1)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
@@ -166,19 +166,18 @@ class DriverAnswer:
     type_from: str = ""  # what told the size of an element, where the dump does not say the type
     element_bytes: int = 0
 
-    def violations(self, violations: Sequence[Violation], address: Any) -> list[Violation]:
+    def violations(self, violations: Sequence[Violation], address: Any) -> Iterator[Violation]:
         """What follows for a map at a global address, in whose arguments the rules found these violations.
 
         >>> [answer.found for answer in DriverAnswer(0x7FFD7D2800C8, 715).violations((), 0x1000)]
         ['TMA Desc Addr 0x7ffd7d2800c8, 8 bytes past 0x7ffd7d2800c0', 'the driver answered 715, illegal instruction']
         """
-        said = []
         if self.map_address is not None and (beyond := self.map_address % MAP_ALIGNMENT_BYTES):
             nearest = self.map_address - beyond
-            said.append(MAP_ADDRESS.told(address=self.map_address, beyond_bytes=beyond, nearest=nearest))
+            yield MAP_ADDRESS.told(address=self.map_address, beyond_bytes=beyond, nearest=nearest)
         if self.type_from:
             size = counted(self.element_bytes, "byte")
-            said.append(DUMP_TYPE.told(type_from=self.type_from, size=size, element_bytes=self.element_bytes))
+            yield DUMP_TYPE.told(type_from=self.type_from, size=size, element_bytes=self.element_bytes)
         if self.result:
             is_broken = any(violation.severity == "error" for violation in violations)
             more = "broken" if is_broken else "null" if address == 0 else ""
@@ -186,8 +185,7 @@ class DriverAnswer:
             unknown = "0 is success; no rule explains this answer", f"Look up CUresult {self.result} in cuda.h."
             limit, fix = _FOLLOWS.get((code, more)) or _FOLLOWS.get((code, ""), unknown)
             name = f", {_RESULTS[self.result][0]}" if self.result in _RESULTS else ""
-            said.append(DRIVER_RESULT.told(result=self.result, name=name, limit=limit, fix=fix))
-        return said
+            yield DRIVER_RESULT.told(result=self.result, name=name, limit=limit, fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +247,9 @@ class MapArguments:
                 raise RuleError([argument_json.told(found=f"no JSON: {error}")]) from None
         maps = [value.get("tensor_map", value) if isinstance(value, dict) else value for value in values]
         held = [value for value in maps if value is not None] or maps
-        for value in held:
-            if not isinstance(value, dict):
-                found = "tensor_map is null" if value is None else f"a {type(value).__name__}"
-                raise RuleError([argument_json.told(found=found)])
+        if others := [value for value in held if not isinstance(value, dict)]:
+            found = "tensor_map is null" if others[0] is None else f"a {type(others[0]).__name__}"
+            raise RuleError([argument_json.told(found=found)])
         return distinct(map(cls.of, held))
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
@@ -321,14 +318,22 @@ class MapArguments:
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
         parameters = signature(self.map_class).parameters
-        wrong = [unknown_name("argument", str(name), name, parameters) for name in self.given if name not in parameters]
+        unknown = (
+            unknown_name("argument", str(name), name, parameters) for name in self.given if name not in parameters
+        )
         needed = [name for name, parameter in parameters.items() if parameter.default is Parameter.empty]
-        kind = f"{'an' if self.map_class is Im2colMap else 'a'} {self.map_class.subject}"
-        for name in needed:
-            if name not in self.given:
-                facts = {"kind": kind, "needed": ", ".join(needed), "example": repr(_EXAMPLES[name])}
-                wrong.append(argument_missing.told(argument=name, driver_name=_CORNERS.get(name, ""), **facts))
-        return tuple(wrong)
+        facts = {
+            "kind": f"{'an' if self.map_class is Im2colMap else 'a'} {self.map_class.subject}",
+            "needed": ", ".join(needed),
+        }
+        missing = (
+            argument_missing.told(
+                argument=name, driver_name=_CORNERS.get(name, ""), example=repr(_EXAMPLES[name]), **facts
+            )
+            for name in needed
+            if name not in self.given
+        )
+        return *unknown, *missing
 
 
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.data_type import ARRAY_TYPE, DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, counted, shortened
+from tilescope.errors import RuleError, TensorMapError, Violation, counted, rounded_up, shortened
 from tilescope.reading import integers
-from tilescope.tensor_map.checking import rounded_up, stated
+from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.rules.tensor import RANK
 from tilescope.tensor_map.samples import CUDA_H
 
@@ -87,8 +87,8 @@ def described(
         else stride  # the step of a single index is never taken
         for stride, extent in zip(whole.strides_bytes[-2::-1], dims[1:], strict=True)
     )
-    arguments: dict[str, Any] = {"dims": dims, "strides_bytes": strides, "box": box[::-1]}
-    arguments["address"] = whole.address if address is None else address
+    place = whole.address if address is None else address
+    arguments = {"dims": dims, "strides_bytes": strides, "box": box[::-1], "address": place}
     return arguments | {**options, "data_type": data_type}, problems
 
 
@@ -173,9 +173,8 @@ def _from_dlpack(array: Any) -> Metadata | None:
         what = f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
         raise _untyped(what, code=tensor.code, bits=tensor.bits, lanes=tensor.lanes)
     size = tensor.bits // 8
-    strides = _packed_strides(shape, size)
-    if tensor.strides:
-        strides = tuple(step * size for step in tensor.strides[: tensor.ndim])
+    steps = tensor.strides[: tensor.ndim] if tensor.strides else _packed_strides(shape, 1)
+    strides = tuple(step * size for step in steps)
     return Metadata((tensor.data or 0) + tensor.byte_offset, shape, strides, DataType.named(name), size)
 
 

@@ -168,8 +168,3 @@ def ranged(
 def nearest(number: int, least: int, most: int) -> int:
     """The number from `least` to `most` that is nearest."""
     return min(max(number, least), most)
-
-
-def rounded_up(number: int, multiple: int) -> int:
-    """The next multiple at or above `number`."""
-    return -(-number // multiple) * multiple

@@ -84,11 +84,9 @@ def inspect_tensor_map(blob: bytes) -> Inspection:
     >>> found.field("rank").meaning, found.tensor_map is None
     ('1 dimension', True)
     """
-    word = int.from_bytes(_checked_blob(blob), "little")
-    form = format_of(word)
-    described, violations = _read(form, word)
-    facts: dict[str, Any] = {"name": form.name, "bits": form.bits, "word": word, "fields": form.described(word)}
-    return Inspection(violations=tuple(violations), described=described, **facts)
+    form, word, described, violations = _read(blob)
+    fields, found = form.described(word), tuple(violations)
+    return Inspection(name=form.name, bits=form.bits, word=word, fields=fields, violations=found, described=described)
 
 
 def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
@@ -98,25 +96,26 @@ def decode_tensor_map(blob: bytes) -> TensorMap | Im2colMap:
     >>> decode_tensor_map(a.encode()) == a
     True
     """
-    word = int.from_bytes(_checked_blob(blob), "little")
-    described, violations = _read(format_of(word), word)
+    *_, described, violations = _read(blob)
     if described is None:
         raise TensorMapError([violation for violation in violations if violation.severity == "error"])
     return described
 
 
-def _checked_blob(blob: Any) -> bytes:
+def _checked_word(blob: Any) -> int:
     try:
         data = blob if isinstance(blob, bytes) else bytes(memoryview(blob).cast("B"))
     except (TypeError, ValueError):
         raise TensorMapError([descriptor_length.told(found=f"a {type(blob).__name__}")]) from None
     if len(data) != DESCRIPTOR_BYTES:
         raise TensorMapError([descriptor_length.told(found=f"{len(data)} bytes", bytes=len(data))])
-    return data
+    return int.from_bytes(data, "little")
 
 
-def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, list[Violation]]:
-    """The map that the bits are, None where an error is among the violations, and all violations."""
+def _read(blob: Any) -> tuple[WordFormat, int, TensorMap | Im2colMap | None, list[Violation]]:
+    """The format and the bits; the map that they are, None where an error is among the violations; and all violations."""
+    word = _checked_word(blob)
+    form = format_of(word)
     values = form.decode(word)
     arguments = arguments_of(values)
     violations = _unnamed(arguments, values)
@@ -127,14 +126,14 @@ def _read(form: WordFormat, word: int) -> tuple[TensorMap | Im2colMap | None, li
             violations += described.findings
             expected = int.from_bytes(described.encode(), "little")
             if expected == word:  # what the driver writes for a map is that map
-                return described, violations
+                return form, word, described, violations
         except RuleError as error:
             violations += error.violations
     violations = [*_unknown_bits(form, word, values["rank"]), *violations, *_derived(form, word, expected)]
     if word >> SIZE_FLAG_BIT & 1:
         violations.append(_size_flag(described))
     refused = any(violation.severity == "error" for violation in violations)
-    return None if refused else described, violations
+    return form, word, None if refused else described, violations
 
 
 def _unnamed(arguments: Mapping[str, Any], values: Mapping[str, int]) -> list[Violation]:

@@ -239,24 +239,23 @@ replace_field = stated(
 
 def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a map to change, after what the instruction itself cannot write was refused."""
-    problems = []
     replaceable = sorted({row.argument for row in REPLACE_FIELDS.values()})
-    for name in fields:
-        if name not in a.readers:
-            problems.append(unknown_name("argument", name, name, replaceable))
-        elif name not in replaceable or (a.subject != "tiled" and name != "address"):
-            which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
-            limit = f"tensormap.replace writes {', '.join(replaceable)}: {which}"
-            facts = {"found": f"{name} of a {a.subject} map", "fix": f"Encode another map with this {name}."}
-            problems.append(replace_field.told(argument=name, limit=limit, **facts))
+    which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
+    limit, fix = f"tensormap.replace writes {', '.join(replaceable)}: {which}", "Encode another map with this {}."
+    problems = [
+        replace_field.told(argument=name, found=f"{name} of a {a.subject} map", limit=limit, fix=fix.format(name))
+        if name in a.readers
+        else unknown_name("argument", name, name, replaceable)
+        for name in fields
+        if name not in replaceable or (a.subject != "tiled" and name != "address")
+    ]
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
         facts = {"argument": "arch", "found": f"arch = {a.arch.name}", "fix": "Replace the address alone, on the host."}
         problems.append(replace_field.told(limit="tensormap.replace needs sm_90a or later", **facts))
     with suppress(RuleError):  # what is no sequence of integers is refused where the map is made
         if 1 << 32 in integers("dims", fields.get("dims", ())):
-            facts = {"found": "a dim of 2^32 elements", "fix": "Use 2^32 - 1, or encode another map."}
-            limit = "global_dim is written with 32 bits"
-            problems.append(replace_field.told(argument="dims", limit=limit, dim=1 << 32, **facts))
+            facts = {"limit": "global_dim is written with 32 bits", "fix": "Use 2^32 - 1, or encode another map."}
+            problems.append(replace_field.told(argument="dims", found="a dim of 2^32 elements", dim=1 << 32, **facts))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)

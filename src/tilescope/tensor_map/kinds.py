@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import floordiv, mul
@@ -262,10 +263,12 @@ class Im2colWideMap(ColumnMap):
     """
 
     subject: ClassVar[Subject] = "wide"
-    readers: ClassVar[dict[str, Reader]] = (
-        COMMON_READERS | {"lower_width": integer, "upper_width": integer} | _COLUMN_READERS
+    readers: ClassVar[Mapping[str, Reader]] = (
+        COMMON_READERS
+        | {"lower_width": integer, "upper_width": integer}
+        | _COLUMN_READERS
+        | {"mode": partial(known_name, known=WIDE_MODES, what="im2col-wide mode")}
     )
-    readers["mode"] = lambda argument, value: known_name(argument, value, WIDE_MODES, "im2col-wide mode")
 
     lower_width: int
     upper_width: int

@@ -49,34 +49,22 @@ def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Wor
     >>> hex(combined("add", DataType.named("f16"), one, half)[0])
     '0x3e00'
     """
-    if operation in _BITWISE:
-        return _BITWISE[operation](old, new)
     if data_type.is_float:
         return _float_add(data_type, old, new) if operation == "add" else _float_extreme(operation, data_type, old, new)
-    signed = data_type.name in ("int32", "int64")
-    if operation in ("min", "max"):
-        kind = f"i{old.itemsize}" if signed else old.dtype
-        choose: Combination = np.minimum if operation == "min" else np.maximum
-        return choose(old.view(kind), new.view(kind)).view(old.dtype)
-    return _INTEGER[operation](old, new)
+    kind = f"i{old.itemsize}" if data_type.name in ("int32", "int64") and operation in ("min", "max") else old.dtype
+    return _INTEGER[operation](old.view(kind), new.view(kind)).view(old.dtype)
 
 
-def word_type(data_type: DataType) -> np.dtype[Any]:
-    """The unsigned integer as wide as an element."""
-    word: np.dtype[Any] = np.dtype(f"u{data_type.bits // 8}")
-    return word
-
-
-def _increment(old: Words, new: Words) -> Words:
-    return np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype)
-
-
-def _decrement(old: Words, new: Words) -> Words:
-    return np.where((old == 0) | (old > new), new, old - old.dtype.type(1))
-
-
-_BITWISE: dict[str, Combination] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-_INTEGER: dict[str, Combination] = {"add": np.add, "inc": _increment, "dec": _decrement}
+_INTEGER: dict[str, Combination] = {
+    "add": np.add,
+    "inc": lambda old, new: np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype),
+    "dec": lambda old, new: np.where((old == 0) | (old > new), new, old - old.dtype.type(1)),
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 _FLUSHING = ("float32_ftz", "tfloat32_ftz")
 _CANCELLED_INFINITIES = np.uint64(0xFFF8000000000000)
 _EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float32_ftz": 0x7F800000,
@@ -145,9 +133,7 @@ def rounded_to_tf32(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 def delivered(data_type: DataType, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Bytes of elements as a load leaves them in shared memory."""
-    if data_type.name in TF32_TYPES:
-        return rounded_to_tf32(data.view(np.uint32)).view(np.uint8)
-    return data
+    return rounded_to_tf32(data.view(np.uint32)).view(np.uint8) if data_type.name in TF32_TYPES else data
 
 
 def dense_bytes(data_type: DataType) -> int:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_range, counted
+from tilescope.errors import RuleError, argument_range, counted, rounded_up
 from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -143,9 +143,8 @@ class Identification(Value):
         count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
         missing = f" and {self.missing_bytes} outside the dump" if self.missing_bytes else ""
         said = f"no layout explains the dump; closest: {what}, with {count}{missing}: {self.fitting_share:.1%} fits"
-        if self.first_wrong is None:
+        if (wrong := self.first_wrong) is None:
             return said
-        wrong = self.first_wrong
         return (
             f"{said}. The first is at {wrong.address:#x}: element ({wrong.row}, {wrong.column}) byte {wrong.byte} "
             f"should be {wrong.expected:#04x} and is {wrong.found:#04x}"
@@ -169,43 +168,39 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     """
     content = readable("dump", dump)
     matrix = _matrix(tile)
+    # the tile, and its transpose where that is another
+    turned = [matrix, np.ascontiguousarray(matrix.T)] if min(matrix.shape) > 1 else [matrix]
     start = None if smem_address is None else integer("smem_address", smem_address, least=0)
     if start is not None and start % CHUNK_BYTES:
         below = start // CHUNK_BYTES * CHUNK_BYTES
         fix = f"Use {below}, or leave it out."
         raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
-    best: tuple[int, _Sampled] | None = None
-    equally_good = 0
+    compared: list[tuple[int, int, _Sampled]] = []  # wrong elements, the layout's number, the layout
     most_missed = _MAX_MISSED_SHARE * min(_SAMPLE_ELEMENTS, matrix.size)
-    for sampled in sorted(_sampled_layouts(content, matrix, start)):
-        if best is not None and sampled.missed > min(best[0], most_missed):
+    for sampled in sorted(_sampled_layouts(content, turned, start)):
+        if compared and sampled.missed > min(min(compared)[0], most_missed):
             break
-        wanted = np.ascontiguousarray(matrix.T) if sampled.transposed else matrix
-        wrong = _wrong_elements(content, sampled.layout.with_start(sampled.start), wanted)
-        if wrong is None:
-            continue
-        equally_good = 0 if best is None or wrong < best[0] else equally_good + (wrong == best[0])
-        if best is None or (wrong, sampled.number) < (best[0], best[1].number):
-            best = wrong, sampled
-    if best is None:
+        wrong = _wrong_elements(content, sampled.layout.with_start(sampled.start), turned[sampled.transposed])
+        compared += [] if wrong is None else [(wrong, sampled.number, sampled)]
+    if not compared:
         raise DUMP_EXTENT.error(
             "dump", counted(len(content), "byte"), f"the tile alone takes {matrix.nbytes} bytes",
             f"Dump {matrix.nbytes} bytes, from the tile's first to its last.",
             dump_bytes=len(content), tile_bytes=matrix.nbytes,
         )  # fmt: skip
-    _, nearest = best
-    here = _identified(content, matrix, nearest.layout.with_start(nearest.start), nearest.transposed, equally_good)
-    elsewhere = [] if here.fitting_share >= _CERTAIN_SHARE else _elsewhere(content, matrix, start)
+    fewest, _, nearest = min(compared)
+    equally_good = sum(wrong == fewest for wrong, *_ in compared) - 1
+    layout = nearest.layout.with_start(nearest.start)
+    here = _identified(content, turned, layout, nearest.transposed, equally_good)
+    elsewhere = [] if here.fitting_share >= _CERTAIN_SHARE else _elsewhere(content, turned, start)
     return max([here, *elsewhere], key=lambda answer: (answer.found, answer.fitting_share))
 
 
-def _elsewhere(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> list[Identification]:
+def _elsewhere(dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], start: int | None) -> list[Identification]:
     """The likeliest layouts of the tile at other places of the dump; of its transpose where the tile itself is nowhere."""
-    for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
-        wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
-        seen = sightings(dump, wanted, start, _layouts)
-        if seen:
-            return [_identified(dump, matrix, there.layout, transposed, 0, there.offset) for there in seen]
+    for transposed, wanted in enumerate(turned):
+        if seen := sightings(dump, wanted, start, _layouts):
+            return [_identified(dump, turned, there.layout, bool(transposed), 0, there.offset) for there in seen]
     return []
 
 
@@ -233,24 +228,25 @@ class _Sampled(NamedTuple):
     start: int  # of the dump within the swizzle pattern, in bytes
 
 
-def _sampled_layouts(dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], start: int | None) -> Iterator[_Sampled]:
+def _sampled_layouts(
+    dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], start: int | None
+) -> Iterator[_Sampled]:
     """Every layout that the tile may have in the dump, compared with the dump in a sample of its elements."""
     number = 0
-    for transposed in (False, True) if min(matrix.shape) > 1 else (False,):
-        wanted = matrix.T if transposed else matrix
+    for transposed, wanted in enumerate(turned):
         rows, columns = _sample(wanted.shape)
         values = wanted[rows, columns]
         for swizzle in SWIZZLE.values():
-            layouts = list(_layouts(wanted.shape, matrix.itemsize, swizzle))
+            layouts = list(_layouts(wanted.shape, wanted.itemsize, swizzle))
             logical = [layout.logical(rows, columns) for layout in layouts]
             for line in range(swizzle.period_lines) if start is None else (swizzle.base_offset(start),):
                 begin = line * SMEM_LINE_BYTES
                 for layout, addresses in zip(layouts, logical, strict=True):
                     number += 1
                     places = swizzle.apply(addresses + begin) - begin
-                    if places.min() >= 0 and places.max() + matrix.itemsize <= len(dump):
-                        missed = int((_words(dump, places, matrix.dtype) != values).sum())
-                        yield _Sampled(missed, number, transposed, layout, begin)
+                    if places.min() >= 0 and places.max() + wanted.itemsize <= len(dump):
+                        missed = int((_words(dump, places, wanted.dtype) != values).sum())
+                        yield _Sampled(missed, number, bool(transposed), layout, begin)
 
 
 def _sample(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -268,8 +264,8 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
     row_bytes = columns * element_bytes
     span = swizzle.span_bytes or CHUNK_BYTES
     options: dict[str, Any] = {"element_bits": element_bytes * 8, "swizzle": swizzle}
-    paddings = {0} if swizzle.span_bytes is None or row_bytes >= span else {0, span - row_bytes}
-    for padding in sorted(paddings, reverse=True):  # TMA's own pitch first
+    gap = max(0, span - row_bytes) if swizzle.span_bytes else 0
+    for padding in (gap, 0) if gap else (0,):  # TMA's own pitch first
         yield Layout((rows, columns), padding_bytes=padding, **options)
     atom = (ATOM_ROWS, span // element_bytes)
     has_atoms = rows % atom[0] == 0 and columns % atom[1] == 0 and columns > atom[1]
@@ -283,17 +279,13 @@ def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> It
             continue
         box_columns = width // element_bytes
         for high in _box_rows(rows, width, swizzle):
-            whole = high, -(-columns // box_columns) * box_columns
-            yield Layout(whole, atom=(high, box_columns), **options)
+            yield Layout((high, rounded_up(columns, box_columns)), atom=(high, box_columns), **options)
 
 
 def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
     """How many rows after a box the next one may start: at once, at the next line (as TMA wants it), where the pattern repeats."""
-    distances = {rows}
-    for alignment in (SMEM_LINE_BYTES, swizzle.repeat_bytes):
-        step = alignment // gcd(alignment, width)
-        distances.add(-(-rows // step) * step)
-    return sorted(distances)
+    steps = (alignment // gcd(alignment, width) for alignment in (1, SMEM_LINE_BYTES, swizzle.repeat_bytes))
+    return sorted({rounded_up(rows, step) for step in steps})
 
 
 def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDArray[Any]) -> int | None:
@@ -305,8 +297,7 @@ def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDA
     places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
     if places.min() < 0 or places.max() + word_bytes > len(dump):
         return None
-    held = _words(dump, places, np.dtype(f"u{word_bytes}")).view(wanted.dtype)
-    return int((held != wanted).sum())
+    return int((_words(dump, places, np.dtype(f"u{word_bytes}")).view(wanted.dtype) != wanted).sum())
 
 
 def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -322,38 +313,27 @@ def _words(dump: npt.NDArray[np.uint8], places: npt.NDArray[Any], dtype: np.dtyp
 
 
 def _identified(
-    dump: npt.NDArray[np.uint8], matrix: npt.NDArray[Any], layout: Layout, transposed: bool, equally_good: int, offset: int = 0
+    dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], layout: Layout, transposed: bool, equally_good: int, offset: int = 0
 ) -> Identification:  # fmt: skip
-    wanted = np.ascontiguousarray(matrix.T) if transposed else matrix
-    size = matrix.itemsize
+    wanted = turned[transposed]
     begin = _places(layout, wanted.shape[0], np.arange(wanted.shape[1])) + offset
-    places = begin[:, :, None] + np.arange(size)
+    places = begin[:, :, None] + np.arange(wanted.itemsize)
     held = (places >= 0) & (places < len(dump))
     bytes_wanted = wanted.view(np.uint8).reshape(places.shape)
     differ = held & (dump[np.where(held, places, 0)] != bytes_wanted)
     wrong, missing = int(differ.sum()), int((~held).sum())
     first_wrong = None
     if wrong:
-        where = np.argwhere(differ)
-        first = where[places[differ].argmin()]
-        row, column, byte = first.tolist()
-        address = int(places[tuple(first)])
-        first_wrong = WrongByte(
-            *((column, row) if transposed else (row, column)), byte, int(bytes_wanted[tuple(first)]), int(dump[address]), address,
-        )  # fmt: skip
+        row, column, byte = first = tuple(np.argwhere(differ)[places[differ].argmin()].tolist())
+        address, element = int(places[first]), (column, row) if transposed else (row, column)
+        first_wrong = WrongByte(*element, byte, int(bytes_wanted[first]), int(dump[address]), address)
     whole = (held & ~differ).all(axis=2)  # single bytes, zeros above all, are right by chance
     found = whole.mean() >= (_LEAST_SHARE_ELSEWHERE if offset else _LEAST_SHARE_AT_START)
-    if transposed:
-        layout = _transposed(layout)
-    return Identification(
-        layout, transposed, wrong, first_wrong, equally_good, matrix.nbytes, missing, bool(found), offset
-    )
-
-
-def _transposed(layout: Layout) -> Layout:
-    """The layout of a tile whose transpose lies in this one."""
-    tile = layout.as_rows().tiling
-    return Layout(
-        tile.shape[::-1], tile.element_bits, atom=tile.atom[::-1], atom_order=tile.atom_order, major="MN",
-        padding_bytes=tile.padding_bytes, swizzle=layout.swizzle, start=layout.start,
-    )  # fmt: skip
+    if transposed:  # the layout of the tile whose transpose lies in this one
+        tile = layout.as_rows().tiling
+        layout = Layout(
+            tile.shape[::-1], tile.element_bits, atom=tile.atom[::-1], atom_order=tile.atom_order, major="MN",
+            padding_bytes=tile.padding_bytes, swizzle=layout.swizzle, start=layout.start,
+        )  # fmt: skip
+    counts = equally_good, wanted.nbytes, missing
+    return Identification(layout, transposed, wrong, first_wrong, *counts, bool(found), offset)

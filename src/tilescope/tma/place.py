@@ -39,16 +39,12 @@ def place_at(trace: Trace, address: int) -> Place:
     ((0, 0), (0, 16), '0x480', (0, 8))
     """
     address = integer("address", address)
-    origin = trace.element_at(address)
+    origin, swizzle, start = trace.element_at(address), trace.tensor_map.swizzle, trace.smem_address
     element = _element(trace, address)
-    instead = None
-    if element is not None:
-        swizzle, start = trace.tensor_map.swizzle, trace.smem_address
-        instead = start + swizzle.apply(swizzle.apply(address) - start)
-    return Place(
-        origin.holds, element, origin.coords, origin.byte, None if instead is None else _element(trace, instead),
-        address, instead, origin.source_offset,
-    )  # fmt: skip
+    instead = None if element is None else start + swizzle.apply(swizzle.apply(address) - start)
+    element_instead = None if instead is None else _element(trace, instead)
+    found = origin.coords, origin.byte, element_instead, address, instead, origin.source_offset
+    return Place(origin.holds, element, *found)
 
 
 def place_of(trace: Trace, row: int, column: int) -> Place:

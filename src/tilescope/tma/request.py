@@ -11,7 +11,7 @@ from typing import Any
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
 from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
-from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colMap, Im2colWideMap, require_legal
+from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colWideMap, require_legal
 from tilescope.tensor_map.checking import COORD_END, Direction
 from tilescope.tensor_map.rules.accepted import inner_step, nearest_coords
 
@@ -65,17 +65,11 @@ def requested(
     problems += _inexpressible(tensor_map, direction, start, address, reduce)
     if problems:
         raise RuleError(problems)
-    if direction == "load":
-        taps = taps or (0,) * _offset_count(tensor_map)
+    if direction == "load" and not taps and tensor_map.subject != "tiled":
+        taps = (0,) * (tensor_map.rank - 2 if tensor_map.subject == "im2col" else 2)
     copy = Copy(tensor_map, "reduce" if reduce else direction, start, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
-
-
-def _offset_count(tensor_map: AnyMap) -> int:
-    if isinstance(tensor_map, Im2colMap):
-        return tensor_map.rank - 2
-    return 2 if isinstance(tensor_map, Im2colWideMap) else 0
 
 
 def _inexpressible(

@@ -57,11 +57,8 @@ def sightings(dump: npt.NDArray[np.uint8], tile: npt.NDArray[Any], start: int | 
     content, row_bytes = dump.tobytes(), tile.shape[1] * tile.itemsize
     best: list[Sighting] = []
     recognised = 0.0  # share of the anchors that the best layout explains
-    for piece_bytes in _PIECES_BYTES:
-        if piece_bytes < tile.itemsize or row_bytes % piece_bytes:
-            continue
-        if piece_bytes < _TELLING_BYTES and row_bytes % _TELLING_BYTES == 0:
-            continue
+    least_bytes = max(tile.itemsize, 1 if row_bytes % _TELLING_BYTES else _TELLING_BYTES)
+    for piece_bytes in (width for width in _PIECES_BYTES if width >= least_bytes and row_bytes % width == 0):
         found = _matches(content, tile, piece_bytes)
         present = len(np.unique(found.anchor))
         share = present / max(1, found.anchors)
@@ -130,18 +127,13 @@ def _under(
         place = swizzle.apply(found.place + begin) - begin
         pitch = _pitch(place - found.byte, found.row, row_bytes)
         for layout, logical in ((None, found.row * pitch + found.byte), *zip(grids, within, strict=True)):
-            offset, hits = _offset(place - logical, found)
+            offsets, count = np.unique(place - logical, return_counts=True)
+            offset = int(offsets[count.argmax()])  # where most pieces say that the tile begins
+            hits = len(set(found.anchor[place - logical == offset].tolist()))
             if offset < 0 or hits < max(_FEWEST, _LEAST * found.anchors) or (pitch - row_bytes) % size:
                 continue
             plain = layout or Layout(tile.shape, size * 8, padding_bytes=pitch - row_bytes, swizzle=swizzle)
             yield Sighting(hits, plain.with_start(begin + offset), offset)
-
-
-def _offset(begin: Ints, found: _Matches) -> tuple[int, int]:
-    """Where most pieces say that the tile begins, and how many do."""
-    offsets, count = np.unique(begin, return_counts=True)
-    offset = int(offsets[count.argmax()])
-    return offset, len(set(found.anchor[begin == offset].tolist()))
 
 
 def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.data_type import DataType
 from tilescope.errors import ceil_div
 from tilescope.reading import Bytes, integer, readable, writeable
 from tilescope.rule import rule
@@ -91,7 +90,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
         tiling.whole_strips(source, target).fill(workers)
     for number, place in tiling.cut_tiles():
         begin = number * tiling.tile_bytes
-        deliver(requested(tensor_map, "load", place), source, target[begin : begin + tiling.tile_bytes])
+        deliver(requested(tensor_map, "load", place), source, {"out": target[begin : begin + tiling.tile_bytes]})
     return out
 
 
@@ -107,10 +106,9 @@ class _Tiling:
 
     @classmethod
     def of(cls, a: TensorMap) -> _Tiling:
-        sliced = a.interleave.slice_bytes is not None
         steps = list(a.box)
         reach = [(count - 1) * stride for count, stride in zip(a.visited_elements, a.element_strides, strict=True)]
-        if sliced:
+        if a.interleave.slice_bytes:
             steps[-2] = 1
         else:
             reach[0] = a.box[0] - 1
@@ -159,15 +157,12 @@ class _Tiling:
                 *map(range, self.whole[:axis]), range(self.whole[axis], self.grid[axis]), *map(range, self.grid[axis + 1 :])
             ]  # fmt: skip
             for index in itertools.product(*ranges):
-                number = 0
-                for place, count in zip(index[::-1], self.grid[::-1], strict=True):
-                    number = number * count + place
+                number = int(np.ravel_multi_index(index, self.grid, order="F"))
                 yield number, tuple(place * step for place, step in zip(index, self.steps, strict=True))
 
     def whole_strips(self, source: Bytes, target: Bytes) -> Strips:
         a = self.tensor_map
         rows = walk(requested(a, "load", (0,) * a.rank))
-        piece_bytes = self.placed.piece_bytes
         source_begins, numbers = np.zeros(1, np.int64), np.zeros(1, np.int64)
         for axis in range(a.rank - 1, 0, -1):
             index = np.arange(self.whole[axis])
@@ -175,17 +170,13 @@ class _Tiling:
             source_begins = (source_begins[:, None] + index * step_bytes).reshape(-1)
             numbers = (numbers[:, None] * self.grid[axis] + index).reshape(-1)
         return Strips(
-            data_type=a.data_type,
+            tiling=self,
             source=source,
             target=target,
             source_begins=source_begins,
             target_begins=numbers * self.grid[0] * self.tile_bytes,
-            tiles=self.whole[0],
             tile_step_bytes=source_offset(a, (self.steps[0], *(0,) * (a.rank - 1))),
-            tile_bytes=self.tile_bytes,
-            piece_bytes=piece_bytes,
-            piece_offsets=(rows.starts[:, None] + np.arange(0, rows.row_bytes, piece_bytes)).reshape(-1),
-            places=self.placed.places,
+            piece_offsets=(rows.starts[:, None] + np.arange(0, rows.row_bytes, self.placed.piece_bytes)).reshape(-1),
         )
 
 
@@ -193,27 +184,24 @@ class _Tiling:
 class Strips:
     """Rows of tiles in a tensor, and where they go."""
 
-    data_type: DataType
+    tiling: _Tiling
     source: Bytes
     target: Bytes
     source_begins: npt.NDArray[np.int64]  # byte of each strip's first tile
     target_begins: npt.NDArray[np.int64]
-    tiles: int  # of one strip
-    tile_step_bytes: int  # from tile to tile in the source …
-    tile_bytes: int  # … and in the target
-    piece_bytes: int
+    tile_step_bytes: int  # from tile to tile in the source
     piece_offsets: npt.NDArray[np.int64]  # in the source, from a tile's first byte on
-    places: npt.NDArray[np.intp]  # of these pieces in the target, in pieces
 
     def fill(self, threads: int) -> None:
         """Write all tiles, on as many threads as are worth it."""
-        strip_bytes = self.tiles * self.tile_bytes
+        tile_bytes = self.tiling.tile_bytes
+        strip_bytes = self.tiling.whole[0] * tile_bytes
         streams = (
             self._is_gapless
             and len(self.source_begins) * strip_bytes >= STREAMED_BYTES
             and self.target.ctypes.data % 64 == 0
-            and self.tile_bytes % SMEM_LINE_BYTES == 0
-            and self.piece_bytes == CHUNK_BYTES
+            and tile_bytes % SMEM_LINE_BYTES == 0
+            and self.tiling.placed.piece_bytes == CHUNK_BYTES
             and tile_streaming() is not None
         )
         in_shares(self.stream if streams else self.copy, 0, len(self.source_begins), 1, threads, strip_bytes)
@@ -221,26 +209,31 @@ class Strips:
     @property
     def _is_gapless(self) -> bool:
         """Whether every byte of a tile is one of the tensor, as it is there."""
-        return len(self.places) * self.piece_bytes == self.tile_bytes and self.data_type.name not in TF32_TYPES
+        placed, data_type = self.tiling.placed, self.tiling.tensor_map.data_type
+        is_full = len(placed.places) * placed.piece_bytes == placed.footprint_bytes
+        return is_full and data_type.name not in TF32_TYPES
 
     def copy(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` with numpy: gapless tiles in one go, others gathered, rounded and scattered."""
-        source, target = self._pieces(self.source), self._pieces(self.target)
-        tile_pieces = self.tile_bytes // self.piece_bytes
-        batch = max(1, _BATCH_PIECES // len(self.places))
-        steps = np.arange(min(batch, self.tiles))[:, None] * self.tile_step_bytes
-        order = (steps + (self._offsets_in_place() if self._is_gapless else self.piece_offsets)) // self.piece_bytes
-        for strip in range(begin, end):
-            for tile in range(0, self.tiles, batch):
-                count = min(batch, self.tiles - tile)
-                here = source[(int(self.source_begins[strip]) + tile * self.tile_step_bytes) // self.piece_bytes :]
-                first = int(self.target_begins[strip]) // self.piece_bytes + tile * tile_pieces
-                tiles = target[first : first + count * tile_pieces].reshape(count, tile_pieces)
-                if self._is_gapless:
-                    np.take(here, order[:count], out=tiles, mode="clip")
-                else:
-                    moved = delivered(self.data_type, here.take(order[:count], mode="clip").view(np.uint8))
-                    tiles[:, self.places] = moved.view(tiles.dtype)
+        piece_bytes, places, whole = self.tiling.placed.piece_bytes, self.tiling.placed.places, self.tiling.whole[0]
+        source, target = (
+            array[: len(array) // piece_bytes * piece_bytes].view(np.dtype(f"V{piece_bytes}"))
+            for array in (self.source, self.target)
+        )
+        tile_pieces, is_gapless = self.tiling.tile_bytes // piece_bytes, self._is_gapless
+        batch = max(1, _BATCH_PIECES // len(places))
+        steps = np.arange(min(batch, whole))[:, None] * self.tile_step_bytes
+        order = (steps + (self._offsets_in_place() if is_gapless else self.piece_offsets)) // piece_bytes
+        for strip, tile in itertools.product(range(begin, end), range(0, whole, batch)):
+            count = min(batch, whole - tile)
+            here = source[(int(self.source_begins[strip]) + tile * self.tile_step_bytes) // piece_bytes :]
+            first = int(self.target_begins[strip]) // piece_bytes + tile * tile_pieces
+            tiles = target[first : first + count * tile_pieces].reshape(count, tile_pieces)
+            if is_gapless:
+                np.take(here, order[:count], out=tiles, mode="clip")
+            else:
+                moved = here.take(order[:count], mode="clip").view(np.uint8)
+                tiles[:, places] = delivered(self.tiling.tensor_map.data_type, moved).view(tiles.dtype)
 
     def stream(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` of gapless tiles by the compiled loop, which writes past the cache."""
@@ -250,17 +243,13 @@ class Strips:
             array.ctypes.data + begins[begin:end]
             for array, begins in ((self.source, self.source_begins), (self.target, self.target_begins))
         )
-        compiled.stream_tiles(sources, targets, self.tiles, self.tile_step_bytes, self._offsets_in_place())
+        compiled.stream_tiles(sources, targets, self.tiling.whole[0], self.tile_step_bytes, self._offsets_in_place())
 
     def _offsets_in_place(self) -> npt.NDArray[np.int64]:
         """The source of each piece of a gapless tile, in the order of shared memory."""
         in_place = np.empty_like(self.piece_offsets)
-        in_place[self.places] = self.piece_offsets
+        in_place[self.tiling.placed.places] = self.piece_offsets
         return in_place
-
-    def _pieces(self, array: Bytes) -> npt.NDArray[np.void]:
-        whole = array[: len(array) // self.piece_bytes * self.piece_bytes]
-        return whole.view(np.dtype(f"V{self.piece_bytes}"))
 
 
 @cache

@@ -130,8 +130,7 @@ class Trace(Value):
     @property
     def written_bytes(self) -> int:
         """Bytes that change owner: of shared memory for a load, fill included; of global memory for a store."""
-        found = self.walk
-        return found.rows * found.row_bytes if self.is_load else int(found.inside.sum()) * found.reach_bytes
+        return self.transaction_bytes or int(self.walk.inside.sum()) * self.walk.reach_bytes
 
     @property
     def filled_rows(self) -> int:
@@ -148,8 +147,7 @@ class Trace(Value):
     @property
     def overrun_bytes(self) -> int:
         """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
-        found = self.walk
-        return 0 if self.is_load else int(found.inside.sum()) * (found.reach_bytes - found.high_bytes)
+        return 0 if self.is_load else int(self.walk.inside.sum()) * (self.walk.reach_bytes - self.walk.high_bytes)
 
     @cached_property
     def row_coords(self) -> npt.NDArray[np.int64]:
@@ -186,11 +184,8 @@ class Trace(Value):
     @property
     def basis(self) -> Basis:
         """Whether this kind of copy was "measured" on a card or follows what is "documented"."""
-        a = self.tensor_map
-        documented = (
-            a.basis == "documented" or self.operation in ("gather4", "scatter4") or isinstance(a, Im2colWideMap)
-        )
-        return "documented" if documented else "measured"
+        is_documented = self.operation in ("gather4", "scatter4") or isinstance(self.tensor_map, Im2colWideMap)
+        return "documented" if is_documented else self.tensor_map.basis
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -218,22 +213,16 @@ class Trace(Value):
             return Origin("gap")
         a = self.tensor_map
         row, byte = divmod(a.swizzle.apply(address) - self.smem_address, a.pitch_bytes)
-        dense_bytes_of_row = _dense_bytes_of_row(self.copy)
-        dense = int(dense_bytes_of_row[byte]) if byte < len(dense_bytes_of_row) else _PADDING
-        found = self.walk
-        if dense == _PADDING or not 0 <= row < found.rows:
+        in_row = _dense_bytes_of_row(self.copy)
+        dense = int(in_row[byte]) if byte < len(in_row) else _PADDING
+        if dense == _PADDING or not 0 <= row < self.rows:
             return Origin("gap")
-        coords = tuple(self.row_coords[row].tolist())
-        if not a.interleave.slice_bytes:
-            element, bit = divmod(dense * 8, a.data_type.bits)
-            coords, byte_in_element = (coords[0] + element, *coords[1:]), bit // 8
-        else:
-            byte_in_element = dense
+        element, bit = (0, dense * 8) if a.interleave.slice_bytes else divmod(dense * 8, a.data_type.bits)
+        coords = self.row_coords[row].tolist()
+        coords[0] += element
         source = int(self.source_offset[offset])
-        if source < 0:
-            return Origin("fill", row, coords, byte_in_element)
-        holds: Holds = "element" if dense < found.high_bytes else "overrun"
-        return Origin(holds, row, coords, byte_in_element, source)
+        holds: Holds = "fill" if source < 0 else "element" if dense < self.walk.high_bytes else "overrun"
+        return Origin(holds, row, tuple(coords), bit // 8, None if source < 0 else source)
 
     def address_of(self, *coords: int) -> int | None:
         """The shared address of the element with these coordinates, innermost first; None if the copy does not include it.
@@ -247,18 +236,11 @@ class Trace(Value):
             limit = f"{a.rank} coordinates for rank {a.rank}, innermost first"
             fix = f"Use {a.rank} coordinates; tensor_map.coords(*index) turns a numpy index round."
             raise RuleError([argument_range("coords", wanted, limit, fix)])
-        rows = self.row_coords
-        if a.interleave.slice_bytes:
-            hits = np.flatnonzero((rows == wanted).all(axis=1))
-            element = 0
-        else:
-            element = wanted[0] - self.coords[0]
-            hits = np.flatnonzero((rows[:, 1:] == wanted[1:]).all(axis=1))
-            if not 0 <= element < a.inner_elements:
-                return None
-        if not len(hits):
-            return None
-        return self.address_in_box(int(hits[0]), element)
+        outer = 0 if a.interleave.slice_bytes else 1  # the first dimension in which rows differ
+        element = wanted[0] - self.coords[0] if outer else 0
+        hits = np.flatnonzero((self.row_coords[:, outer:] == wanted[outer:]).all(axis=1))
+        is_held = len(hits) and 0 <= element < a.inner_elements
+        return self.address_in_box(int(hits[0]), element) if is_held else None
 
     def address_of_source(self, offset: Any) -> Any:
         """The shared address of a byte of the tensor, by its offset from the first one; None if the copy does not include it.
@@ -284,10 +266,8 @@ class Trace(Value):
     def _shared_byte(self, element: int) -> int:
         """The byte of a shared row where an element begins."""
         data_type = self.tensor_map.data_type
-        if _takes_a_byte_a_value(self.copy):
-            return element
         group, within = divmod(element * data_type.bits // 8, dense_bytes(data_type))
-        return group * CHUNK_BYTES + within
+        return element if _takes_a_byte_a_value(self.copy) else group * CHUNK_BYTES + within
 
 
 def trace(

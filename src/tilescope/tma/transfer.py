@@ -11,7 +11,7 @@ tensor's edge cuts is moved by bytes. The work grows with the bytes of the box, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tilescope.reading import Bytes, entries, integer, integers, readable, write
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
-from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed, word_type
+from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed
 from tilescope.tma.request import requested
 from tilescope.tma.walk import Placement, Walk, placement, row_coords, source_offset, walk
 
@@ -82,7 +82,7 @@ def load(
     array([ 8,  9, 10, 11], dtype=uint16)
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets)
-    return _loaded(copy, readable("memory", memory), smem)
+    return _loaded(copy, memory, smem)
 
 
 def store(
@@ -110,8 +110,7 @@ def store(
     array([1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], dtype=uint32)
     """
     copy = requested(tensor_map, "store", coords, smem_address=smem_address, reduce=reduce)
-    _stored(copy, readable("smem", smem), writeable("memory", memory))
-    return memory
+    return _stored(copy, smem, memory)
 
 
 def gather4(
@@ -128,7 +127,7 @@ def gather4(
     array([ 5,  3, 60,  3], dtype=uint16)
     """
     copy = requested(tensor_map, "load", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
-    return _loaded(copy, readable("memory", memory), smem)
+    return _loaded(copy, memory, smem)
 
 
 def scatter4(
@@ -145,8 +144,7 @@ def scatter4(
     array([2, 0, 3, 0, 0, 0, 0, 1], dtype=uint16)
     """
     copy = requested(tensor_map, "store", _column_and_rows(column, rows), smem_address=smem_address, rows4=True)
-    _stored(copy, readable("smem", smem), writeable("memory", memory))
-    return memory
+    return _stored(copy, smem, memory)
 
 
 def load_multicast(
@@ -178,16 +176,8 @@ def load_multicast(
         limit = f"a sequence of at most {_MAX_CLUSTER_BLOCKS} arrays, one for each block of the cluster"
         raise ARGUMENT_TYPE.error("smems", shown, limit, "Pass a list of arrays, one for every block.")
     source = readable("memory", memory)
-    walked = walk(copy)
-    placed = placement(tensor_map, walked.rows, copy.smem_address)
     receivers = {f"smems[{rank}]": blocks[rank] for rank in _receivers(cta_mask, len(blocks))}
-    targets = [writeable(name, block) for name, block in receivers.items()]
-    for name, target in zip(receivers, targets, strict=True):  # refuse before the first block is written
-        require_smem(name, target, placed.footprint_bytes)
-    require_memory(copy, walked, walked.high_bytes, len(source))
-    rows = gathered(tensor_map, walked, source)
-    for target in targets:
-        _place(tensor_map, placed, rows, target)
+    deliver(copy, source, {name: writeable(name, block) for name, block in receivers.items()})
     return tuple(blocks)
 
 
@@ -217,29 +207,28 @@ def _column_and_rows(column: Any, rows: Any) -> tuple[int, ...]:
     return integer("column", column), *integers("rows", rows)
 
 
-def _loaded(copy: Copy, memory: Bytes, smem: Any) -> Any:
-    if smem is not None:
-        deliver(copy, memory, writeable("smem", smem))
-        return smem
-    return deliver(copy, memory, None)
+def _loaded(copy: Copy, memory: Any, smem: Any) -> Any:
+    made = deliver(copy, readable("memory", memory), {} if smem is None else {"smem": writeable("smem", smem)})
+    return made if smem is None else smem
 
 
-def deliver(copy: Copy, memory: Bytes, smem: Bytes | None) -> Bytes:
-    """Carry out a load into the bytes of shared memory, or into zeros as long as it takes."""
+def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes]) -> Bytes:
+    """Carry out a load into the bytes of shared memories, by their names, or of none into zeros as long as it takes."""
     walked = walk(copy)
     placed = placement(copy.tensor_map, walked.rows, copy.smem_address)
     require_memory(copy, walked, walked.high_bytes, len(memory))
-    if smem is None:
-        smem = np.zeros(placed.footprint_bytes, np.uint8)
-    require_smem("smem", smem, placed.footprint_bytes)
-    _place(copy.tensor_map, placed, gathered(copy.tensor_map, walked, memory), smem)
-    return smem
+    for name, smem in smems.items():  # all are looked at before one is written
+        require_smem(name, smem, placed.footprint_bytes)
+    targets = [*smems.values()] or [np.zeros(placed.footprint_bytes, np.uint8)]
+    rows = _gathered(copy.tensor_map, walked, memory)
+    for target in targets:
+        _place(copy.tensor_map, placed, rows, target)
+    return targets[0]
 
 
-def gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
+def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     """(rows, row bytes) dense rows as a load delivers them: filled outside the tensor, tf32 rounded."""
-    whole = walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes
-    if whole:
+    if walked.all_inside and walked.low_bytes == 0 and walked.high_bytes == walked.row_bytes:
         return delivered(tensor_map.data_type, _read_pieces(memory, walked.starts, 0, walked.row_bytes))
     rows = np.zeros((walked.rows, walked.row_bytes), np.uint8)
     if tensor_map.oob_fill.name == "nan":
@@ -291,26 +280,29 @@ def _shared_pieces(tensor_map: AnyMap, placed: Placement, smem: Bytes) -> tuple[
     return pieces, dense_bytes(tensor_map.data_type) * piece_bytes // CHUNK_BYTES
 
 
-def _stored(copy: Copy, smem: Bytes, memory: Bytes) -> None:
-    tensor_map: AnyMap = copy.tensor_map
+def _stored(copy: Copy, smem: Any, memory: Any) -> Any:
+    tensor_map, source, target = copy.tensor_map, readable("smem", smem), writeable("memory", memory)
     walked = walk(copy)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
-    require_smem("smem", smem, placed.footprint_bytes)
-    require_memory(copy, walked, walked.reach_bytes, len(memory))
+    require_smem("smem", source, placed.footprint_bytes)
+    require_memory(copy, walked, walked.reach_bytes, len(target))
     if not walked.inside.any():
-        return
-    rows = _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
+        return memory
+    rows = _picked(tensor_map, placed, source).reshape(walked.rows, walked.row_bytes)
     rows = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
     starts = walked.starts[walked.inside]
     if copy.reduce is None:
-        _write_pieces(memory, starts, rows)
-        return
-    batches = _batches_without_overlap(starts, walked.reach_bytes)
-    word = word_type(tensor_map.data_type)
-    for batch in batches:
-        old = _read_pieces(memory, starts[batch], 0, walked.reach_bytes)
-        words = combined(copy.reduce, tensor_map.data_type, old.view(word), rows[batch].view(word))
-        _write_pieces(memory, starts[batch], words.view(np.uint8))
+        _write_pieces(target, starts, rows)
+        return memory
+    word = np.dtype(f"u{tensor_map.data_type.bits // 8}")
+    apart = (
+        np.diff(np.sort(starts)) >= walked.reach_bytes
+    ).all()  # else rows share bytes: one is combined after another
+    for batch in [slice(None)] if apart else [slice(row, row + 1) for row in range(len(starts))]:
+        old = _read_pieces(target, starts[batch], 0, walked.reach_bytes).view(word)
+        words = combined(copy.reduce, tensor_map.data_type, old, rows[batch].view(word))
+        _write_pieces(target, starts[batch], words.view(np.uint8))
+    return memory
 
 
 def _write_pieces(memory: Bytes, starts: Any, rows: Bytes) -> None:
@@ -318,14 +310,6 @@ def _write_pieces(memory: Bytes, starts: Any, rows: Bytes) -> None:
     pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(rows.shape[1] // CHUNK_BYTES)
     pieces[index] = rows.view(_PIECE)
-
-
-def _batches_without_overlap(starts: Any, row_bytes: int) -> list[Any]:
-    """Rows that can be combined at once; row by row where two of them share bytes."""
-    in_order = np.sort(starts)
-    if (np.diff(in_order) >= row_bytes).all():
-        return [slice(None)]
-    return [slice(row, row + 1) for row in range(len(starts))]
 
 
 def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int) -> None:

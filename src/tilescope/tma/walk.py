@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -103,7 +103,11 @@ def walk(copy: Copy) -> Walk:
     inside: Flags = np.all((outer >= 0) & (outer < a.dims[first_outer:]), axis=1)
     if low >= high:
         inside = np.zeros_like(inside)
-    starts = _starts(a, coords)
+    if _is_near(a):
+        starts = source_offset(a, coords.T)
+    else:
+        exact = source_offset(a, coords.T.astype(object))
+        starts = np.clip(exact, -FAR_BYTES, FAR_BYTES).astype(np.int64)
     last_start = int(starts[inside].max(initial=-1))
     return Walk(starts, inside, bool(inside.all()), last_start, low, high, row_bytes)
 
@@ -122,32 +126,17 @@ def row_coords(copy: Copy) -> Offsets:
     return _wide_coords(a, copy.coords, copy.offsets)
 
 
-def source_offset(tensor_map: AnyMap, coords: tuple[int, ...]) -> int:
-    """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte."""
-    offset = coords[0] * _inner_bits(tensor_map) // 8
+def source_offset(tensor_map: AnyMap, coords: Any) -> Any:
+    """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte; of many, with an array a coordinate."""
+    offset = coords[0] * ((tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits) // 8
     for axis, stride in enumerate(tensor_map.strides_bytes, 1):
-        offset += coords[axis] * stride
+        offset = offset + coords[axis] * stride
     return offset
 
 
 def _is_near(tensor_map: AnyMap) -> bool:
     """Whether 64 bits hold the offset of every element; else no memory holds the tensor."""
-    return source_offset(tensor_map, tensor_map.dims) < FAR_BYTES
-
-
-def _starts(tensor_map: AnyMap, coords: Offsets) -> Offsets:
-    if not _is_near(tensor_map):
-        exact = [source_offset(tensor_map, tuple(row)) for row in coords.tolist()]
-        return np.array([min(max(offset, -FAR_BYTES), FAR_BYTES) for offset in exact], np.int64)
-    starts: Offsets = coords[:, 0] * _inner_bits(tensor_map) // 8
-    for axis, stride in enumerate(tensor_map.strides_bytes, 1):
-        starts = starts + coords[:, axis] * stride
-    return starts
-
-
-def _inner_bits(tensor_map: AnyMap) -> int:
-    """Bits from one index of the innermost dimension to the next."""
-    return (tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits
+    return bool(source_offset(tensor_map, tensor_map.dims) < FAR_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,20 +184,11 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
     With an interleave the dims are W, H, D, slices, N and the slice stays; without, channels, W, H, D, N. A store
     (im2col_no_offs) has no offsets.
     """
-    first_spatial = 0 if a.interleave.slice_bytes else 1
-    offsets = offsets or (0,) * (a.rank - 2)
-    found = np.empty((a.pixels_per_column, a.rank), np.int64)
-    found[:] = coords
+    found = np.full((a.pixels_per_column, a.rank), coords, np.int64)
     advances = np.arange(a.pixels_per_column)
-    for number, offset in enumerate(offsets):
-        axis = first_spatial + number
-        found[:, axis], advances = _cycled(
-            coords[axis],
-            advances,
-            a.lower_corner[number],
-            a.dims[axis] + a.upper_corner[number],
-            a.element_strides[axis],
-        )
+    for (axis, lower, upper), offset in zip(a.corners, offsets or (0,) * (a.rank - 2), strict=True):
+        end, step = a.dims[axis] + upper, a.element_strides[axis]
+        found[:, axis], advances = _cycled(coords[axis], advances, lower, end, step)
         found[:, axis] += offset
     found[:, -1] += advances * a.element_strides[-1]
     return found
@@ -224,22 +204,15 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
     halo, shift = offsets
     step = a.element_strides[1]
     pixels = a.visited_elements[1]
-    main = np.empty((pixels, a.rank), np.int64)
-    main[:] = coords
+    main = np.full((pixels, a.rank), coords, np.int64)
     main[:, 1], laps = _cycled(
         coords[1] + shift, np.arange(pixels), a.lower_width + shift, a.dims[1] + a.upper_width + shift, step
     )
     main[:, -1] += laps * a.element_strides[-1]
-    if not halo:
-        return main
-    group = HALO_EVERY_PIXELS if a.mode == "W128" else pixels
-    found = []
-    for begin in range(0, pixels, group):
-        block = main[begin : begin + group]
-        beyond = np.repeat(block[-1:], halo, axis=0)
-        beyond[:, 1] += step * np.arange(1, halo + 1)
-        found += [block, beyond]
-    return np.concatenate(found)
+    groups = main.reshape(-1, HALO_EVERY_PIXELS if a.mode == "W128" else pixels, a.rank)
+    beyond = np.repeat(groups[:, -1:], halo, axis=1)
+    beyond[:, :, 1] += step * np.arange(1, halo + 1)
+    return np.concatenate([groups, beyond], axis=1).reshape(-1, a.rank)
 
 
 def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:

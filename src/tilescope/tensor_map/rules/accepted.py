@@ -12,7 +12,7 @@ from math import gcd
 from operator import lt
 
 from tilescope.arch import architectures_with
-from tilescope.errors import FAULTS, RuleError, Violation, counted, unknown_name
+from tilescope.errors import FAULTS, RuleError, Violation, counted, rounded_up, unknown_name
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import (
     CHECKS,
@@ -24,7 +24,6 @@ from tilescope.tensor_map.checking import (
     ManyFacts,
     checked,
     nearest,
-    rounded_up,
 )
 from tilescope.tensor_map.kinds import TensorMap
 from tilescope.tensor_map.rules import arch

@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from tilescope.arch import architectures_with
+from tilescope.errors import rounded_up
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.checking import Facts, checked, rounded_up
+from tilescope.tensor_map.checking import Facts, checked
 from tilescope.tensor_map.samples import CUDA_H, H200, MATRIX, PADDED, PTX_COPY, PTX_REPLACE, SIX_BITS, SLICES, WIDE
 
 _PACKED_TYPES, _SWIZZLE_96B = architectures_with("packed_types"), architectures_with("swizzle_96B")
@@ -145,9 +146,8 @@ def takes_half_rows(a: AnyMap) -> bool:
 
 def row_multiple(a: AnyMap) -> int:
     """What dims[0] of a packed type is a multiple of; of a padded one, coords[0] too."""
-    if not a.is_padded:
-        return 2
-    return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(a) else PADDED_ROW_ELEMENTS
+    padded = PADDED_ROW_ELEMENTS // 2 if takes_half_rows(a) else PADDED_ROW_ELEMENTS
+    return padded if a.is_padded else 2
 
 
 checked(
@@ -207,8 +207,8 @@ checked(
 
 def _swizzles(a: AnyMap) -> tuple[str, ...]:
     """The swizzles that a padded type takes."""
-    stored = ("128B_ATOM_64B",) if a.data_type.name == "16u6_align16b" else ()
-    return "none", "128B", "128B_ATOM_32B", *stored, *(("64B",) if takes_half_rows(a) else ())
+    more = {"128B_ATOM_64B": a.data_type.name == "16u6_align16b", "64B": takes_half_rows(a)}
+    return "none", "128B", "128B_ATOM_32B", *(name for name, holds in more.items() if holds)
 
 
 checked(

@@ -7,9 +7,9 @@ from math import gcd, prod
 from operator import floordiv, gt, mul
 from typing import Any
 
-from tilescope.errors import counted
+from tilescope.errors import counted, rounded_up
 from tilescope.tensor_map.any_map import AnyMap, row_bytes
-from tilescope.tensor_map.checking import Facts, ManyFacts, checked, nearest, ranged, rounded_up
+from tilescope.tensor_map.checking import Facts, ManyFacts, checked, nearest, ranged
 from tilescope.tensor_map.rules.arch import takes_half_rows
 from tilescope.tensor_map.samples import BYTES, CUDA_H, H200, MATRIX, SLICES
 
@@ -80,16 +80,14 @@ def _alignment(a: AnyMap) -> tuple[int, str]:
     """What addresses and strides must be a multiple of, and why."""
     if a.is_padded and not takes_half_rows(a):
         return 32, f" with {a.data_type.name}"
-    if a.interleave.slice_bytes == 32:
-        return 32, " with interleave 32B"
-    return 16, ""
+    return (32, " with interleave 32B") if a.interleave.slice_bytes == 32 else (16, "")
 
 
 def _address_facts(a: AnyMap) -> Facts:
     multiple, why = _alignment(a)
-    beyond = a.address % multiple
-    facts = {"address": a.address, "beyond": beyond, "start": a.address - beyond, "multiple": multiple, "why": why}
-    return facts | {"change": {"address": a.address - beyond}}
+    beyond, start = a.address % multiple, a.address // multiple * multiple
+    facts = {"address": a.address, "beyond": beyond, "start": start, "multiple": multiple, "why": why}
+    return facts | {"change": {"address": start}}
 
 
 checked(
