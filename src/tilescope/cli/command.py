@@ -110,7 +110,6 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 Command: TypeAlias = Callable[..., Any]
-_SVG = "Also write the drawing as SVG; - is stdout."
 INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -152,7 +151,7 @@ def command(
 
         made = (group.command if group else click.command)(**settings)(options(*inputs)(asked))
         made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing."))
-        for name, help_text in (("svg", _SVG if svg else None), ("out", out)):
+        for name, help_text in (("svg", "Also write the drawing as SVG; - is stdout." if svg else None), ("out", out)):
             if help_text is not None:
                 file = click.Option([f"--{name}", f"{name}_path"], type=output_file, metavar="FILE", help=help_text)
                 made.params.append(file)

@@ -48,10 +48,11 @@ def load(
     writes the bytes that it leaves in shared memory.
     """
     array = None if npy is None else _mapped(npy, output)
-    if array is None or npy is None or source:
-        tensor_map = described(source, asked).tensor_map()
-    else:
-        tensor_map = map_of_array(array, npy, asked)
+    tensor_map = (
+        map_of_array(array, npy, asked)
+        if array is not None and npy is not None and not source
+        else described(source, asked).tensor_map()
+    )
     copied = trace(tensor_map, **copy)
     loads = array is not None and copied.is_load
     refuse((output.out_path is not None and not loads, "--out needs a load, and --npy FILE with the tensor."))

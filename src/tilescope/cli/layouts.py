@@ -30,10 +30,9 @@ _BESIDE = [replace(row, name="start") if row.name == "smem_address" else row for
 _MAX_PADDING = Input(
     "max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number, default="128"
 )
-_OTHER = next(row for row in DRAWN_LAYOUT if row.name == "other")
 
 
-@command(Input("text"), replace(ELEMENT, label="Say where this element lies"), _OTHER, *_BESIDE)
+@command(Input("text"), replace(ELEMENT, label="Say where this element lies"), DRAWN_LAYOUT[1], *_BESIDE)
 def draw(text: str, output: Output, element: Any = None, other: str | None = None, **beside: Any) -> int:
     """Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
 

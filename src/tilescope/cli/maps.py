@@ -42,8 +42,7 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
     """  # noqa: D301  \b keeps the lines below it apart
     maps = described(**asked)
     reports = maps.reports()
-    violations = [violation for report in reports for violation in report.violations]
-    if unread := [violation for violation in violations if violation.rule in NOT_UNDERSTOOD]:
+    if unread := [broken for report in reports for broken in report.violations if broken.rule in NOT_UNDERSTOOD]:
         raise TensorMapError(unread)
     if fix:
         return _print_fixed(maps)

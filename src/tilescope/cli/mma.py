@@ -45,8 +45,7 @@ def mma(context: click.Context) -> None:
 )
 def layout(tile: Any, data_type: str, output: Output, element: Any = None, **said: Any) -> int:
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
-    canonical = canonical_layout(data_type=data_type, **chosen(OPERAND[2:4], said))
-    operand = canonical.tile(tile, **chosen(_PLACED, said))
+    operand = canonical_layout(data_type=data_type, **chosen(OPERAND[2:4], said)).tile(tile, **chosen(_PLACED, said))
     extra = {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
     return output.show(operand, extra=extra, element=element)
 

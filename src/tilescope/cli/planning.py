@@ -41,11 +41,7 @@ from tilescope.written import extents, number
 _WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 _EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton or python.")
 _SOURCE_FILE = click.option("-o", "path", type=output_file, metavar="FILE", help="With --emit: write it to FILE.")
-_BLOCK = Input(
-    "block", "--block", "The block whose timeline is drawn", read=number, default="that of the mistake, or 0"
-)
 _MAX_STATES = Input("max_states", "--max-states", "States to search at most", read=number, default=str(MAX_STATES))
-_DESCRIBE = Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag)
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
 _SWEPT = tuple(
     replace(row, option=row.option or {"tile": "--tile", "data_type": "--type"}[row.name], read=listed(row.read))
@@ -127,7 +123,13 @@ def _counted(problems: list[Any], show: Any) -> Iterator[Any]:
         yield problem
 
 
-@command(*PIPELINE, *PROBLEM, _BLOCK, _MAX_STATES, _DESCRIBE)
+@command(
+    *PIPELINE,
+    *PROBLEM,
+    Input("block", "--block", "The block whose timeline is drawn", "", number, "that of the mistake, or 0"),
+    _MAX_STATES,
+    Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag),
+)
 @click.argument("words", nargs=-1, required=True, metavar="FILE | TILE… TYPE")
 def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int | None = None, **said: Any) -> int:
     """Run a pipeline in every order: proven, or the mistake and the shortest way into it.

@@ -15,11 +15,9 @@ SERVE_PORT = rule(
     source="the command line; the ports of a machine are its own, so no example runs",
 )
 
-PORT = 8765
-
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any other opens it to other machines."
 )

@@ -197,10 +197,11 @@ def _map_field(name: str) -> Topic | None:
 
 _RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
 _TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
-_TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
 GROUPS = (
     Group("rules", RULES, lambda name: _RULE_BY_SPELLING.get(_folded(name))),
-    Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
+    Group(
+        "terms", [term.name for term in TERMS], _term, {alias: term.name for term in TERMS for alias in term.aliases}
+    ),
     Group("swizzle modes", SWIZZLE, lambda name: _explained_row(_swizzle, Swizzle, name, _bare_mode(name))),
     Group(
         "data types",

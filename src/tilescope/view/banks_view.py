@@ -11,12 +11,11 @@ from collections.abc import Iterable
 
 from tilescope.errors import by, counted
 from tilescope.layout import Layout
-from tilescope.smem.op import BANK_BYTES
 from tilescope.smem.report import COUNTER_CAVEAT, BankReport, TileReport
 from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, Tier, extent, holding, number_span, runs
+from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding, number_span, runs
 
 _MAX_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MAX_COLLISIONS = 2  # of a report that are spelled out
@@ -38,10 +37,9 @@ def draw_bank_report(report: BankReport) -> Drawing:
     ld.b128: 4 wavefronts, 4 without conflicts
     """
     title = f"{report.op.name}: {counted(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
-    rows = ((f"`{name}`", value) for name, value in report.counters.items())
-    counters = Table(rows, ("Nsight Compute counter", "for each execution"), align="lr")
+    counters = ({"Nsight Compute counter": f"`{name}`", "for each execution": n} for name, n in report.counters.items())
     legend = _WAITING if report.excess else None
-    return Drawing(title, [_verdict(report), bank_grid(report), legend, counters, *report.notes])
+    return Drawing(title, [_verdict(report), bank_grid(report), legend, Table.of(counters, align="lr"), *report.notes])
 
 
 def draw_tile_report(
@@ -53,12 +51,12 @@ def draw_tile_report(
     """
     used = sorted({cost.op.counter for cost in report.costs})
     counters = " and by ".join(f"`l1tex__data_pipe_lsu_wavefronts_mem_shared_{counter}.sum`" for counter in used)
-    headings = ("pattern", "instructions", "wavefronts", "ideal", "excess", "verdict")
-    costs = ((cost.name, *(getattr(cost, name) for name in headings[1:])) for cost in report.costs)
-    table = Table(costs, headings, align="lrrrrl", notes=[f"Counted by {counters}"])
+    columns = ("instructions", "wavefronts", "ideal", "excess", "verdict")
+    costs = ({"pattern": cost.name} | {name: getattr(cost, name) for name in columns} for cost in report.costs)
+    table = Table.of(costs, align="lrrrrl", notes=[f"Counted by {counters}"])
     layouts = {"(r, c) at": report.layout, "cured at": None if cured is None else cured.layout}
-    addresses = Table({name: "" if layout is None else f"`{layout.c_expression}`" for name, layout in layouts.items()})
-    parts: list[Part | None] = [table, addresses]
+    addresses = {name: f"`{layout.c_expression}`" for name, layout in layouts.items() if layout is not None}
+    parts: list[Part | None] = [table, Table(addresses)]
     worst = [(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
     drawn = [entry for entry in worst if entry[2].excess] or worst[:1]
     for number, cost, instruction in drawn:
@@ -78,17 +76,12 @@ def draw_tile_report(
 
 def draw_layout_search(search: LayoutSearch) -> Drawing:
     """What the search showed, and the layouts it found with their proof."""
-    families = {family: [layout for layout in search if layout.family == family] for family in _FAMILY_WORDS}
-    rows = [
-        (layout.label, *layout.wavefronts, layout.excess, _how(layout))
-        for layouts in families.values()
-        for layout in layouts[:_MAX_FOUND]
-    ]
-    more = {
-        f"{len(found) - _MAX_FOUND} of {_FAMILY_WORDS[family]}": found[_MAX_FOUND:]
-        for family, found in families.items()
-    }
-    notes = [f"As good, but not listed: {', '.join(holding(more))}."] if any(more.values()) else []
+    rows, more = [], []
+    for family, said in _FAMILY_WORDS.items():
+        found = [layout for layout in search if layout.family == family]
+        rows += [(one.label, *one.wavefronts, one.excess, _how(one)) for one in found[:_MAX_FOUND]]
+        more += [f"{len(found) - _MAX_FOUND} of {said}"] if found[_MAX_FOUND:] else []
+    notes = [f"As good, but not listed: {', '.join(more)}."] if more else []
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     headings, align = ("layout", *patterns, "excess", "made by"), "l" + "r" * (len(patterns) + 1)
     title = f"Layouts for {by(search.tile)} elements of {search.element_bits} bits"
@@ -143,13 +136,13 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
 def _verdict(report: BankReport) -> str:
     """What happens, in sentences: the worst group, and its worst collisions."""
     groups = [group for group in report.groups if group.lanes]
-    if report.conflict_free or not groups:
-        each = " each" if len(groups) > 1 else ""
-        free = f"No conflict: {counted(len(groups), 'group')} of lanes, one wavefront{each}."
-        return free if groups else "No lane is active."
+    if not groups:
+        return "No lane is active."
+    if report.conflict_free:
+        return f"No conflict: {counted(len(groups), 'group')} of lanes, one wavefront{' each' if groups[1:] else ''}."
     worst = max(groups, key=lambda group: group.wavefronts)
-    need = f"Lanes {_lane_words(worst.lanes)} need {worst.wavefronts} wavefronts"
-    sentences = [f"{need}; bank {worst.busiest_bank} is busiest."]
+    needed = f"{worst.wavefronts} wavefronts; bank {worst.busiest_bank} is busiest"
+    sentences = [f"Lanes {_lane_words(worst.lanes)} need {needed}."]
     top = [collision for collision in worst.collisions if collision.degree == worst.wavefronts]
     for collision in top[:_MAX_COLLISIONS]:
         pairs = zip(collision.lanes, collision.addresses, strict=True)
@@ -157,8 +150,8 @@ def _verdict(report: BankReport) -> str:
         wanted[3:-1] = ["…"] if len(wanted) > _MAX_LANES else wanted[3:-1]
         banks = _bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
         sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
-    more = counted(len(top) - _MAX_COLLISIONS, "more place")
-    return " ".join([*sentences, f"So do those of {more}."] if len(top) > _MAX_COLLISIONS else sentences)
+    more = len(top) - _MAX_COLLISIONS
+    return " ".join([*sentences, f"So do those of {counted(more, 'more place')}."] if more > 0 else sentences)
 
 
 def _how(found: FoundLayout) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 
@@ -181,15 +181,18 @@ def _addresses(word: Inspection, rows: int) -> list[Part]:
 
 
 def _steps(loop: DescriptorLoop) -> Table:
-    rows = []
-    for block, descriptors in enumerate(loop):
-        starts = [descriptor.start_address for descriptor in descriptors]
-        steps = ["", *(f"+{after - before}" for before, after in pairwise(starts))]
-        for step, descriptor in enumerate(descriptors):
-            spans = extent(block * loop.block_mn, loop.block_mn), extent(step * loop.k_per_step, loop.k_per_step)
-            rows.append((*spans, hex(starts[step]), steps[step], f"{descriptor.encode():#018x}"))
-    headings = ("mn", "k", "start", "k step", "descriptor")
-    return Table(rows, headings, "Every block of mn and K step", "rrrrl", most=_MAX_STEPS, noun="descriptors")
+    records = (
+        {
+            "mn": extent(block * loop.block_mn, loop.block_mn),
+            "k": extent(step * loop.k_per_step, loop.k_per_step),
+            "start": hex(descriptor.start_address),
+            "k step": f"+{descriptor.start_address - steps[step - 1].start_address}" if step else "",
+            "descriptor": f"{descriptor.encode():#018x}",
+        }
+        for block, steps in enumerate(loop)
+        for step, descriptor in enumerate(steps)
+    )
+    return Table.of(records, "Every block of mn and K step", "rrrrl", most=_MAX_STEPS, noun="descriptors")
 
 
 def step_link(block: int, step: int) -> str:
@@ -294,20 +297,20 @@ def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
 
 
 def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:
-    rows: list[tuple[int, int, str, str, Tint]] = [
-        (63, 63, "phase", "parity of the running phase", 0),
-        (43, 62, "- pending", f"arrivals missing: {barrier.pending}", 1),
+    def field(low: int, high: int, name: str, meaning: str, colour: Tint) -> BitField:
+        raw = word >> low & (1 << high + 1 - low) - 1
+        return BitField(low, high, name, str(raw) if low == high else hex(raw), meaning, colour)
+
+    fields = [
+        field(63, 63, "phase", "parity of the running phase", 0),
+        field(43, 62, "- pending", f"arrivals missing: {barrier.pending}", 1),
     ]
     if isinstance(barrier, Mbarrier):
-        rows.append((21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4))
-        rows.append((1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5))
+        fields.append(field(21, 41, "- bytes", f"bytes missing: {barrier.tx_bytes}", 4))
+        fields.append(field(1, 20, "- expected", f"arrivals that end a phase: {barrier.count}", 5))
     else:
         known = f"bytes missing: {barrier.tx_bytes_lowest} to {barrier.tx_bytes_highest}"
-        rows.append((32, 41, "- bytes, upper", known, 4))
-        rows.append((0, 31, "no state", "the lower half of a token is not the state", "unused"))
-    fields = []
-    for low, high, name, meaning, colour in rows:
-        raw = word >> low & (1 << high + 1 - low) - 1
-        fields.append(BitField(low, high, name, str(raw) if low == high else hex(raw), meaning, colour))
-    ruler = BitRuler("", tuple(fields), notes=("Counts are stored negated; unnamed bits are 0.",))
-    return [f"It is in {barrier.state}. {_STALE}", ruler]
+        fields.append(field(32, 41, "- bytes, upper", known, 4))
+        fields.append(field(0, 31, "no state", "the lower half of a token is not the state", "unused"))
+    notes = ("Counts are stored negated; unnamed bits are 0.",)
+    return [f"It is in {barrier.state}. {_STALE}", BitRuler("", tuple(fields), notes=notes)]

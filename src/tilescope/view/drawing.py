@@ -314,19 +314,18 @@ def _spans(columns: Columns, items: list[Placed] | None, start: int, stop: int) 
 def _ruler(part: BitRuler, width: int) -> list[Line]:
     """Bit numbers once, then one line a row (fields in brackets, unnamed bits as dots), then the table of the fields."""
     rows = part.rows()
-    stub = max(len(row.label) for row in rows)
-    stub += stub > 0
+    stub = max(len(row.label) + bool(row.label) for row in rows)
     scale = max(1, min(_MAX_SCALE, (width - stub) // part.row_bits))
     wide = part.row_bits * scale
     shown = wide if stub + wide <= width else wide // 2  # two parts, if narrow
-    drawn = [("", [Span(_bit_numbers(part.row_bits, scale), "header")])]
-    drawn += [(row.label, _row(row, scale)) for row in rows]
+    numbers = [Span(_bit_numbers(part.row_bits, scale), "header")]
+    drawn = [("", numbers), *((row.label, _row(row, scale)) for row in rows)]
     lines: list[Line] = [
         [Span(label.ljust(stub), "header"), *_line_part(line, start, start + shown)]
         for start in range(0, wide, shown)
         for label, line in drawn
     ]
-    table = replace(part.table(), notes=())  # below, where they may be as wide as the ruler
+    table = replace(part, notes=()).table()  # below, where they may be as wide as the ruler
     return _titled(part.title, _stacked([lines, lines_of(table, width)]), part.notes, width)
 
 

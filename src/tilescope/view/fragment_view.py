@@ -38,7 +38,7 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
     'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
     if element is not None:
-        holder = fragment.holder(*element)[0]
+        holder, _ = fragment.holder(*element)  # refuses what does not exist
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
     operand = "" if fragment.operand in ("matrix", "tmem") else f", operand {fragment.operand}"
@@ -124,15 +124,14 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
 
 
 def _lane_table(fragment: Fragment, lane: int) -> Table:
-    one = fragment.matrices == 1
-    rows = []
+    records: list[dict[str, object]] = []
     for value, coord in enumerate(fragment.held_by(lane)):
         register, bit = fragment.register_of(value)
         bits = extent(bit, min(REGISTER_BITS, fragment.value_bits))
-        rows.append((value, register, bits, fragment.matrix_of(lane, value), *coord))
-    headings = ("value", "register", "bits", "matrix", *_NAMES[fragment.operand])
-    shown = [(*row[:3], *row[3 + one :]) for row in (headings, *rows)]
-    return Table(shown[1:], map(str, shown[0]), f"Thread {lane} holds", "r" * len(shown[0]))
+        matrix = {"matrix": fragment.matrix_of(lane, value)} if fragment.matrices > 1 else {}
+        place = zip(_NAMES[fragment.operand], coord, strict=True)
+        records.append({"value": value, "register": register, "bits": bits, **matrix, **dict(place)})
+    return Table.of(records, f"Thread {lane} holds", "r" * len(records[0]))
 
 
 def _facts(fragment: Fragment) -> Table:
@@ -181,14 +180,13 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
 
     most, (threads, values) = (_WARP, _MAX_CELLS), index.shape
     rows, columns = ({at: f"{letter}{at}" for at in range(count)} for letter, count in (("T", threads), ("V", values)))
-    nouns = ("threads", "values")
-    grids = [Grid.of("What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=nouns)]
-    if shape is not None:
-        grids.insert(
-            0,
-            Grid.of(
-                "Who holds each element", ("row", "column"), range(shape[0]), range(shape[1]), holder_of, most=most
-            ),
+    grids = [
+        Grid.of(
+            "What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=("threads", "values")
         )
+    ]
+    if shape is not None:
+        title, names, (down, across) = "Who holds each element", ("row", "column"), map(range, shape)
+        grids = [Grid.of(title, names, down, across, holder_of, most=most), *grids]
     facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
     return Drawing(f"Thread-value layout of {threads} threads x {values} values", [Beside(tuple(grids)), facts])

@@ -51,13 +51,15 @@ def extents(starts: range) -> dict[int, str]:
     return {start: number_span(start, min(start + starts.step, starts.stop) - 1) for start in starts}
 
 
-def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Neighbouring numbers as first and last.
+def runs(
+    numbers: Iterable[int], step: int = 1, alike: Callable[[int], object] = lambda _: None
+) -> list[tuple[int, int]]:
+    """Numbers `step` apart as first and last; in a run `alike` says the same of all of them.
 
-    >>> runs([0, 1, 2, 5])
-    [(0, 2), (5, 5)]
+    >>> runs([0, 1, 2, 5]), runs([0, 2, 4], step=2, alike=lambda number: number > 2)
+    ([(0, 2), (5, 5)], [(0, 2), (4, 4)])
     """
-    groups = groupby(enumerate(numbers), lambda entry: entry[1] - entry[0])
+    groups = groupby(enumerate(numbers), lambda entry: (entry[1] - entry[0] * step, alike(entry[1])))
     gathered = [[number for _, number in group] for _, group in groups]
     return [(run[0], run[-1]) for run in gathered]
 

@@ -67,16 +67,17 @@ def draw_plan(plan: Plan) -> Drawing:
 def _facts(plan: Plan) -> Table:
     completion, names = plan.completion, plan.problem.extent_names
     ended = f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
+    by_threads = f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"
+    box, copies = "", []
+    if plan.boxes is not None:
+        box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first), L2 promotion {plan.l2_promotion}"
+        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies]
+        copies[_MAX_COPIES:] = [f"… ({len(copies)} in all)"] if len(copies) > _MAX_COPIES else []
     facts = {
         "swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})",
-        "copy": f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests",
-    }
-    if plan.boxes is not None:
-        box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first)"
-        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies[:_MAX_COPIES]]
-        copies += [f"… ({len(plan.copies)} in all)"] if len(plan.copies) > _MAX_COPIES else []
-        facts |= {"copy": "", "TMA": f"{box}, L2 promotion {plan.l2_promotion}", "copies": ", ".join(copies)}
-    facts |= {
+        "copy": "" if box else by_threads,
+        "TMA": box,
+        "copies": ", ".join(copies),
         "mbarrier expects": "" if completion.expected_bytes is None else f"{completion.expected_bytes} bytes a tile",
         "completes by": ended if completion.expected_bytes is None else "",
         "shared memory": f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}",

@@ -37,11 +37,8 @@ def draw_rule(rule: Rule) -> Drawing:
     }
     examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:
-        broken = demonstrated(rule, rule.failing)
-        examples = [
-            *_examples(rule.passing, rule.failing),
-            *(("", f"{one.found}; {one.limit}. {one.fix}") for one in broken),
-        ]
+        examples = _examples(rule.passing, rule.failing)
+        examples += [("", f"{one.found}; {one.limit}. {one.fix}") for one in demonstrated(rule, rule.failing)]
     return Drawing(rule.name, [rule.demand, Table(facts), Table(examples, title="Examples")])
 
 
@@ -72,9 +69,8 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     if not diagnosis.symptoms:
         return Drawing("Nothing known by these words", [_list_of("Is it one of these?", diagnosis.suggested)])
     symptom, *others = diagnosis.symptoms
-    causes = []
-    for number, cause in enumerate(diagnosis.causes, 1):
-        facts = {
+    facts = {
+        f"{number}. {cause.name}": {
             "what": cause.mechanism,
             "how to tell": cause.tell,
             "fix": cause.fix,
@@ -82,7 +78,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "basis": cause.basis,
             "seen in": ", ".join(cause.threads),
         }
-        causes.append(Table(facts, title=f"{number}. {cause.name}"))
+        for number, cause in enumerate(diagnosis.causes, 1)
+    }
+    causes = [Table(said, title=title) for title, said in facts.items()]
     return Drawing(symptom.name, [symptom.note, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))])
 
 

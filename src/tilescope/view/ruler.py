@@ -118,15 +118,19 @@ class BitRuler:
 
     def table(self) -> Table:
         """A line for every piece of a field: key, bits, name, value, meaning; first the word, if there are several."""
-        lines = []
-        for row in self.rows():
-            for piece, field in row.fields:
-                bits = number_span(piece.low, piece.high)
-                named = field.name + MARK_SIGN[field.mark]
-                lines.append([row.label, piece.key, bits, named, field.value, field.meaning])
-        several = self.bits == self.row_bits
-        headings = ("word", "key", "bits", "field", "value", "meaning")[several:]
-        return Table((line[several:] for line in lines), headings, notes=self.notes)
+        records = (
+            ({"word": row.label} if row.label else {})
+            | {
+                "key": piece.key,
+                "bits": number_span(piece.low, piece.high),
+                "field": field.name + MARK_SIGN[field.mark],
+                "value": field.value,
+                "meaning": field.meaning,
+            }
+            for row in self.rows()
+            for piece, field in row.fields
+        )
+        return Table.of(records, notes=self.notes)
 
 
 def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:

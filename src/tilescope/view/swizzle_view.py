@@ -72,8 +72,8 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
         f" (the {swizzle.hardware_mode} mode)": swizzle.hardware_mode not in (None, swizzle),
         f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}": address,
     }
-    shown = Beside(tuple(grids))
-    return Drawing("".join(holding(titles)), [rule_sentence(swizzle), shown, Table(facts(swizzle, address))])
+    parts = (rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address)))
+    return Drawing("".join(holding(titles)), parts)
 
 
 def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) -> Grid:
@@ -260,11 +260,10 @@ def used_by(swizzle: Swizzle) -> str:
     return f"the same map as the {mode.name} mode: {taken}"
 
 
-def _changed_and_causing(swizzle: Swizzle) -> tuple[str, str]:
+def _changed_and_causing(swizzle: Swizzle) -> list[str]:
     """The address bits that change, and those that change them, as the documents write them: 6:4."""
     lows = (swizzle.base + max(0, -swizzle.shift), swizzle.base + max(0, swizzle.shift))
-    changed, causing = (str(low) if swizzle.bits == 1 else f"{low + swizzle.bits - 1}:{low}" for low in lows)
-    return changed, causing
+    return [str(low) if swizzle.bits == 1 else f"{low + swizzle.bits - 1}:{low}" for low in lows]
 
 
 def _base_offset(swizzle: Swizzle, address: int) -> str:

@@ -7,15 +7,12 @@ from math import prod
 from typing import Any
 
 from tilescope.errors import Violation, by, ceil_div, counted
-from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.arguments import DRIVER_RESULT, MapReport
-from tilescope.tensor_map.decoding import TensorMapDiff
-from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
+from tilescope.tensor_map.arguments import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.grid import holding
 
-Map = TensorMap | Im2colMap | Im2colWideMap
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
@@ -29,7 +26,7 @@ _PRODUCT = {
 }
 
 
-def draw_map(tensor_map: Map) -> Drawing:
+def draw_map(tensor_map: AnyMap) -> Drawing:
     """A map in words, its dimensions, what one copy takes, and what the rules found.
 
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
@@ -91,10 +88,11 @@ def draw_convolution(convolution: Convolution) -> Drawing:
         "first copy": f"coords {convolution.coords(0, 0)}, offsets {taps[0][1]} (innermost first)",
     }
     letters = {1: ("s", "w"), 2: ("r, s", "w, h"), 3: ("t, r, s", "w, h, d")}[len(convolution.stride)]
-    offsets = Table(
-        ((", ".join(map(str, tap)), ", ".join(map(str, offsets))) for tap, offsets in taps),
-        (f"tap {letters[0]}", f"offsets {letters[1]}"), "Offsets of the taps", most=_MAX_TAPS, noun="taps",
-    )  # fmt: skip
+    listed = (
+        {f"tap {letters[0]}": ", ".join(map(str, tap)), f"offsets {letters[1]}": ", ".join(map(str, offsets))}
+        for tap, offsets in taps
+    )
+    offsets = Table.of(listed, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
     said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
     drawn = draw_map(a)
@@ -144,13 +142,10 @@ def _copied(a: AnyMap) -> str:
     return f"{a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})"
 
 
-def findings(violations: Iterable[Violation]) -> list[Table]:
+def findings(violations: tuple[Violation, ...]) -> list[Table]:
     """What the rules found, a table for each severity; some may be empty."""
-    listed = [*violations]
     return [
-        Table(
-            ((violation.rule, _said(violation)) for violation in listed if violation.severity == severity), title=title
-        )
+        Table(((broken.rule, _said(broken)) for broken in violations if broken.severity == severity), title=title)
         for severity, title in _SAYING.items()
     ]
 

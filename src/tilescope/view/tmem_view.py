@@ -91,8 +91,7 @@ def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     def held(lane: int, start: int, stop: int) -> list[tuple[int, int]]:
         """The least and the largest row and column of the elements in some cells; empty if there are none."""
         block = owner[lane : lane + _BAND_LANES, start:stop]
-        indices = divmod(block[block < _NOBODY], columns)
-        return [(int(found.min()), int(found.max())) for found in indices if found.size]
+        return [(int(found.min()), int(found.max())) for found in divmod(block[block < _NOBODY], columns) if found.size]
 
     def cell(lane: int, start: int) -> Cell:
         stop = min(start + starts.step, starts.stop)
@@ -188,20 +187,22 @@ def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Dr
         f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; 128 rows x 4 scales are an atom of "
         f"{ATOM_BYTES} bytes. `r37` is the word of row 37."
     )
-    place = None if element is None else (element[0], element[1] // row.block)
     told = None if element is None else _scale_table(scales, element)
     steps = Table(
         ((step.k, step.column, step.scale_id, number_span(step.scales[0], step.scales[-1])) for step in scales.steps()),
         ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions",
     )  # fmt: skip
-    grids = Beside((_atom_grid(scales, place), _column_grid(scales, place)))
-    return Drawing(title, [said, told, grids, Beside((steps, _scale_facts(scales)))])
+    first, k = (0, 0) if element is None else element
+    grids = _atom_grid(scales, first, k // row.block), _column_grid(scales, first, k // row.block)
+    links = () if element is None else {f"row{first}", f"rows{first // QUARTER_LANES * QUARTER_LANES}"}
+    marked = Beside(tuple(grid.marked(links) for grid in grids))
+    return Drawing(title, [said, told, marked, Beside((steps, _scale_facts(scales)))])
 
 
-def _atom_grid(scales: ScaleLayout, place: Element | None) -> Grid:
-    """The rows of 16 bytes of one atom, the first eight or those around the element."""
-    down, along = (0, 0) if place is None else (place[0] // ATOM_ROWS, place[1] // ATOM_SCALES)
-    first = 0 if place is None else place[0] % 32 // _ROWS_SHOWN * _ROWS_SHOWN
+def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
+    """The rows of 16 bytes of the atom that holds the scale of a row and block, eight of them around it."""
+    down, along = around // ATOM_ROWS, block // ATOM_SCALES
+    first = around % 32 // _ROWS_SHOWN * _ROWS_SHOWN
     atom = down * scales.atoms[1] + along
     blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
 
@@ -209,8 +210,7 @@ def _atom_grid(scales: ScaleLayout, place: Element | None) -> Grid:
         row, at = down * ATOM_ROWS + byte * 8 + line, atom * ATOM_BYTES + line * 16 + byte
         if row >= scales.rows:
             return Cell("padding", "gap", title=f"bytes {at:#x}: zero")
-        focus = place is not None and row == place[0]
-        return Cell(f"r{row}", byte // 4, "focus" if focus else "", f"row {row}, {blocks}, at byte {at:#x}")
+        return Cell(f"r{row}", byte // 4, title=f"row {row}, {blocks}, at byte {at:#x}", link=f"row{row}")
 
     note = f"Rows {extent(first, _ROWS_SHOWN, ' to ')} of 32; atom {atom} of {scales.atoms[0] * scales.atoms[1]}."
     labels = {line: (str(line), f"{atom * ATOM_BYTES + line * 16:#x}") for line in range(first, first + _ROWS_SHOWN)}
@@ -218,17 +218,16 @@ def _atom_grid(scales: ScaleLayout, place: Element | None) -> Grid:
     return Grid.of("One atom in global and shared memory", names, labels, words, cell, notes=[note])
 
 
-def _column_grid(scales: ScaleLayout, place: Element | None) -> Grid:
+def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     """The columns of tensor memory with the rows whose words they hold, quarter by quarter."""
-    along = 0 if place is None else place[1] // ATOM_SCALES
-    focused = None if place is None else place[0] // QUARTER_LANES
-    groups, first_group = -(-scales.rows // QUARTER_LANES), (focused or 0) // _MAX_COLUMNS * _MAX_COLUMNS
+    along, groups = block // ATOM_SCALES, -(-scales.rows // QUARTER_LANES)
+    first_group = around // QUARTER_LANES // _MAX_COLUMNS * _MAX_COLUMNS
     first = along * scales.word_columns
 
     def cell(quarter: int, group: int) -> Cell:
         rows = f"r{group * 32}-{min(group * 32 + 31, scales.rows - 1)}"
         title = f"lane l of quarter {quarter}, column {first + group}: the word of row {group * 32} + l"
-        return Cell(rows, group, "focus" if group == focused else "", title)
+        return Cell(rows, group, title=title, link=f"rows{group * 32}")
 
     last = min(along * 4 + 3, scales.blocks - 1)
     note = f"Blocks {along * 4} to {last} of k; the next word is {scales.word_columns} columns further on."

@@ -19,18 +19,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
-from itertools import chain, groupby, pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from tilescope.errors import by, ceil_div, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.tma.identification import Identification
+from tilescope.tma import Identification, Origin, Trace
 from tilescope.tma.place import Place
-from tilescope.tma.tracing import Origin, Trace
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
-from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span
+from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span, runs
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
 
@@ -241,8 +240,8 @@ class _Axis(NamedTuple):
         step = unit << (ceil_div(units, scaled) - 1).bit_length()  # a power of two: round numbers
         ticks = range(ceil_div(low, step) * step, high, step)
         kept = (tick for tick in ticks if not any(first < tick < end for first, end in copied))
-        edges = {low, 0, extent, high, *kept, *chain(*copied)}
-        return cls(name, dim, tuple(sorted(edges)), extent, step, exact=False)
+        edges = sorted({low, 0, extent, high, *kept, *chain(*copied)})
+        return cls(name, dim, tuple(edges), extent, step, exact=False)
 
     def cell_of(self, index: int) -> int:
         return self.edges[bisect_right(self.edges, index) - 1]
@@ -275,7 +274,8 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     across = _Axis.of(names[x], x, a.dims[x], sorted(set(lines.values())), unit, most, _SCALED_COLUMNS)
     down = _Axis("", -1)
     if y is not None:
-        down = _Axis.of(names[y], y, a.dims[y], _runs(lines, a.element_strides[y]), 1, most_rows, _SCALED_ROWS)
+        copied = [(first, last + 1) for first, last in runs(lines, a.element_strides[y], lines.get)]
+        down = _Axis.of(names[y], y, a.dims[y], copied, 1, most_rows, _SCALED_ROWS)
     is_exact = across.exact and down.exact
     spots: dict[Interval, Cell] = {}  # by first line and column
     for row, line, start in zip(rows.tolist(), line_of.tolist(), starts.tolist(), strict=True):
@@ -322,13 +322,6 @@ def chunks_of_row(trace: Trace) -> int:
     """How many whole chunks of 16 bytes a row of the copy has."""
     a = trace.tensor_map
     return (a.interleave.slice_bytes or a.inner_bytes) // CHUNK_BYTES
-
-
-def _runs(lines: dict[int, Interval], stride: int) -> list[Interval]:
-    """Neighbouring lines, `stride` apart, of which the copy covers the same."""
-    groups = groupby(enumerate(lines), lambda entry: (entry[1] - entry[0] * stride, lines[entry[1]]))
-    runs = [[line for _, line in group] for _, group in groups]
-    return [(run[0], run[-1] + 1) for run in runs]
 
 
 def dim_names(trace: Trace) -> tuple[str, ...]:

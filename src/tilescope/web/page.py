@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -34,7 +33,6 @@ PAGE_LIMIT = rule(
     failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
 )
 MAX_CHARACTERS, MAX_LONG_CHARACTERS = 400, 6000
-NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 
 
@@ -247,10 +245,10 @@ def address(page: str, query: Mapping[str, str]) -> str:
     return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
 
 
-def answered(call: Call, *command: str, drawing: Mapping[str, Any] = NO_OPTIONS, **more: Any) -> Answer:
+def answered(call: Call, *command: str, drawing: Mapping[str, Any] | None = None, **more: Any) -> Answer:
     """The answer of a call, drawn with the options `drawing`."""
     value = call.run()
-    return Answer(call, command, value, drawn(value, **drawing), **more)
+    return Answer(call, command, value, drawn(value, **(drawing or {})), **more)
 
 
 def drawn(value: Value, **options: Any) -> Drawing:

@@ -78,8 +78,7 @@ def banks_answer(chosen: str, asked: dict[str, Any]) -> Answer:
     report, search = tile_report(ran, placed), find_layouts(ran, tile=tile, element_bits=bits)
     cured = cured_report(ran, placed, search.best.layout) if report.excess > search.best.excess else None
     command = ("banks", *command_words(_TILE if chosen == "tile" else _TEXT, asked), *said, "--fix")
-    drawing = drawn(report, search=search, cured=cured)
-    return Answer(call, command, report, drawing, extra={"search": search.to_dict()})
+    return Answer(call, command, report, drawn(report, search=search, cured=cured), extra={"search": search.to_dict()})
 
 
 def _tile_layout(asked: dict[str, Any]) -> Call:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
+from itertools import chain, islice
 from typing import Any
 
 from tilescope.emitter.emission import TARGETS, emit
@@ -28,7 +30,6 @@ MAX_ELEMENTS = 1 << 17  # of a tile
 _MAX_COUNTED = 1 << 15  # elements of a tile whose reads are counted instruction by instruction
 MAX_ROLES = 48  # in all blocks
 MAX_STATES = 200
-_STDIN = "stdin"  # how the command names what it reads there
 _TILES, _GEMM, _TEXT = "tiles", "gemm", "text"
 # Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so it
 # may be longer than one that needs other orders tried.
@@ -90,7 +91,7 @@ def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:
     """The verdict on a pipeline, its timeline, and the way into the mistake."""
     described: Any
     if form == _TEXT:
-        pipeline = Pipeline.from_text(asked["text"].encode("utf-8", errors="replace"), _STDIN)
+        pipeline = Pipeline.from_text(asked["text"].encode("utf-8", errors="replace"), "stdin")
         described, command = pipeline.to_dict(), ["-"]  # the command reads the same text from its input
     else:
         described = _planning(form, asked)
@@ -128,26 +129,21 @@ def _require_small(pipeline: Pipeline, most: int) -> None:
     """Refuse more roles or steps than a page can run, before any is run."""
     agents = Program(pipeline).agents
     limited("roles in all blocks", "roles", len(agents), MAX_ROLES, "Describe fewer consumers or blocks.")
-    done = 0
-    for agent in agents:
-        done += _steps_run(agent.of.steps, agent_names(pipeline, agent), most - done)
-        if done > most:
-            fix = "Describe fewer rounds or blocks, or a smaller k; the command line takes more."
-            raise PAGE_LIMIT.error("steps", f"more than {most} steps", f"a page takes at most {most}", fix, most=most)
+    steps = chain.from_iterable(_steps_run(agent.of.steps, agent_names(pipeline, agent)) for agent in agents)
+    if any(islice(steps, most, None)):
+        fix = "Describe fewer rounds or blocks, or a smaller k; the command line takes more."
+        raise PAGE_LIMIT.error("steps", f"more than {most} steps", f"a page takes at most {most}", fix, most=most)
 
 
-def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int], most: int) -> int:
-    """How many steps a role runs, a round of a loop counted as one more; counting ends beyond `most`."""
-    done = 0
+def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int]) -> Iterator[bool]:
+    """True for each step that a role runs, and for each round of a loop."""
     for step in steps:
         if not isinstance(step, Loop):
-            done += 1
+            yield True
             continue
         for value in loop_values(step, names):
-            if done > most:
-                return done
-            done += 1 + _steps_run(step.steps, {**names, step.counter: value}, most - done)
-    return done
+            yield True
+            yield from _steps_run(step.steps, {**names, step.counter: value})
 
 
 _TARGET_NAMES = {
