@@ -22,7 +22,7 @@ from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid, runs
+from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, holding, lines_of_bytes, memory_grid, runs
 from tilescope.view.palette import Tint
 from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
@@ -147,14 +147,14 @@ def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -
     name, meaning = ("unknown", "part of no field") if is_map else ("reserved", "must be 0")
     for _, bits in groupby(word.unknown_bits, lambda bit: bit // WORD_BITS):
         fields += [BitField(*run, name, "set", meaning, "collision", "collision") for run in runs(bits)]
-    note = "Unnamed bits are 0."
-    if is_map:
-        note = "Bits without a name are zero."
-    elif word.major is not None:
-        note = "Start, leading and stride are stored divided by 16; unnamed bits are 0."
-    elif any(field.name == "m" for field in word.fields):
-        note = "N is stored divided by 8, M by 16 or 128; unnamed bits are 0."
-    return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (note,))
+    is_instruction = any(field.name == "m" for field in word.fields)
+    notes = {
+        "Bits without a name are zero.": is_map,
+        "Start, leading and stride are stored divided by 16; unnamed bits are 0.": word.major is not None,
+        "N is stored divided by 8, M by 16 or 128; unnamed bits are 0.": is_instruction,
+        "Unnamed bits are 0.": True,
+    }
+    return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (holding(notes)[0],))
 
 
 def _addresses(word: Inspection, rows: int) -> list[Part]:

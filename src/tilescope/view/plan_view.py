@@ -20,7 +20,7 @@ _MAX_STEPS = 8  # of a K loop written out
 _MAX_PROBLEMS = 500
 _MAX_REASONS = 20
 _SHOWN_TILES = 8  # of the ranking, without `why`
-_REGION_NAMES = {"a": "A", "b": "B", "epilogue": "slice of C"}
+_REGION_NAMES = {"a": ["A"], "b": ["B"], "epilogue": ["slice of C"], "barriers": ["full", "empty"]}
 _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
 
 
@@ -29,9 +29,8 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     if not report.candidates:
         return Drawing(f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}", [_refusals(report)])
     plain, folded = ([plan for plan in report.candidates if plan.folded == fold] for fold in (False, True))
-    fewest: dict[object, int] = {}  # copies, by swizzle and order
-    for plan in sorted(plain, key=lambda plan: -plan.tma_instructions):
-        fewest[plan.swizzle, plan.atom_order] = plan.tma_instructions
+    in_order = sorted(plain, key=lambda plan: -plan.tma_instructions)  # the last of a swizzle and order has the fewest
+    fewest = {(plan.swizzle, plan.atom_order): plan.tma_instructions for plan in in_order}
     tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
     shorter, best = len(plain) - len(tallest), draw_plan(report.best)
     refused = (
@@ -331,11 +330,11 @@ def _gemm_reading(gemm: GemmPlan) -> Table:
 
 def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
     """Where each stage of each region starts, a column for each region in the order of addresses."""
-    regions: dict[str, tuple[tuple[int, ...], int]] = {}  # starts, and bytes of a stage
-    for region in gemm.smem_regions():
-        names = ("full", "empty") if region.name == "barriers" else (_REGION_NAMES.get(region.name, ""),)
-        for number, name in enumerate(names):
-            regions[name] = region.starts[number * gemm.stages :][: gemm.stages], region.piece_bytes
+    regions = {  # starts, and bytes of a stage
+        name: (region.starts[number * gemm.stages :][: gemm.stages], region.piece_bytes)
+        for region in gemm.smem_regions()
+        for number, name in enumerate(_REGION_NAMES[region.name])
+    }
 
     def cell(stage: int, name: str) -> Cell:
         starts, size = regions[name]

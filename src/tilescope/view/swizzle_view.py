@@ -206,10 +206,11 @@ def facts(swizzle: Swizzle, address: int = 0) -> dict[str, str]:
 def _mode_facts(swizzle: Swizzle, cute: str) -> dict[str, str]:
     """What is known of a mode of the hardware alone."""
     measured, span, driver = swizzle.basis == "measured", swizzle.span_bytes, swizzle.driver_code is not None
-    aligned = "shared address a multiple of 128"
-    if swizzle.bits:
-        aligned += f"; of {swizzle.repeat_bytes} for base offset 0"
-        aligned += " (the manual says 1024 for every 128B mode)" * ("_ATOM_" in swizzle.name)
+    aligned = {
+        "shared address a multiple of 128": True,
+        f"; of {swizzle.repeat_bytes} for base offset 0": swizzle.bits,
+        " (the manual says 1024 for every 128B mode)": "_ATOM_" in swizzle.name,
+    }
     width = "any multiple of 16 bytes, at most 256 elements"
     if span is not None:
         width = f"a multiple of 16, at most {span} bytes ({span} x 8, {span // 2} x 16 or {span // 4} x 32 bit)"
@@ -232,7 +233,7 @@ def _mode_facts(swizzle: Swizzle, cute: str) -> dict[str, str]:
         'PTX ISA, tcgen05 "Shared memory descriptor"': swizzle.tcgen05_code is not None,
     }
     return {
-        "alignment": aligned,
+        "alignment": "".join(holding(aligned)),
         "inner width": width,
         "architectures": ", ".join(swizzle.architectures),
         "names": ", ".join(holding(names)),
@@ -268,13 +269,13 @@ def _changed_and_causing(swizzle: Swizzle) -> list[str]:
 
 def _base_offset(swizzle: Swizzle, address: int) -> str:
     """Where in the pattern a buffer starts; empty where it starts at address 0."""
-    offset = swizzle.base_offset(address)
+    offset, is_within = swizzle.base_offset(address), address % SMEM_LINE_BYTES > 0  # a line
+    is_tma = swizzle.feature is not None
     aligned = address // swizzle.repeat_bytes * swizzle.repeat_bytes
-    said = f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}" if address else ""
-    if offset:
-        said += f": the pattern starts on line {offset}; {aligned:#x} and {aligned + swizzle.repeat_bytes:#x} have 0"
-    if address % SMEM_LINE_BYTES and swizzle.feature is None:
-        said += ". The marked cell holds the address"
-    elif address % SMEM_LINE_BYTES:
-        said += f". TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it"
-    return said
+    said = {
+        f"{offset} = ({address:#x} / 128) mod {swizzle.period_lines}": address,
+        f": the pattern starts on line {offset}; {aligned:#x} and {aligned + swizzle.repeat_bytes:#x} have 0": offset,
+        ". The marked cell holds the address": is_within and not is_tma,
+        f". TMA refuses {address:#x}: it is no multiple of 128; the marked cell holds it": is_within and is_tma,
+    }
+    return "".join(holding(said))

@@ -137,18 +137,14 @@ class Guard:
         await (self.refusal(scope) or self.app)(scope, receive, send_guarded)
 
     def refusal(self, scope: Scope) -> Response | None:
-        """Why a request is not answered, or None."""
+        """The answer that says why a request is refused, or None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
-        origin = headers.get("origin", f"http://{host}").lower()
+        is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
         too_long = len(scope.get("query_string", b"")) > MAX_QUERY_BYTES
         refusals = (
             (not self.is_own(host), 421, "Host: this server answers under the names of its own machine alone."),
-            (
-                origin not in (f"http://{host}", f"https://{host}"),
-                403,
-                "Origin: pages of other origins are not answered.",
-            ),
+            (is_foreign, 403, "Origin: pages of other origins are not answered."),
             (scope["method"] not in ("GET", "HEAD"), 405, "Method: pages are read with GET; nothing is written."),
             (too_long, 414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line."),
         )

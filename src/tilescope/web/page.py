@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -123,7 +123,7 @@ class Answer:
     extra: Mapping[str, Any] = field(default_factory=dict)  # stands beside the value's own data in JSON
     violations: tuple[Violation, ...] = ()
     then: Call | None = None  # a question about the value, shown below the Python that makes it
-    steps: Iterable[tuple[str, str]] = ()  # of a walk: the links of the cells that each marks, and what it says
+    steps: Sequence[tuple[str, str]] = ()  # of a walk: the links of the cells that each marks, and what it says
     drag: Drag | None = None
     code: Code | None = None
     leads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # label: path, by the title of the part above
