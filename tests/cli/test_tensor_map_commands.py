@@ -419,7 +419,7 @@ def test_rules_fields_and_the_replacing_instruction_are_explained(answer):
         (["check"], "", "stdin is empty"),
         (["check", "-"], " \n", "stdin is empty"),
         (["encode"], "", "stdin is empty"),
-        (["diff", "-", "-"], "", "- can be given once"),
+        (["diff", "-", "-"], "", "- can stand for one of them"),
         (["check", "-", "-"], "", "2 sources"),
         (["check", "[1,2"], "", "no JSON"),
         (["check", "-"], '{"dims": [64', "no JSON"),
