@@ -326,7 +326,8 @@ def _ruler(part: BitRuler, width: int) -> list[Line]:
         for label, line in drawn
     ]
     table = replace(part, notes=()).table()  # below, where they may be as wide as the ruler
-    return _titled(part.title, _stacked([lines, lines_of(table, width)]), part.notes, width)
+    blocks = [lines, lines_of(table, width)] if table else [lines]
+    return _titled(part.title, _stacked(blocks), part.notes, width)
 
 
 def _line_part(line: Line, start: int, stop: int) -> Line:

@@ -186,7 +186,7 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
         )
     ]
     if shape is not None:
-        title, names, (down, across) = "Who holds each element", ("row", "column"), map(range, shape)
-        grids = [Grid.of(title, names, down, across, holder_of, most=most), *grids]
+        down, across = map(range, shape)
+        grids = [Grid.of("Who holds each element", ("row", "column"), down, across, holder_of, most=most), *grids]
     facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
     return Drawing(f"Thread-value layout of {threads} threads x {values} values", [Beside(tuple(grids)), facts])
