@@ -123,12 +123,9 @@ def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int
     if not sources:
         return SWIZZLE["none"]
     base = byte_base(sources[0] - shift, element_bits)
-    if sources[-1] == offset_bits - 1:
-        for bits in range(len(sources), shift + 1):
-            mode = xor_swizzle(bits, base, shift).hardware_mode
-            if mode is not None:
-                return mode
-    return xor_swizzle(len(sources), base, shift)
+    counts = range(len(sources), shift + 1 if sources[-1] == offset_bits - 1 else 0)
+    modes = (xor_swizzle(bits, base, shift).hardware_mode for bits in counts)
+    return next(filter(None, modes), None) or xor_swizzle(len(sources), base, shift)
 
 
 def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:

@@ -39,17 +39,6 @@ from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
 
 BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
-# nvmma_shared, swizzled_shared, and what is false and true
-_TTGIR = (
-    "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>",
-    "#ttg.swizzled_shared<{{vec = {}, perPhase = {}, maxPhase = {}, order = {}}}>",
-    ("false", "true"),
-)
-_GLUON = (
-    "gl.NVMMASharedLayout(swizzle_byte_width={0}, element_bitwidth={2}, rank=2, transposed={1})",
-    "gl.SwizzledSharedLayout(vec={}, per_phase={}, max_phase={}, order={})",
-    ("False", "True"),
-)
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -91,7 +80,12 @@ def spell(layout: Layout) -> tuple[str, ...]:
     >>> print(swizzled)
     #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>
     """
-    return _spelled(layout, *_TTGIR)
+    return _spelled(
+        layout,
+        "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>",
+        "#ttg.swizzled_shared<{{vec = {}, perPhase = {}, maxPhase = {}, order = {}}}>",
+        ("false", "true"),
+    )
 
 
 def spell_gluon(layout: Layout) -> tuple[str, ...]:
@@ -100,7 +94,12 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
     >>> print(spell_gluon(Layout((8, 64), 16, swizzle="128B"))[0])
     gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False)
     """
-    return _spelled(layout, *_GLUON)
+    return _spelled(
+        layout,
+        "gl.NVMMASharedLayout(swizzle_byte_width={0}, element_bitwidth={2}, rank=2, transposed={1})",
+        "gl.SwizzledSharedLayout(vec={}, per_phase={}, max_phase={}, order={})",
+        ("False", "True"),
+    )
 
 
 def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from tilescope.errors import counted
@@ -205,11 +205,9 @@ def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bo
 
 def _bytes_to_come(machine: Machine, barrier: int) -> int:
     """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
-    total = 0
-    for agent in set(range(machine.agents)) - {*machine.noted(barrier, "bytes")[0]}:
-        for action in _coming(machine, agent):
-            if action.op == "expect" and barrier in action.barriers:
-                break
-            if action.op == "copy":
-                total += action.number * action.barriers.count(barrier)
-    return total
+    others = set(range(machine.agents)) - {*machine.noted(barrier, "bytes")[0]}
+    of_phase = (  # up to where they expect bytes of the next one
+        takewhile(lambda action: action.op != "expect" or barrier not in action.barriers, _coming(machine, agent))
+        for agent in others
+    )
+    return sum(action.number * action.barriers.count(barrier) for action in chain(*of_phase) if action.op == "copy")

@@ -55,14 +55,16 @@ HOW = {
     "tcgen05":  How("tcgen05", "{} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
     "store":    How("TMA store", "a TMA store of {}", "Let the issuing thread wait with cp.async.bulk.wait_group.read first."),
 }
-_AFTER = Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", ("second",), between_agents=True)
-_BEFORE = Fence("tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", ("first",), between_agents=True)
-_WRITTEN = Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", ("first",))
-_LANDED = Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", ("first", "second"))
-FENCES = {  # (space, first access, second): through the async proxy go TMA and the tensor cores
-    ("tmem", "tcgen05", "generic"): _AFTER, ("tmem", "generic", "tcgen05"): _BEFORE,
-    **{("smem", "generic", how): _WRITTEN for how in ("tma", "bulk", "wgmma", "tcgen05", "store")},
-    **{("smem", "cp.async", how): _LANDED for how in ("tma", "bulk", "wgmma", "tcgen05", "store")},
+_ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")  # through the async proxy go TMA and the tensor cores
+FENCES = {  # (space, first access, second)
+    ("tmem", "tcgen05", "generic"):
+        Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", ("second",), between_agents=True),
+    ("tmem", "generic", "tcgen05"):
+        Fence("tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", ("first",), between_agents=True),
+    **dict.fromkeys((("smem", "generic", how) for how in _ASYNC),
+        Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", ("first",))),
+    **dict.fromkeys((("smem", "cp.async", how) for how in _ASYNC),
+        Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", ("first", "second"))),
 }
 # fmt: on
 
