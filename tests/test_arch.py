@@ -22,6 +22,8 @@ from tilescope.errors import RuleError
         ("sm_100f", "sm_100"),
         (" sm_90 ", "sm_90"),
         ("sm90", "sm_90"),
+        ("Hopper", "sm_90"),
+        ("blackwell", "sm_100"),
         ("sm_121", "sm_120"),  # the documents give both one column
         ("12.1", "sm_120"),
         ("sm_101a", "sm_110"),  # its name before PTX 9.0

@@ -99,7 +99,7 @@ def test_a_block_scaled_format_says_what_it_is_made_of(spelled, elements, scale,
 
 
 def test_fp8_alone_names_the_types_it_may_mean():
-    with pytest.raises(RuleError, match=r"data type fp8; known: e4m3, e5m2\. Use e4m3"):
+    with pytest.raises(RuleError, match=r"data type fp8; known: e4m3, e5m2\. Use one"):
         DataType.named("fp8")
 
 

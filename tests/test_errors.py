@@ -162,8 +162,13 @@ def test_unknown_name_shows_what_was_given_and_what_is_known():
 def test_unknown_thing_that_is_no_name_shows_its_type():
     violation = unknown_name("swizzle", "mode", 3, KNOWN)
     assert violation.found == "swizzle 3 (int)"
-    assert violation.fix == "Use none."
+    assert violation.fix == "Use one of these."
     assert violation.change is None
+
+
+def test_missing_name_and_empty_table_are_said_in_words():
+    assert str(unknown_name("operand", "operand", None, ("A", "B"))).startswith("unknown-name: no operand; known: A, B.")
+    assert str(unknown_name("slot", "at", "a", ())) == "unknown-name: slot a; none is known. Add it, or leave this out."
 
 
 @given(st.text(), st.integers(2, 100))

@@ -81,7 +81,7 @@ class Arch(Row):
 
     @classmethod
     def named(cls, name: object) -> Arch:
-        """The row called `name`; sm_90a, sm_100f, sm_121 (family of sm_120), 9.0 and H100 are understood too.
+        """The row called `name`; sm_90a, sm_100f, sm_121 (family of sm_120), 9.0, H100 and hopper are understood too.
 
         >>> Arch.named("sm_90a").name, Arch.named("H200").name
         ('sm_90', 'sm_90')
@@ -130,15 +130,15 @@ def architectures_with(feature: str) -> tuple[str, ...]:
     return tuple(name for name, row in ARCH.items() if row.has(feature))
 
 
-# Cards that people name instead (NVIDIA's list of CUDA GPUs).
+# Cards that people name instead (NVIDIA's list of CUDA GPUs), and generations by the data centre's card.
 _CARDS = {
     card: name
     for name, cards in {
-        "sm_80": "a100 a30",
+        "sm_80": "ampere a100 a30",
         "sm_86": "a10 a40 a6000",
-        "sm_89": "l4 l40 l40s rtx4090",
-        "sm_90": "h100 h200 h800 h20 gh200",
-        "sm_100": "b100 b200 gb200",
+        "sm_89": "ada l4 l40 l40s rtx4090",
+        "sm_90": "hopper h100 h200 h800 h20 gh200",
+        "sm_100": "blackwell b100 b200 gb200",
         "sm_103": "b300 gb300",
         "sm_110": "thor",
         "sm_120": "rtx5090 rtxpro6000",

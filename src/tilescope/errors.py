@@ -294,16 +294,17 @@ def unknown_name(
     """
     names = list(known)
     more = len(names) - _NAMES_LISTED
-    shown = str(name) if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
+    shown = name if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
     nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else None
-    fix = f"Did you mean {nearest}?" if nearest else f"Use {names[0]}." if names else f"There is no {what}."
+    listed = ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else "")
+    fix = "Add it, or leave this out." if not names else f"Use {names[0]}." if len(names) == 1 else "Use one of these."
     return Violation(
         "unknown-name",
         "error",
         argument,
-        f"{what} {shortened(shown, 120)}",
-        "known: " + ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else ""),
-        fix,
+        f"no {what}" if name is None else f"{what} {shortened(shown, 120)}",
+        f"known: {listed}" if names else "none is known",
+        f"Did you mean {nearest}?" if nearest else fix,
         None if nearest is None else {argument: nearest},
     )
 
@@ -341,14 +342,14 @@ def rounded_up(number: int, multiple: int) -> int:
 
 
 def nearest_name(written: str, known: Iterable[str]) -> str | None:
-    """The known name that resembles `written` most, ignoring case, or None; of equals the one that begins alike.
+    """The known name that `written` begins, or else the one most like it, ignoring case; None if none is.
 
-    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("sm_91", ["sm_89", "sm_90"])
-    ('bfloat16', 'sm_90')
+    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("bfloat", ["float", "bfloat16"])
+    ('bfloat16', 'bfloat16')
     """
     names = list(known)
     folded = written[:80].casefold()
-    near = nearest_names(folded, names)
+    near = [name for name in names if folded and name.casefold().startswith(folded)] or nearest_names(folded, names)
     within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
     return near[0] if near else next(within, None)
 

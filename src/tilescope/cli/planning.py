@@ -39,7 +39,7 @@ from tilescope.planner.sweeping import sweep as swept
 from tilescope.written import extents, number
 
 _WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
-_EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton or python.")
+_EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (Gluon) or python.")
 _SOURCE_FILE = click.option("-o", "path", type=output_file, metavar="FILE", help="With --emit: write it to FILE.")
 _MAX_STATES = Input("max_states", "--max-states", "States to search at most", read=number, default=str(MAX_STATES))
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")

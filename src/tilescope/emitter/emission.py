@@ -49,10 +49,12 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
     """
     known_name("target", target, TARGETS)
     if isinstance(plan, GemmPlan):
-        if target in _TEXTS:
-            fix = "Emit it for the plans a, b or epilogue."
-            raise EMIT.error("target", f"{target} of a GEMM", f"{target} shows one tile", fix)
         facts, program, script = gemm_facts(plan), "gemm", "gemm"
+        if target in _TEXTS:
+            tile, a = "x".join(map(str, plan.a.problem.tile)), plan.a.problem
+            shell = f"tilescope plan {tile} {a.data_type.ptx} --arch {a.arch.name} --emit {target}"
+            fix = f"Use cuda or python; or emit one tile: {shell}."
+            raise EMIT.error("target", f"{target} of a GEMM", f"{target} shows one tile", fix)
     elif isinstance(plan, Plan):
         facts, program, script = tile_facts(plan), plan.problem.direction, "tile"
         if target in _TEXTS:
