@@ -167,7 +167,9 @@ def test_unknown_thing_that_is_no_name_shows_its_type():
 
 
 def test_missing_name_and_empty_table_are_said_in_words():
-    assert str(unknown_name("operand", "operand", None, ("A", "B"))).startswith("unknown-name: no operand; known: A, B.")
+    assert str(unknown_name("operand", "operand", None, ("A", "B"))).startswith(
+        "unknown-name: no operand; known: A, B."
+    )
     assert str(unknown_name("slot", "at", "a", ())) == "unknown-name: slot a; none is known. Add it, or leave this out."
 
 

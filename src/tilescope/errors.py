@@ -302,7 +302,7 @@ def unknown_name(
         "unknown-name",
         "error",
         argument,
-        f"no {what}" if name is None else f"{what} {shortened(shown, 120)}",
+        f"{what} is missing" if name is None else f"{what} {shortened(shown, 120)}",
         f"known: {listed}" if names else "none is known",
         f"Did you mean {nearest}?" if nearest else fix,
         None if nearest is None else {argument: nearest},

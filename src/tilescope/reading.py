@@ -139,7 +139,8 @@ def integers(
         else:
             return value
     listed = entries(value, LONGEST_LIST + 1)
-    example = f"Use {(64,) * (count or 2)}, for example."
+    alone = plain_int(value)
+    example = f"Use {(64,) * (count or 2) if alone is None else (alone,) * (count or 1)}, for example."
     if listed is None:
         raise RuleError([argument_type(argument, value, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):

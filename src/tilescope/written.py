@@ -46,6 +46,17 @@ def number(text: str) -> int:
         raise ValueError(f"{shortened(text, 40)!r} is not a number", "1024, 0x400 or 1_024") from None
 
 
+def word(text: str) -> int:
+    """A word as people paste it: a number, or hexadecimal digits alone, as %016llx and %08x print them.
+
+    >>> hex(word("4000004000010040")), hex(word("08200490")), word("64")
+    ('0x4000004000010040', '0x8200490', 64)
+    """
+    digits = text.strip().casefold()
+    is_hexadecimal = re.fullmatch(r"(?!0b)(?:[0-9a-f]{16}|0[0-9a-f]{7}|(?!\d{8})[0-9a-f]{8})", digits)
+    return int(digits, 16) if is_hexadecimal else number(text)
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """Numbers as people list them: 4096,4096 or 4096x4096 or (64, 8) or "64 32 32 8".
 

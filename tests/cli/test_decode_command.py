@@ -15,7 +15,8 @@ WORD = "0x4000004000010040"
 
 
 @pytest.mark.parametrize(
-    "written", [WORD, WORD.upper().replace("0X", "0x"), str(int(WORD, 0)), "0x4000_0040_0001_0040"]
+    "written",
+    [WORD, WORD.upper().replace("0X", "0x"), WORD.removeprefix("0x"), str(int(WORD, 0)), "0x4000_0040_0001_0040"],
 )
 def test_explains_a_wgmma_descriptor(written, capsys):
     assert run(["decode", written]) == 0
@@ -83,7 +84,7 @@ def test_every_number_is_read_as_all_it_could_be(word):
         (["0x1" + 16 * "0"], "at most 64 bits"),
         (["-1"], "No such option"),
         (["--", "-1"], "at most 64 bits"),
-        (["12", "34"], "at most 64 bits"),
+        (["12", "34"], "one word at a time"),
         (["twelve"], "no such file: twelve"),
         ([WORD, "--major", "row"], "known: K, MN"),
         ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),

@@ -198,6 +198,7 @@ def test_a_mode_stores_boxes_one_span_wide(name):
         ("Layout((8, 64), 7)", {}, "element_bits = 7"),
         ("Layout((8, 64, 2), 16)", {}, "2 integers"),
         ("Layout((8, 64), 16, swizzle='128B", {}, "expected"),
+        ("(8,8):(8,1", {}, 'expected "," or ")"'),
     ],
 )
 def test_says_why_a_mode_or_layout_is_not_understood(text, arguments, reason):

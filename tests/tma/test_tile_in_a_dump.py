@@ -120,7 +120,7 @@ def test_the_command_reads_what_people_have(form, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "byte 0x1400 of the dump" in said
     assert "128B, base offset 0" in said
-    assert "4096 of 4096 bytes, 100.0%" in said
+    assert "4096 of 4096 bytes" in said
 
 
 @pytest.mark.parametrize("text", [b"0x (", b"0x" + b"1" * 17, b"0x12 34", b"3f8", b"nothing"])

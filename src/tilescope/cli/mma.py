@@ -24,6 +24,7 @@ from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.tensor_map.decoding import inspect_tensor_map, paste_refused, pasted_descriptor
 from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
+from tilescope.written import word as pasted
 
 _PLACED = (ATOM_ORDER, replace(START, name="start"))
 
@@ -178,7 +179,7 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
     group=mma,
     short_help="Say whether a descriptor reads what TMA wrote.",
 )
-@click.argument("word", type=reading(number))
+@click.argument("word", type=reading(pasted))
 @map_options
 @click.option(
     "--copy", "copies", type=reading(placed_copy), multiple=True, metavar="COORDS@OFFSET",

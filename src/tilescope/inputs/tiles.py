@@ -11,7 +11,7 @@ from tilescope.layout import ATOM_ORDERS, MAJORS
 from tilescope.mma.consumer import CONSUMER
 from tilescope.reading import known_name
 from tilescope.swizzle import SWIZZLE
-from tilescope.written import number, pair, tile
+from tilescope.written import number, pair, tile, word
 
 _READERS = {name: row.descriptors for name, row in CONSUMER.items() if row.descriptors is not None}
 
@@ -75,7 +75,7 @@ FRAGMENT = (
     Input("lane", "--lane", "Mark thread", read=number),
 )  # fmt: skip
 WORD = (
-    Input("word", "", "Word", "a number from a debugger.", number),
+    Input("word", "", "Word", "a number from a debugger.", word),
     MAJOR,
     replace(TYPE, default="bf16"),
 )

@@ -162,9 +162,9 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     known = list(dict.fromkeys(row.name for row in INSTRUCTIONS))
     limit = (
         f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
-        "and ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans"
+        "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"
     )
-    nearest = nearest_name(written, known) or "mma.m16n8k16"
+    nearest = nearest_name(written, [*known, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
     raise UNKNOWN_NAME.error("instruction", printed(name), limit, f"Use {nearest.replace('N', '128')}.")
 
 

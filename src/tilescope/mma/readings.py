@@ -10,6 +10,7 @@ Every field is explained, whether or not the number is a valid descriptor.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
@@ -24,6 +25,7 @@ from tilescope.reading import attempted, integer, known_name
 from tilescope.rule import Rule, rule
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
+from tilescope.written import word as pasted
 
 INSTRUCTION_BITS = 32
 _MAX_DIGITS = {"0x": 16, "0b": 64, "0o": 22, "": 20}  # of a 64-bit number, by its prefix
@@ -118,11 +120,10 @@ def pasted_word(text: str) -> int | None:
     """
     plain = text.strip().casefold().replace("_", "")
     prefix = plain[:2] if plain[:2] in _MAX_DIGITS else ""
-    try:
-        word = int(text, 0)
-    except ValueError:
-        return None
-    return word if 0 <= word < 1 << 64 and len(plain) - len(prefix) <= _MAX_DIGITS[prefix] else None
+    if len(plain) - len(prefix) <= _MAX_DIGITS[prefix]:
+        with suppress(ValueError):
+            return found if 0 <= (found := pasted(text)) < 1 << 64 else None
+    return None
 
 
 def inspect_descriptor(

@@ -217,8 +217,8 @@ class Scanner:
         """Once for every member of a list up to the closing bracket; commas and bracket are consumed."""
         while not self.accept(closing):
             yield
-            if not self.at(closing):
-                self.expect(",")
+            if not self.at(closing) and not self.accept(","):
+                self.refuse(f'"," or "{closing}"')
 
     def enclosed(self) -> int:
         """An integer in brackets: <16>."""

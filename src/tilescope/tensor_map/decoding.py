@@ -192,7 +192,7 @@ pasted_descriptor = stated(
     "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
     argument="text",
     limit="{one_word}16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits",
-    fix="Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it.",
+    fix="Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it{alone}.",
     source="cuda.h, CU_TENSOR_MAP_NUM_QWORDS",
     subjects=("paste",),
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
@@ -244,7 +244,8 @@ def paste_refused(held: Mapping[str, Any], *, or_word: bool = False) -> Violatio
     found = f"{held.get('characters')} characters of text"
     if "digits" in held:
         found = f"{counted(held['numbers'], 'number')} with {counted(held['digits'], 'digit')} in all"
-    return pasted_descriptor.told(found=found, one_word="one integer of at most 64 bits, or " * or_word, **held)
+    one_word, alone = "one integer of at most 64 bits, or " * or_word, "; or give one word at a time" * or_word
+    return pasted_descriptor.told(found=found, one_word=one_word, alone=alone, **held)
 
 
 def _python_bytes(text: str) -> Iterator[bytes]:

@@ -142,7 +142,7 @@ class Identification(Value):
             return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
         count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
         missing = f" and {self.missing_bytes} outside the dump" if self.missing_bytes else ""
-        said = f"no layout explains the dump; closest: {what}, with {count}{missing}: {self.fitting_share:.1%} fits"
+        said = f"no layout explains the dump; closest: {what}, with {count}{missing}"
         if (wrong := self.first_wrong) is None:
             return said
         return (

@@ -211,7 +211,7 @@ def draw_identification(tile: Identification) -> Drawing:
         "swizzle": f"{tile.swizzle.name}, base offset {tile.base_offset}",
         "order": tile.order_words + (" of the transposed tile" if tile.transposed else ""),
         "pitch": f"{tile.layout.as_rows().tiling.pitch_bytes} bytes from row to row",
-        "fits": f"{fits} of {tile.compared_bytes} bytes, {tile.fitting_share:.1%}",
+        "fits": f"{fits} of {tile.compared_bytes} bytes",
         "outside": f"{tile.missing_bytes} bytes of the tile would lie outside the dump" if tile.missing_bytes else "",
         "first wrong": said,
         "as good": f"{as_good} explain as much; this is the simplest" if tile.equally_good else "",
