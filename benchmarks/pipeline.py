@@ -11,14 +11,14 @@ GOAL_SECONDS = 10
 
 
 def planned(**options):
-    return ts.plan_pipeline([ts.plan((128, 64), "bf16").best] * 2, consumers=2, **options)
+    return ts.plan_pipeline([ts.plan((64, 64), "bf16").best] * 2, consumers=2, **options)
 
 
 def wrong():
     """The same with one K step that expects 16 bytes too many, late in the loop: nothing recurs, and all of it is run."""
     data = planned(stages=4, steps=2_000).to_dict()
     producer = next(step for step in data["roles"][0]["steps"] if "loop" in step)
-    producer["steps"][1]["bytes"] = "32768 + 16 * (i == 1900)"
+    producer["steps"][1]["bytes"] = "16384 + 16 * (i == 1900)"
     return data
 
 

@@ -349,7 +349,8 @@ def nearest_name(written: str, known: Iterable[str]) -> str | None:
     """
     names = list(known)
     folded = written[:80].casefold()
-    near = [name for name in names if folded and name.casefold().startswith(folded)] or nearest_names(folded, names)
+    begun = sorted((name for name in names if folded and name.casefold().startswith(folded)), key=len)
+    near = begun or nearest_names(folded, names)
     within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
     return near[0] if near else next(within, None)
 

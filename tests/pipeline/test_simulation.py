@@ -203,7 +203,7 @@ def test_a_block_that_leaves_too_early():
 
 def test_sixteen_blocks_twelve_stages_and_ten_thousand_steps_are_proven_by_a_round():
     """benchmarks/pipeline.py has the seconds; what makes them few is that a short run stands for the whole loop."""
-    plans = [ts.plan((128, 64), "bf16").best] * 2
+    plans = [ts.plan((64, 64), "bf16").best] * 2
     pipeline = ts.plan_pipeline(plans, stages=12, consumers=2, cluster=(4, 4), steps=10_000)
     assert shortened(pipeline).steps < 300
     found = ts.simulate(pipeline)
@@ -223,6 +223,7 @@ def test_what_is_no_pipeline_is_refused():
     ("arguments", "argument"),
     [
         ({"stages": 0}, "stages"),
+        ({"stages": 15}, "stages"),  # 14 fit into a block
         ({"consumers": 99}, "consumers"),
         ({"cluster": (0, 1)}, "cluster"),
         ({"cluster": 99}, "cluster"),

@@ -23,7 +23,7 @@ from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.plans import Plan
+from tilescope.planner.plans import Plan, barrier_bytes
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
 
@@ -48,6 +48,8 @@ PLAN_PIPELINE = plan_rule(
     threads=("a cluster with copy = {copy}", "TMA multicasts, threads do not", "Use cluster=1."),
     store=("a cluster for a store", "every block stores its own tile", "Use cluster=1."),
     parts=("{tile_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes", "Use multicast=False, or cluster=1."),
+    room=("{stages:stage} of {stage_bytes} bytes", "a block of {arch} has {limit_bytes} bytes of shared memory for them",
+          "Use at most {fit:stage}, or smaller tiles."),
     cluster=("cluster = {cluster}", "a number of blocks, or (x, y), at most {limit_blocks} together", "Use cluster=(2, 1)."),
 )
 # fmt: on
@@ -158,9 +160,23 @@ class _Planning:
             (self.blocks > 1 and direction == "store", PLAN_PIPELINE.broken("cluster", "store")),
         )
         yield from (one for broken, one in checks if broken)
+        yield from self._beyond_shared_memory()
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
             if self.multicast and parts and plan.transaction_bytes % (16 * parts):
                 yield PLAN_PIPELINE.broken("cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
+
+    def _beyond_shared_memory(self) -> Iterator[Obstacle]:
+        """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
+        arch, stage_bytes = self.first.arch, sum(plan.stage_bytes for plan in self.plans) + barrier_bytes(self.first)
+        limit = arch.smem_per_block_bytes - (self.gemm.epilogue.stage_bytes if self.gemm and self.gemm.epilogue else 0)
+        if self.stages * stage_bytes > limit:
+            facts = {
+                "stages": self.stages,
+                "stage_bytes": stage_bytes,
+                "limit_bytes": limit,
+                "fit": limit // stage_bytes,
+            }
+            yield PLAN_PIPELINE.broken("stages", "room", arch=arch.name, **facts)
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
