@@ -112,8 +112,11 @@ def test_what_to_read_next_exists():
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("swizle", "swizzle"), ("lb0", "LBO"), ("bflot16", "bfloat16"), ("sm_99", "sm_90"), ("wavfront", "wavefront")],
-)
+    [
+        ("swizle", "swizzle"), ("lb0", "LBO"), ("bflot16", "bfloat16"), ("sm_99", "sm_90"), ("wavfront", "wavefront"),
+        ("how to lay out scale factors for mxfp8 in gmem", "scale factor"),
+    ],
+)  # fmt: skip
 def test_an_unknown_topic_suggests_the_nearest(typed, meant, capsys):
     assert run(["explain", typed]) == 2
     shown = capsys.readouterr()

@@ -85,6 +85,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         if (topic := find_topic(name)) is not None:
             return topic
     symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
+    symptoms += [_TERM_BY_SPELLING[spelling].name for spelling in _spellings_in(name)[:1] if symptoms]
     nearest = (symptoms or _nearest(name)) if len(name.split()) > 1 else (_nearest(name) or symptoms)
     raise UNKNOWN_NAME.error(
         "topic",
@@ -114,12 +115,24 @@ def _term(spelling: str) -> Topic | None:
 
 
 def _contained_term(name: str) -> Topic | None:
-    """The longest term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
-    asked = " ".join(re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split())
-    contained = [spelling for spelling in _TERM_BY_SPELLING if f" {spelling} " in f" {asked} "]
-    longest = max(contained, key=len, default="")
-    beside = f" {asked} ".replace(f" {longest} ", " ").split()
-    return _term(longest) if longest and all(map(says_nothing_else, beside)) else None
+    """The first term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
+    for first in _spellings_in(name)[:1]:
+        beside = _question(name).replace(f" {first} ", " ").split()
+        return _term(first) if all(map(says_nothing_else, beside)) else None
+    return None
+
+
+def _spellings_in(name: str) -> list[str]:
+    """The spellings of terms that a question holds, in its order; of those that begin together, the longest first."""
+    asked = _question(name)
+    places = {spelling: asked.find(f" {spelling} ") for spelling in _TERM_BY_SPELLING}
+    return sorted((word for word, place in places.items() if place >= 0), key=lambda word: (places[word], -len(word)))
+
+
+def _question(name: str) -> str:
+    """A question in bare words, a space around each."""
+    words = re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split()
+    return f" {' '.join(words)} "
 
 
 def _bare_mode(name: str) -> str:

@@ -54,10 +54,12 @@ def walk_of(
     rank = len(filter_shape)
     names = ("n", *"dhw"[-rank:], "c") if 1 <= rank <= 3 else ()
     if len(image) != len(names):
-        found = f"an image of {len(image)} extents and a filter of {rank}"
-        limit = "an im2col map walks W, H and W, or D, H and W, between N and C"
+        found = f"an image of {len(image)} extents and filters of {len(filters)}"
+        limit = "an image is N, one to three extents and C; filters are their count and as many extents"
         numbers = {"image": image, "extents": (len(image), rank)}
-        raise _refused(without_im2col, "image", found, limit, "Use NxWxC, NxHxWxC or NxDxHxWxC.", **numbers)
+        raise _refused(
+            without_im2col, "image", found, limit, "Use NxHxWxC and KxRxS, such as 8x56x56x64 and 128x3x3.", **numbers
+        )
     n, *sizes, c = (_positive(name, extent) for name, extent in zip(names, image, strict=True))
     taps = tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
     pads, steps, spread = (

@@ -178,7 +178,8 @@ def _refusals(report: PlanReport) -> Table:
     sentences = []
     for reason, orders_of in by_reason.items():
         names = [name if len(orders) > 1 else f"{name} {next(iter(orders))}" for name, orders in orders_of.items()]
-        sentences.append(f"{reason} Swizzles: {', '.join(names)}.")
+        told_apart = report.candidates or len(by_reason) > 1
+        sentences.append(f"{reason} This refuses swizzle {', '.join(names)}." if told_apart else reason)
     return Table.numbered(sentences, "Refused")
 
 
