@@ -39,6 +39,7 @@ READERS: dict[Reader, tuple[str, str]] = {
     text: ("", "text"),
     flag: ("", "ticked or empty"),
     written.number: ("N", "a number"),
+    written.word: ("N", "a number"),
     written.numbers: ("N,…", "numbers"),
     written.pair: ("N,N", "two numbers"),
     written.extents: ("NxN", "a shape"),
