@@ -238,12 +238,12 @@ class ScaleLayout(Documented, Value):
         if not is_one_of(step_k, self.format.k_steps):
             limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
             raise SCALE_K.error("k", printed(k), limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
-        steps = []
+        block, columns, steps = self.format.block, self.word_columns, []
         for first_k in range(0, self.k, step_k):
-            first_block = first_k // self.format.block
+            first_block = first_k // block
             word, scale_id = divmod(first_block, ATOM_SCALES)
-            scales = tuple(range(first_block, first_block + step_k // self.format.block))
-            steps.append(ScaleStep(first_k, word * self.word_columns, scale_id, scales))
+            scales = tuple(range(first_block, first_block + step_k // block))
+            steps.append(ScaleStep(first_k, word * columns, scale_id, scales))
         return tuple(steps)
 
     def tensor_memory(
