@@ -8,6 +8,7 @@ import pytest
 
 from tilescope import (
     InstructionDescriptor,
+    Problem,
     TensorMap,
     TensorMemory,
     WgmmaDescriptor,
@@ -16,8 +17,12 @@ from tilescope import (
     descriptor_readings,
     fragment,
     inspect_descriptor,
+    plan,
     plan_gemm,
+    plan_pipeline,
     scale_layout,
+    simulate,
+    sweep,
     tcgen05_descriptors,
     tmem_layout,
     view,
@@ -31,6 +36,15 @@ from tilescope.view.parts import Beside, Entry, Legend, Table
 from tilescope.view.ruler import BitField, BitRuler
 
 SVG = "{http://www.w3.org/2000/svg}"
+DEJAVU = {  # widths of DejaVu Sans in thousandths of the font size
+    275: "'", 278: "ijl", 295: "IJ", 318: " ,.·\u00a0", 337: "/:;\\|", 352: "f", 361: "-", 390: "()[]", 392: "t", 401: "!",
+    411: "r", 460: '"', 500: "*_`", 521: "s", 525: "z", 531: "?", 550: "c", 557: "L", 575: "F", 579: "k", 592: "vxy",
+    603: "P", 611: "TY", 612: "o", 613: "a", 615: "e", 632: "E", 634: "hnu", 635: "Sbdgpq", 636: "0123456789${}",
+    656: "K", 684: "AV", 685: "XZ", 686: "B", 695: "R", 698: "C", 732: "U", 748: "N", 752: "H", 770: "D", 775: "G",
+    780: "&", 787: "OQ", 818: "w", 838: "#+<=>^~→\u00d7", 863: "M", 950: "%", 974: "m", 989: "W", 1000: "@…\ufffd",
+}  # fmt: skip
+WIDTHS = {character: width / 1000 for width, characters in DEJAVU.items() for character in characters}
+BOLD = 1.12  # the most that its bold digits and letters are wider, on average
 
 
 def descriptor():
@@ -132,7 +146,10 @@ def gemm_drawings():
         "gemm without TMA": view.draw(plan_gemm(4096, 4096, 4096, "f16", arch="sm_80")),
         "gemm on sm_120": view.draw(plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN"), why=True),
         "gemm of many copies": view.draw(plan_gemm(1024, 1024, 1024, "bf16", tile=(256, 96, 128), output_type="f32")),
-    }
+        "sweep": view.draw(sweep([Problem((128, 128), "e4m3", major="MN"), {"tile": (64, 64), "data_type": "tf32",
+                                  "major": "MN", "consumer": "wgmma", "swizzle": "128B", "arch": "sm_100"}])),
+        "pipeline": view.draw(simulate(plan_pipeline(plan((128, 64), "bf16").best, stages=2, cluster=2))),
+    }  # fmt: skip
 
 
 def addresses():
@@ -301,7 +318,8 @@ class Page:
         for text, mono in [(element.text or "", "mono" in style["font-family"])] + [
             piece for child in element for piece in ((child.text or "", True), (child.tail or "", False))
         ]:
-            width += size * (0.602 * len(text) if mono else 0.57 * len(text) - 0.25 * text.count(" "))
+            heavy = BOLD if "font-weight" in style and not mono else 1
+            width += size * (0.602 * len(text) if mono else sum(WIDTHS.get(each, 1.0) for each in text) * heavy)
         at = x + float(element.get("x", 0))
         left = at - {"middle": width / 2, "end": width}.get(style.get("text-anchor"), 0)
         baseline = y + float(element.get("y"))

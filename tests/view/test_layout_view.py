@@ -103,3 +103,19 @@ def test_threads_and_values_are_linked_both_ways():
         row, column = divmod(place, 8)
         assert at[cell.link.split()[0]] == row + 16 * column
     assert sorted(at.values()) == sorted(np.ravel(index).tolist())
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_the_element_asked_for_is_marked(major):
+    layout = Layout((16, 16), 32, major=major)
+    grid = draw(layout, element=(5, 9)).parts[0]
+    (marked,) = [cell for row in grid.rows for cell in row.cells if cell.mark]
+    assert marked.link == ("5,8" if major == "K" else "9,4")
+    assert (marked.mark, int(marked.text)) == ("focus", layout.address(5, 9) // 16)
+
+
+def test_one_of_something_is_singular():
+    text = Layout((1, 1), 8).text() + Layout((8, 256), 1).text()
+    assert "(1 byte)" in text
+    assert "size     1 byte from" in text
+    assert "elements of 1 bit:" in text

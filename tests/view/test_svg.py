@@ -11,7 +11,7 @@ import pytest
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import colour_of
-from tilescope.view.parts import Beside
+from tilescope.view.parts import Beside, Table
 
 SMALLEST_TEXT = 11  # pixels
 
@@ -86,6 +86,12 @@ def test_cells_of_a_row_touch_and_do_not_overlap(sample, read_svg):
     for row in read_svg(sample.svg()).rows:
         for left, right in itertools.pairwise(row):
             assert 0 <= right.left - (left.left + left.width) <= 6, (left, right)
+
+
+def test_a_right_aligned_column_ends_in_one_line(read_svg):
+    numbers = ("1", "128", "1111111", "+32 B")
+    page = read_svg(Drawing("", (Table(((number, "x") for number in numbers), ("m", "n"), align="rl"),)).svg())
+    assert len({round(box.right, 6) for box in page.texts if box.text in ("m", *numbers)}) == 1
 
 
 def test_the_document_stands_alone(sample):

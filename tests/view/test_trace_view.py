@@ -204,6 +204,17 @@ def test_the_legend_has_what_the_drawing_has_and_nothing_else(name):
     assert "<svg" in drawing.svg()
 
 
+def test_cells_that_hold_several_pixels_are_explained():
+    a = ts.TensorMap("u16", (40, 10, 2, 4), (640, 6400, 12800), (16, 4, 1, 2), interleave="16B")
+    drawing = view.draw(ts.trace(a, (3, 4, 1, 1)))
+    (legend,) = [part for part in drawing.parts if isinstance(part, Legend)]
+    assert "pixel that becomes row 0; a cell of several names the first" in [entry.text for entry in legend.entries]
+    plane, _ = grids(ts.trace(a, (3, 4, 1, 1)))
+    assert "Cells end at the copy's edges and, outside it, at every 4 of W." in plane.notes
+    edges = [int(header.text) for header in plane.tiers[-1].headers]
+    assert all(edge % 4 == 0 for edge in edges if edge not in (3, 19))
+
+
 def test_the_halves_of_odd_lines_are_exchanged_and_marked_wherever_the_tensor_ends():
     for dims in range(1, 33):
         a = ts.TensorMap("u8", (dims, 4), (32,), (32, 4), **FLIP)

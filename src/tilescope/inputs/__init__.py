@@ -90,7 +90,7 @@ class Input:
         """
         if value is None or value is False:
             return []
-        said = hex(value) if self.read is written.smem_address or self.name == "address" else in_words(value)
+        said = hex(value) if self.read is written.smem_address or self.name in ("address", "word") else in_words(value)
         said = said.replace(",", "x") if self.read in _SHAPES else said
         option = self.option.split()[:1]
         if not option or value is True:

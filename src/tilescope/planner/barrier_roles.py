@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import PlanError, Violation, ceil_div, printed, raise_all
+from tilescope.errors import PlanError, Violation, ceil_div, counted, printed, raise_all
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
@@ -86,7 +86,7 @@ def plan_pipeline(
     planning = _Planning(**locals())
     tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in planning.plans)
     stores = planning.first.direction == "store"
-    name = f"{tiles} {planning.first.data_type.name}, {planning.stages} stages{', stored' * stores}"
+    name = f"{tiles} {planning.first.data_type.name}, {counted(planning.stages, 'stage')}{', stored' * stores}"
     return Pipeline.from_dict({"name": name} | (planning.storing() if stores else planning.loading()))
 
 

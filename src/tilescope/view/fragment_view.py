@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from tilescope.arch import architectures_with
-from tilescope.errors import by
+from tilescope.errors import by, counted
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.view.drawing import Beside, Drawing, Table
@@ -140,7 +140,7 @@ def _facts(fragment: Fragment) -> Table:
     matrix = f" + {rows * columns} matrix" if fragment.matrices > 1 else ""
     if fragment.operand == "B":
         first, second, rows = second, first, columns
-    taken = f"an element takes {fragment.element_bits} bits"
+    taken = f"an element takes {counted(fragment.element_bits, 'bit')}"
     if fragment.value_bits < fragment.element_bits:
         taken += f", its value bits {extent(fragment.register_of(0)[1], fragment.value_bits, ' to ')} of them"
     facts = {

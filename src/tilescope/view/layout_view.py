@@ -82,7 +82,7 @@ class Pieces:
         """What a cell of the tile is, and says."""
         elements = "one element" if self.elements == 1 else f"{self.elements} elements"
         return (
-            f"A cell is {elements} of the tile ({self.bytes} bytes); its number is the {self.bytes}-byte place that holds it, "
+            f"A cell is {elements} of the tile ({counted(self.bytes, 'byte')}); its number is the {self.bytes}-byte place that holds it, "
             "counted from shared address 0. One colour, one chunk of the banks."
         )
 
@@ -144,7 +144,9 @@ def draw_layout(layout: Layout, element: Element | None = None, other: Layout | 
     if canonical is not None:
         return draw_operand(canonical, layout, element)
     pieces = Pieces.of(layout)
-    return _drawing(layout, pieces, pieces.grid("The tile in shared memory"), element)
+    row, column = oriented(layout.major, *(element or (0, 0)))
+    links = set() if element is None else {f"{row},{column // pieces.elements * pieces.elements}"}
+    return _drawing(layout, pieces, pieces.grid("The tile in shared memory").marked(links), element)
 
 
 def whole_layout(layout: Layout) -> Drawing:
@@ -164,7 +166,7 @@ def _drawing(layout: Layout, pieces: Pieces, grids: Part, element: Element | Non
     facts = {
         "strides": f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits",
         "swizzle": str(layout.swizzle),
-        "size": f"{layout.size_bytes} bytes from {layout.start:#x}",
+        "size": f"{counted(layout.size_bytes, 'byte')} from {layout.start:#x}",
         "address": f"`{layout.terms().c}`",
     }
     if element is not None:
@@ -210,7 +212,7 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
 def described(layout: Layout) -> str:
     """The tile's extents, its elements' width, and which index is contiguous."""
     contiguous = {"K": ": mn x k, k contiguous", "MN": ": mn x k, mn contiguous", None: ""}[layout.major]
-    return f"{by(layout.shape)} elements of {layout.element_bits} bits{contiguous}"
+    return f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}{contiguous}"
 
 
 def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ phase full   ── 0 ─── ─── 1 ───
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -90,11 +90,13 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     subject = None if mistake is None else instances.get(mistake.subject)
     if block is None:
         block = 0 if subject is None else subject.block
-    events = _shown(simulation.events, instances, block, at_end=mistake is not None)
+    events, ticks = _shown(simulation.events, instances, block, at_end=mistake is not None)
     timeline: list[Part] = []
     if events:
-        title = f"Timeline{f', block {block}' if blocks > 1 else ''} (nominal ticks)"
-        grid = _timeline(events, instances, title, subject)
+        part = f"{'the first' if mistake is None else 'the last'} {_SHOWN_TICKS} of " if ticks > _SHOWN_TICKS else ""
+        drawn = f"{part}{counted(ticks, 'nominal tick')}"
+        title = f"Timeline{f', block {block}' if blocks > 1 else ''} ({drawn})"
+        grid = _timeline(events, instances, title, block, subject)
         timeline = [grid, _legend(events, grid), _waits(events)]
     return Drawing(
         f"{simulation.pipeline.name}: {simulation.verdict}",
@@ -109,24 +111,37 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     )
 
 
-def _shown(events: Iterable[Event], instances: Instances, block: int, *, at_end: bool) -> list[Event]:
-    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers.
+def _shown(events: Sequence[Event], instances: Instances, block: int, *, at_end: bool) -> tuple[list[Event], int]:
+    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers; and all ticks.
 
-    Those of the first ticks, or of the last if the run ends in a mistake, their times from 0 on.
+    Those of the first ticks, or of the last if the run ends in a mistake, their times from 0 on. The ends of phases
+    before and after are kept, at the edges: they say which phase runs, and what ends a wait.
     """
     own = []
-    for event in events:
+    for event in (*events, *(_under_way(events) if at_end else ())):
         role, slots = instances[event.role], tuple(slot for slot in event.slots if instances[slot].block == block)
         subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role
         if subject.block == block or (slots and event.op == "flight"):
             own.append((event, role.name if role.block == block else event.role, slots))
-    low = max(0, max((event.end for event, *_ in own), default=0) - _SHOWN_TICKS) if at_end else 0
+    ticks = max((event.end for event, *_ in own), default=0)
+    low = max(0, ticks - _SHOWN_TICKS) if at_end else 0
     high = low + _SHOWN_TICKS
-    return [
-        replace(event, start=max(event.start, low) - low, end=min(event.end, high) - low, role=role, slots=slots)
-        for event, role, slots in own
-        if event.end >= low and event.start < high
-    ]
+    shown = []
+    for event, name, slots in own:
+        if event.op == "phase" or (event.end >= low and event.start < high):
+            start, end = (min(max(tick, low), high) - low for tick in (event.start, event.end))
+            shown.append(replace(event, start=start, end=end, role=name, slots=slots))
+    return shown, ticks
+
+
+def _under_way(events: Sequence[Event]) -> Iterator[Event]:
+    """The copies that have not landed when a run ends in a mistake, as flights up to its end."""
+    landed = {(event.start, slot) for event in events if event.op == "flight" for slot in event.slots}
+    last = max(event.end for event in events)
+    for event in events:
+        slots = tuple(slot for slot in event.slots if (event.start, slot) not in landed)
+        if event.op == "copy" and event.barrier and slots:
+            yield replace(event, op="flight", end=last, slots=slots)
 
 
 def _barriers(simulation: Simulation) -> Table:
@@ -146,14 +161,14 @@ def _barriers(simulation: Simulation) -> Table:
     return Table.of(records, f"What the barriers {seen}", "lrrrll")
 
 
-def _timeline(events: list[Event], instances: Instances, title: str, subject: Instance | None) -> Grid:
+def _timeline(events: list[Event], instances: Instances, title: str, block: int, subject: Instance | None) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
     ticks = max(event.end for event in events)
     lanes: Lanes = {}
     for event in events:
         if event.op not in ("flight", "phase"):
             lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event, instances)))
-    lanes |= _slot_lanes(events, instances) | _barrier_lanes(events, instances, ticks)
+    lanes |= _slot_lanes(events, instances) | _barrier_lanes(events, instances, block, ticks)
     rows: list[Row] = []
     for (kind, names), spans in lanes.items():
         cells = _lane(spans, ticks)
@@ -161,7 +176,7 @@ def _timeline(events: list[Event], instances: Instances, title: str, subject: In
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
         rows.append(Row((kind, ", ".join(names)), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
-    flights = [event for event in events if event.op == "flight"]
+    flights = [event for event in events if event.op == "flight" and event.slots]
     sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
     in_flight = [
         Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=len([*run]))
@@ -215,14 +230,15 @@ def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
     return {("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in lanes.values()}
 
 
-def _barrier_lanes(events: list[Event], instances: Instances, ticks: int) -> Lanes:
-    """The phases of every barrier, each up to the tick in which it ends."""
-    running = {event.barrier: event.phase for event in reversed(events) if event.barrier in instances}
+def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks: int) -> Lanes:
+    """The phases of every barrier of the block that is used, each up to the tick in which it ends."""
+    used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks} & {*instances}
     lanes: Lanes = {}
-    for title in sorted(running, key=lambda title: (instances[title].of.name, instances[title].stage or 0)):
+    own = (title for title in used if instances[title].block == block)
+    for title in sorted(own, key=lambda title: (instances[title].of.name, instances[title].stage or 0)):
         barrier = instances[title]
         ends = sorted((event.start, event.phase) for event in events if (event.op, event.barrier) == ("phase", title))
-        last = ends[-1][1] + 1 if ends else running[title]
+        last = ends[-1][1] + 1 if ends else 0
         spans, start = lanes.setdefault(("phase", (barrier.name,)), []), 0
         for end, phase in [*ends, (ticks, last)]:
             said = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
@@ -235,14 +251,22 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
     operations = {event.op for event in events}
     letters = ", ".join(f"{letter} {said}" for letter, (said, *named) in _LETTERS.items() if operations & {*named})
     waits = any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events)
-    mistake = any(cell.mark and cell.text.isdecimal() for row in timeline.rows for cell in row.cells)
+    flies = any(event.op == "flight" and event.slots for event in events)
+    users = [_LETTER[operation] for operation in ("multiply", "store", "read", "write") if operation in operations]
+    mistake = [
+        cell.text
+        for row in timeline.rows
+        if row.labels[0] != "role" or "stuck" not in operations
+        for cell in row.cells
+        if cell.mark
+    ]
     entries = {
         Entry(f"{letters}; the number is the stage", "unused", sample="c0"): letters,
         Entry("a wait", "gap", sample="full[0]"): waits,
-        Entry("bytes in flight into a slot", 0, sample="▸"): "flight" in operations,
-        Entry("read, until it is waited for", "fill", sample="m"): operations & {"multiply", "store"},
+        Entry("bytes in flight into a slot", 0, sample="▸"): flies,
+        Entry("the operation that uses a slot, until it is waited for", "fill", sample="".join(users[:1])): users,
         Entry("never passes", "collision", "collision", "full[0]"): "stuck" in operations,
-        Entry("the mistake", "collision", "collision", "!"): mistake,
+        Entry("the mistake", "collision", "collision", "".join(mistake[:1])): mistake,
     }
     return Legend(tuple(holding(entries)))
 
@@ -255,5 +279,7 @@ def _waits(events: list[Event]) -> Table:
     for wait in sorted(waits, key=lambda wait: (wait.op != "stuck", wait.start)):
         ended = ends.get((wait.barrier, wait.phase - 1))
         reason = "nothing: it never passes" if wait.op == "stuck" else f"{ended.role}: {ended.said}" if ended else ""
-        rows.append({"role": wait.role, "waits in": wait.said, "ticks": f"{wait.start}-{wait.end}", "until": reason})
+        cut = ended is not None and ended.start == _SHOWN_TICKS
+        ticks = f"from {wait.start}" if cut else f"{wait.start}-{wait.end}"
+        rows.append({"role": wait.role, "waits in": wait.said, "ticks": ticks, "until": reason})
     return Table.of(rows, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")

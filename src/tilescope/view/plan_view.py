@@ -189,12 +189,12 @@ def draw_sweep(sweep: Sweep) -> Drawing:
     What all problems have in common stands in the title.
     """
     asked = [_asked(row) for row in sweep.rows if row.problem is not None]
-    common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1]
+    common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1 and words[0]]
     rows: list[dict[str, object]] = []
     reasons: dict[str, list[str]] = {}
     for row in sweep.rows:
         tile, *others = _asked(row)
-        problem = {"problem": " ".join([tile, *(word for word in others if word not in common)])}
+        problem = {"problem": " ".join([tile, *(word for word in others if word and word not in common)])}
         plan: dict[str, object] = {
             "swizzle": row.swizzle,
             "box": _box(row.box),
@@ -221,8 +221,8 @@ def draw_sweep(sweep: Sweep) -> Drawing:
 def _asked(row: SweepRow) -> tuple[str, ...]:
     if (problem := row.problem) is None:
         return (row.asked,)
-    tile = by(problem.tile).replace(" ", "")
-    return tile, problem.data_type.ptx, problem.major, problem.consumer_name, problem.arch.name
+    swizzle = "" if problem.swizzle is None else problem.swizzle.name
+    return by(problem.tile), problem.data_type.ptx, problem.major, problem.consumer_name, swizzle, problem.arch.name
 
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:

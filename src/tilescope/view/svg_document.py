@@ -5,7 +5,7 @@ background is part of the drawing, so a dark page does not swallow its text. A g
 and a text a cell; everything about a cell's look is a class, so that 8,192 cells stay below a megabyte.
 
 Text has no width before a browser chooses its font, so widths are reckoned from above: a monospaced
-character takes 0.61 of the font size everywhere, one of the sans-serif fonts 0.58 on average at most.
+character takes 0.61 of the font size everywhere, one of the sans-serif fonts what it takes in DejaVu Sans, the widest.
 """
 
 from __future__ import annotations
@@ -25,8 +25,15 @@ from tilescope.view.parts import Beside, Legend, Part, Table, packed, pieces, wo
 from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
 
 _MONO_WIDTH = 0.61  # of the font size: Menlo, Consolas, DejaVu Sans Mono and their like take 0.55 to 0.602
-_SANS_WIDTH = 0.58
-_BOLD_WIDTH = 0.69  # digits of the bold sans-serif fonts
+_SANS_WIDTHS = {  # of characters that are narrower or wider than most
+    character: width
+    for width, characters in {
+        0.36: " '.,:;|/-fijlIJ", 0.46: '()[]tr!"', 0.7: "ABCKRVXZ", 0.84: "DGHNOQUw&+<=>^#~→", 1.0: "mMW%@…",
+    }.items()
+    for character in characters
+}  # fmt: skip
+_SANS_WIDTH = 0.64  # of all others
+_BOLD = 1.1  # times as wide
 _BODY = 13  # font sizes in pixels
 _SMALL = 12
 _TINY = 11
@@ -35,7 +42,7 @@ _MARGIN = 24
 _PART_GAP = 26
 _BESIDE_GAP = 40
 _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
-_NARROW_TEXT = 340  # text beside a grid
+_NARROW_TEXT = 360  # text beside a grid, and the title and notes of a narrow one
 _COLUMN_GAP = 18
 _BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
 _NUMBERS = 15  # height of the bit numbers
@@ -43,7 +50,6 @@ _FIELD_HEIGHT = 36
 _EMPTY_ROW = 24
 _DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, get small cells
 _DENSE_ROWS = 40
-_NOTE_WIDTH = 300  # notes under a narrow grid may be this wide
 _HEADER_HEIGHT = 17
 _RULE_HEIGHT = 4
 
@@ -118,20 +124,24 @@ def _legend(part: Legend) -> Laid:
 
 @laid_out.register
 def _table(part: Table) -> Laid:
-    rows = [[_prose(text, inf, classes="head" * names) for text, names in row] for row in part.lines()]
+    def cell(text: str, names: bool, side: str, width: float = inf) -> Block:
+        return _prose(text, width, classes=f"{'head' * names} {'end' * (side == 'r')}".strip())
+
+    lines = [[(*said, side) for said, side in zip(line, part.align, strict=True)] for line in part.lines()]
+    rows = [[cell(*said) for said in line] for line in lines]
     widths = [max(block.width for block in column) for column in zip(*rows, strict=True)]
     starts = [sum(widths[:column]) + _COLUMN_GAP * column for column in range(len(widths))]
 
     def draw(width: float) -> Block:
-        lines = []
-        for (*fitting, _), (*_, (text, names)) in zip(rows, part.lines(), strict=True):
-            last = _prose(text, max(_NARROW_TEXT, width - starts[-1]), classes="head" * names)
+        drawn = []
+        for (*fitting, _), (*_, said) in zip(rows, lines, strict=True):
+            last = cell(*said, max(_NARROW_TEXT, width - starts[-1]))
             body = ""
             for start, needed, block, side in zip(starts, widths, [*fitting, last], part.align, strict=True):
-                body += _moved(start + (needed - block.width if side == "r" else 0), 0, block.body)
+                body += _moved(start + needed * (side == "r"), 0, block.body)
             height = max(block.height for block in (*fitting, last))
-            lines.append(Block(starts[-1] + last.width, height + 3, body))
-        return _titled(part.title, [_below(lines)], part.notes, width)
+            drawn.append(Block(starts[-1] + last.width, height + 3, body))
+        return _titled(part.title, [_below(drawn)], part.notes, width)
 
     return 0, draw
 
@@ -185,7 +195,7 @@ def grid_block(grid: Grid, *, linked: bool = False) -> Block:
             body = _rule(stub, width, 2) + _moved(0, _RULE_HEIGHT, body)
         rows.append(Block(width, height + _RULE_HEIGHT * row.ruled, body))
     drawn = _below([_below(headers), _below(rows)], gap=2)
-    return _titled(grid.title, [Block(width, drawn.height, drawn.body)], grid.notes, max(width, _NOTE_WIDTH), gap=6)
+    return _titled(grid.title, [Block(width, drawn.height, drawn.body)], grid.notes, max(width, _NARROW_TEXT), gap=6)
 
 
 @laid_out.register
@@ -259,6 +269,11 @@ def _mono_width(text: str, size: float) -> float:
     return len(text) * size * _MONO_WIDTH
 
 
+def _sans_width(text: str, size: float) -> float:
+    """The most that text of the sans-serif fonts takes."""
+    return sum(_SANS_WIDTHS.get(character, _SANS_WIDTH) for character in text) * size
+
+
 def _label(x: float, y: float, text: str, classes: str) -> str:
     """A text element with its baseline at `y`; the classes say font, ink and which end `x` is."""
     said = f' class="{classes}"' if classes else ""
@@ -323,13 +338,16 @@ def _titled(title: str, blocks: Iterable[Block], notes: Iterable[str], width: fl
 
 def _prose(text: str, width: float, *, size: int = _BODY, classes: str = "") -> Block:
     """Text wrapped to `width` pixels; code between backticks is set in the monospaced font."""
-    sans = _BOLD_WIDTH if classes in ("title", "sub") else _SANS_WIDTH
+    broad = size * (_BOLD if classes in ("title", "sub") else 1)
     step = max(_LINE_HEIGHT, round(1.2 * size))  # a large title that wraps needs more
     sized = (
-        (sum(len(piece) * size * (_MONO_WIDTH if is_code else sans) for piece, is_code in pieces(word)), word)
+        (
+            sum(_mono_width(piece, size) if is_code else _sans_width(piece, broad) for piece, is_code in pieces(word)),
+            word,
+        )
         for word in words(text)
     )
-    lines = packed(sized, width, size * sans / 2)
+    lines = packed(sized, width, _sans_width(" ", broad))
     attribute = f' class="{classes}"' if classes else ""
     body = ""
     for row, (_, line) in enumerate(lines):
@@ -345,7 +363,7 @@ def _prose(text: str, width: float, *, size: int = _BODY, classes: str = "") -> 
 def style_sheet() -> str:
     """The rules behind every class; all are held under the drawing's own class, so that a page keeps its style."""
     rules = [
-        f"text{{font:{_BODY}px {_SANS};fill:{ROLES['background'].ink}}}",
+        f"text{{font:{_BODY}px {_SANS};font-variant-ligatures:none;fill:{ROLES['background'].ink}}}",
         f".m,.h,.l,.cells text{{font-family:{_MONO}}}",
         f".h,.dense text{{font-size:{_TINY}px}}.l,.small{{font-size:{_SMALL}px}}.roomy text{{font-size:{_BODY}px}}",
         ".h,.cells text{text-anchor:middle}.l,.end{text-anchor:end}.start{text-anchor:start}",

@@ -55,7 +55,7 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
         "Warp w of a block reaches the lanes of quarter w mod 4 alone.": True,
         f"Each block of the pair holds {layout.rows} rows in its own tensor memory.": layout.ctas > 1,
         f"Every element lies there {layout.copies} times.": layout.copies > 1,
-        "Half of the lanes stay free: a second accumulator fits in at lane 16.": is_half,
+        f"Half of the lanes stay free: a second accumulator fits in at lane {16 - layout.base.lane}.": is_half,
     }
     facts = {
         "uses": f"{len(layout.lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on",

@@ -151,7 +151,7 @@ def _legend(trace: Trace, tensor: Grid, shared: Grid) -> Legend:
         (f"row {{row}}; {repeats}, and a cell says {says}", of_rows, "", ""),
         (
             "pixel that becomes row {row}; a cell of several names the first",
-            [cell for cell in of_tensor if several and cell.text.isdecimal()],
+            [cell for cell in of_tensor if _takes_pixels(trace) and (several or not cell.link)],
             "",
             "",
         ),
@@ -185,8 +185,8 @@ def _facts(trace: Trace) -> Table:
     outside = holding({f"{whole} of {trace.rows} rows": whole, f"{cut_bytes} bytes of {rows}": cut_bytes})
     whole_chunks = "a store writes whole 16 bytes"
     facts = {
-        "tensor": f"{a.data_type.name}, dims {a.dims}, strides {a.strides_bytes} bytes",
-        "copy": f"{trace.rows} rows of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart",
+        "tensor": f"{a.data_type.name}, dims {a.dims}" + (f", strides {a.strides_bytes} bytes" if a.rank > 1 else ""),
+        "copy": f"{counted(trace.rows, 'row')} of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart",
         "mbarrier": "" if trace.transaction_bytes is None else f"expect_tx {trace.transaction_bytes} bytes",
         "written": f"{trace.written_bytes} bytes of {'shared' if trace.is_load else 'global'} memory",
         "outside": f"{' and '.join(outside)}: {'filled' if trace.is_load else 'dropped'}" if outside else "",
@@ -259,7 +259,7 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     """
     most_columns, most_rows = exact
     a, coords, names = trace.tensor_map, trace.row_coords, dim_names(trace)
-    pixels = bool(a.interleave.slice_bytes) or a.kind != "tensor_map"
+    pixels = _takes_pixels(trace)
     x = 1 if pixels and not a.interleave.slice_bytes else 0
     y = x + 1 if a.rank > (3 if pixels else 1) else None
     fixed = [dim for dim in range(a.rank) if dim not in (x, y) and (dim > 0 or x == 0)]  # channels lie within a pixel
@@ -299,13 +299,18 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     axes = [axis for axis in (across, down) if axis.name]
     steps = " and ".join(f"{axis.step} of {axis.name}" for axis in axes if not axis.exact)
     notes = {
-        f"Cells end at every {steps}, and at the copy's edges.": steps,
+        f"Cells end at the copy's edges and, outside it, at every {steps}.": steps,
         f"A cell is {by(axis.step for axis in axes)} elements.": is_exact and across.step > 1,
         f"The plane at {', '.join(f'{names[dim]} = {coords[0, dim]}' for dim in fixed)}.": fixed,
     }
     labels = {along: str(along[0]) if down.name else "" for along in pairwise(down.edges)}
     columns = {column: column[0] for column in pairwise(across.edges)}
     return Grid.of("The copy in the tensor", (down.name, across.name), labels, columns, cell, notes=holding(notes))
+
+
+def _takes_pixels(trace: Trace) -> bool:
+    """Whether a row of the copy is a pixel of an image."""
+    return bool(trace.tensor_map.interleave.slice_bytes) or trace.tensor_map.kind != "tensor_map"
 
 
 def chunk_links(trace: Trace, row: int) -> str:

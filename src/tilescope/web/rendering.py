@@ -35,7 +35,7 @@ from tilescope.web.page import Answer, Form, command_line, drawn
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
-_SMALLEST_SCALE = 0.6  # grids that would have to be smaller to fit stand below each other
+_SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
 _BESIDE_WIDTH, _BESIDE_GAP = 1010, 32  # pixels for an answer in a window of 1400
 
 
