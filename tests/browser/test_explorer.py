@@ -60,6 +60,32 @@ def test_no_drawing_has_a_scrollbar_for_nothing(open_page, path):
     assert open_page(path).evaluate(STRAY) == []
 
 
+# Cells of tables with a few words that take several lines, and the smallest text of all drawings.
+BROKEN = """() => [...document.querySelectorAll("table.listing td:not(:last-child)")].filter((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return cell.innerText.length <= 20 && new Set([...range.getClientRects()].map((line) => Math.round(line.bottom / 8))).size > 1;
+}).map((cell) => cell.innerText)"""
+SMALLEST = """() => Math.min(99, ...[...document.querySelectorAll("figure svg")].flatMap((svg) => {
+    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+    return [...svg.querySelectorAll("text")].map((text) => scale * parseFloat(getComputedStyle(text).fontSize));
+}))"""
+
+
+@pytest.mark.parametrize("path", [*FORMS, "/swizzle?mode=xor:5,2,5"])
+def test_a_few_words_stay_on_one_line_and_drawings_can_be_read(open_page, path):
+    page = open_page(path, width=1280)
+    assert page.evaluate(BROKEN) == []
+    assert page.evaluate(SMALLEST) >= 7
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_no_field_of_a_phone_hides_the_end_of_what_it_holds(open_page, path):
+    page = open_page(path, width=390)
+    hidden = "[...document.querySelectorAll('input')].filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.name)"
+    assert page.evaluate(hidden) == []
+
+
 def test_the_cure_stands_beside_the_disease(open_page):
     page = open_page("/banks")
     conflict, cure = (page.locator("figure").nth(place).bounding_box() for place in (0, 1))

@@ -87,6 +87,8 @@ class Input:
 
         >>> Input("smem_address", "--smem-address", read=written.smem_address, default="0x0").words(1024)
         ['--smem-address', '0x400']
+        >>> Input("word", read=written.number).words(0x4000004000010040)
+        ['0x4000004000010040']
         """
         if value is None or value is False:
             return []
