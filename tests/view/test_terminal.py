@@ -222,3 +222,15 @@ def test_cells_have_their_colours_and_collisions_are_red():
     colours = (CHUNK_COLOURS[0], CHUNK_COLOURS[1], ROLES["fill"], ROLES["collision"])
     expected = [(colour.ink, colour.fill, number == 3) for number, colour in enumerate(colours)]
     assert shown == [(text, *colour) for text, colour in zip(("0", "9", "x", "c!"), expected, strict=True)]
+
+
+def test_a_sentence_beside_wide_columns_stays_readable():
+    table = Table([("word " * 8, "yes", "a sentence " * 6)], ("one", "", "why"))
+    lines = Drawing("", [table]).text(60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert max(len(line[line.rindex("  ") :].strip()) for line in lines[:3]) >= 16
+
+
+def test_a_table_that_becomes_records_leaves_out_what_is_empty():
+    wide = Table([("a" * 30, "", "b" * 30)], ("first", "second", "third"))
+    assert "second" not in Drawing("", [wide]).text(40)

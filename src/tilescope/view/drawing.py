@@ -32,7 +32,8 @@ _WIDEST = 96  # prose in longer lines is hard to follow
 _NOTE_WIDTH = 36  # notes under a narrow grid may be this wide
 _TICK_BITS = 8  # between the numbers over a bit ruler
 _MAX_SCALE = 3  # characters of a bit
-_NARROWEST = 12  # columns of a table keep this width even if the terminal has less
+_NARROWEST = 12  # columns of a table keep this width even if the terminal has less …
+_READABLE = 24  # … and the sentences in a last column this one
 
 
 class Span(NamedTuple):
@@ -205,7 +206,7 @@ def _table(part: Table, width: int) -> list[Line]:
     rows = part.lines()
     widths = _column_widths([[text for text, _ in row] for row in rows], width)
     if part.headings and sum(wide + 2 for wide in widths) - 2 > width:  # too narrow: rows as facts under each other
-        records = [Table(zip(part.headings, row, strict=True)) for row in part.rows]
+        records = [Table(fact for fact in zip(part.headings, row, strict=True) if fact[1]) for row in part.rows]
         return _titled(part.title, _stacked(lines_of(record, width) for record in records), part.notes, width)
     lines: list[Line] = []
     for row in rows:
@@ -228,7 +229,7 @@ def _column_widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     *shortest, least = [
         max([_NARROWEST, *(len(plain(word)) for text in texts for word in words(text))]) for texts in columns
     ]
-    least = least if len(columns) > 2 else _NARROWEST  # facts break even long words
+    least = max(least, min(last, _READABLE)) if len(columns) > 2 else _NARROWEST  # facts break even long words
     last = min(last, max(least, min(width - sum(wide + 2 for wide in before), _WIDEST)))
     while sum(wide + 2 for wide in before) + last > width:
         can_shrink = [column for column, wide in enumerate(before) if wide > shortest[column]]
