@@ -111,4 +111,4 @@ def test_a_leading_distance_of_atoms_suggests_mn_major(capsys):
     assert "If the operand is MN-major, say major MN" in " ".join(capsys.readouterr().out.split())
     assert run(["decode", hex(far.encode()), "--major", "MN"]) == 0
     assert run(["decode", hex(near.encode())]) == 0
-    assert "MN-major, read it so" not in " ".join(capsys.readouterr().out.split())
+    assert "say major MN" not in " ".join(capsys.readouterr().out.split())

@@ -133,7 +133,7 @@ def good(**changes):
         ({"count": True}, "1, 2 or 4"),
         ({"count": [4]}, "1, 2 or 4"),
         ({"lane_address": np.arange(32) * 16 + 8}, "multiples of 16.*"),
-        ({"lane_address": np.arange(32) * 64}, r"lane 16 gives 0x400 \(16 of 32 rows are wrong\)"),
+        ({"lane_address": np.arange(32) * 64}, r"lane 16 passes 0x400 \(16 of 32 row addresses are wrong\)"),
         ({"lane_address": np.arange(32) * 16 - 16}, "lane 0 gives -0x10"),
         ({"lane_address": np.arange(16) * 16}, "32 integer addresses"),
         ({"lane_address": 0}, "32 integer addresses"),
@@ -170,7 +170,7 @@ def test_refuses_stores_that_cannot_be():
         ((registers.astype(np.int64) - 1, smem, lanes), "beyond 32 bits"),
         ((registers, frozen, lanes), "read-only"),
         ((registers, bytes(1024), lanes), "read-only"),
-        ((registers, smem, lanes * 4), "lane 16 gives 0x400"),
+        ((registers, smem, lanes * 4), "lane 16 passes 0x400"),
         ((registers, smem, np.zeros((2, 32), int)), "one store takes 32"),
     ):
         with pytest.raises(ts.RuleError, match=message):

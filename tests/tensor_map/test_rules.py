@@ -101,6 +101,43 @@ def test_who_does_what_a_fix_says_has_a_sound_map(name, words, arguments):
     assert MapArguments.of(dict(rule.failing) | arguments).check() == ()
 
 
+# The failing example of a rule, what its fix says, and the example that does so.
+CURED = [
+    ("address-window", "Use a start of at most 0xffffe000.", "ts.Layout((64, 64), 16, start=0xFFFF_E000)"),
+    ("tile-atoms", "Use 64 x 64.", 'ts.canonical_layout("K", "128B", "bf16").tile((64, 64))'),
+    ("tile-file", "Write all 256 bytes", 'ts.tma.array_file.tile_of(bytes(256), "tile.bin", "bf16", (8, 16))'),
+]
+
+
+@pytest.mark.parametrize(("name", "words", "cured"), CURED)
+def test_who_does_what_a_fix_says_keeps_the_rule(name, words, cured):
+    rule = ts.RULES[name]
+    assert demonstrated(rule, rule.failing)[0].fix.startswith(words)
+    assert demonstrated(rule, cured) == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "swizzle"), [((64, 32), "64B"), ((64, 48), "32B"), ((64, 8), "none"), ((60, 64), None)]
+)
+def test_torn_atoms_name_the_widest_swizzle_that_fits(shape, swizzle):
+    with pytest.raises(ts.RuleError) as refused:
+        ts.canonical_layout("K", "128B", "bf16").tile(shape)
+    named = re.search('swizzle "(.*)"', refused.value.violations[0].fix)
+    assert (named and named[1]) == swizzle
+    if swizzle is not None:
+        assert ts.canonical_layout("K", swizzle, "bf16").tile(shape).shape == shape
+
+
+def test_bare_bytes_are_told_the_shape_that_they_have():
+    tile_of = ts.tma.array_file.tile_of
+    for size, type_name, words in ((240, "bf16", "Use --shape 8x15,"), (64, "e2m1", "Use --type u8 --shape 8x8:")):
+        with pytest.raises(ts.RuleError, match="tile-file") as refused:
+            tile_of(bytes(size), "tile.bin", type_name, (8, 16))
+        assert refused.value.violations[0].fix.startswith(words)
+    assert tile_of(bytes(240), "tile.bin", "bf16", (8, 15)).shape == (8, 15)
+    assert tile_of(bytes(64), "tile.bin", "u8", (8, 8)).shape == (8, 8)
+
+
 def test_a_map_of_rank_6_names_the_dimensions_that_merge():
     dense = {"data_type": "u8", "dims": (16, 8, 8, 8, 8, 8), "strides_bytes": (16, 128, 1024, 8192, 65536)}
     (inner,) = (found for found in ts.TensorMap.check(**dense, box=(16, 8, 8, 8, 2, 2)) if found.rule == "rank")

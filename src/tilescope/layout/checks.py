@@ -14,6 +14,7 @@ from tilescope.rule import ARGUMENT_RANGE, rule
 
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 POINTER_BYTES = 1 << 48  # of a pointer that a debugger or CuTe prints
+_ALIGNMENT_BYTES = 1024  # on which the pattern of every swizzle starts
 
 TILE_ATOMS = rule(
     "tile-atoms",
@@ -70,8 +71,11 @@ def checked_tiling(
         if address + size <= WINDOW_BYTES:
             return tile, bits, whole, order, padding, address
         found, limit = f"{printed(size)} bytes from {printed_hex(address)}", "shared addresses have 32 bits"
-        fix = "Use the tile of one block, such as (128, 64)."
-        problems.append(ADDRESS_WINDOW.violation("shape", found, limit, fix, size_bytes=size, start=address))
+        argument, fix = "shape", "Use the tile of one block, such as (128, 64)."
+        if size <= WINDOW_BYTES:
+            last = (WINDOW_BYTES - size) // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES
+            argument, fix = "start", f"Use a start of at most {last:#x}."
+        problems.append(ADDRESS_WINDOW.violation(argument, found, limit, fix, size_bytes=size, start=address))
     raise RuleError(problems)
 
 

@@ -278,7 +278,9 @@ class CanonicalLayout(Value):
         if whole != shape:
             what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
             found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
-            fix = f"Use {by(whole)}, or a smaller swizzle."
+            modes = (CanonicalLayout(self.major, Swizzle.named(name), bits) for name in reversed(_XOR_16))
+            fitting = next((mode.swizzle.name for mode in modes if mode.whole(shape) == shape), None)
+            fix = f"Use {by(whole)}." if fitting is None else f'Use {by(whole)}, or swizzle "{fitting}".'
             raise TILE_ATOMS.error("tile", found, limit, fix, {"tile": whole}, tile=shape, atom=atom)
         return Layout(
             shape, bits, atom=atom, atom_order=atom_order, major=self.major, swizzle=self.swizzle, start=start

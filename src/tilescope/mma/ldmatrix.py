@@ -143,7 +143,7 @@ def _row_offsets(
     ):
         if wrong.any():
             lane, first, count = int(np.argwhere(wrong)[0][-1]), int(used[wrong][0]), int(wrong.sum())
-            found = f"lane {lane} gives {first:#x} ({count} of {wrong.size} rows are wrong)"
+            found = f"lane {lane} passes {first:#x} ({count} of {wrong.size} row addresses are wrong)"
             values = {"lane": lane, "address": first, "wrong": count, "rows": wrong.size}
             problems.append(broken.violation("lane_address", found, limit, fix, **values))
     raise_all(problems)

@@ -237,7 +237,7 @@ class ScaleLayout(Documented, Value):
         step_k = self.format.k_steps[0] if k is None else k
         if not is_one_of(step_k, self.format.k_steps):
             limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
-            raise SCALE_K.error("k", printed(k), limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
+            raise SCALE_K.error("k", f"k = {printed(k)}", limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
         block, columns, steps = self.format.block, self.word_columns, []
         for first_k in range(0, self.k, step_k):
             first_block = first_k // block

@@ -179,7 +179,8 @@ class TensorMemory(Documented, Value):
         return tuple(
             TMEM_LEAK.violation(
                 "allocations", f"columns {first} to {first + columns - 1} still allocated", "a kernel frees all it allocated",
-                f"tcgen05.dealloc column {first}, {columns} columns, before the kernel ends.", first=first, last=first + columns - 1,
+                f"Free {columns} columns from column {first} on with tcgen05.dealloc before the kernel ends.",
+                first=first, last=first + columns - 1,
             )
             for first, columns in self.allocations
         )  # fmt: skip
@@ -274,8 +275,8 @@ class TensorMemory(Documented, Value):
              f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}",
              f"Set the lane field to {own + lane % 32}."),
             _lane_check(lane, form.lanes, f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"),
-            (no_split, TMEM_SPLIT, "split", f"split = {printed(split)} with .{form.name}", ".16x32bx2 alone has one, a number of columns",
-             "Leave split out."),
+            (no_split, TMEM_SPLIT, "split", f"split = {printed(split)} with .{form.name}",
+             "only .16x32bx2 has a split, a number of columns", "Leave split out."),
             warp=number, lane=lane, split=further,
         )
         # fmt: on

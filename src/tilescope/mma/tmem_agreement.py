@@ -125,7 +125,7 @@ def _scaled(
     steps, form = {step.k: step for step in scales.steps(word.k)}, scales.format
     if not is_one_of(k, steps):
         limit = f"instructions of kind {word.mma_kind} begin at multiples of {word.k} below {scales.k}"
-        raise SCALE_K.error("k", printed(k), limit, "Use 0, the first k of an instruction.", k=plain_int(k))
+        raise SCALE_K.error("k", f"k = {printed(k)}", limit, "Use 0, the first k of an instruction.", k=plain_int(k))
     step = steps[int(k)]
     told = word.a_scale_id if operand == "A" else word.b_scale_id
     one, right = len(step.scales) == 1, TmemAddress(0, step.column)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, counted, shortened
+from tilescope.errors import RuleError, by, counted, shortened
 from tilescope.rule import rule
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
@@ -58,7 +58,7 @@ DUMP_TEXT = rule(
 )
 TILE_FILE = rule(
     "tile-file",
-    "Bytes without a type and a shape of their own become a tile by a type and a shape of as many bytes.",
+    "A file of bare bytes is a tile if the type and the shape that are said beside it take as many bytes.",
     source="rows x columns x bytes of an element",
     passing='ts.tma.array_file.tile_of(bytes(256), "tile.bin", "bf16", (8, 16))',
     failing='ts.tma.array_file.tile_of(bytes(255), "tile.bin", "bf16", (8, 16))',
@@ -184,12 +184,20 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
             "tile", f"{path} holds {counted(len(held), 'byte')} and no array", "its type and shape are said beside it",
             "Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.", bytes=len(held),
         )  # fmt: skip
-    size = DataType.named(type_name).smem_bits // 8
-    if not size or shape[0] * shape[1] * size != len(held):
-        raise TILE_FILE.error(
-            "tile", f"{path} holds {counted(len(held), 'byte')}",
-            f"{shape[0]} x {shape[1]} elements of {type_name} take {shape[0] * shape[1] * size} bytes",
-            f"Use --shape {shape[0]}x{len(held) // max(1, shape[0] * size)}, or a --type of another width.",
-            bytes=len(held), shape=shape,
-        )  # fmt: skip
-    return held.view(f"u{size}").reshape(shape)
+    (rows, columns), bits = shape, DataType.named(type_name).smem_bits
+    needed_bytes = rows * columns * bits // 8
+    if bits >= 8 and needed_bytes == len(held):
+        return held.view(f"u{bits // 8}").reshape(shape)
+    found, limit = (
+        f"{path} holds {counted(len(held), 'byte')}",
+        f"{by(shape)} elements of {type_name} take {needed_bytes} bytes",
+    )
+    fix = f"Write all {needed_bytes} bytes of the tile to the file, and no others."
+    if bits < 8:
+        limit, fix = (
+            "a tile has elements of whole bytes",
+            f"Use --type u8 --shape {rows}x{columns * bits // 8}: its rows in bytes.",
+        )
+    elif len(held) and len(held) % (rows * bits // 8) == 0:
+        fix = f"Use --shape {rows}x{len(held) // (rows * bits // 8)}, or a --type of another width."
+    raise TILE_FILE.error("tile", found, limit, fix, bytes=len(held), shape=shape)
