@@ -103,7 +103,7 @@ def identify(dump: str, tile: str, output: Output, data_type: Any = None, shape:
 
     Exit status 1: the tile is not there, or not all of it.
     """  # noqa: D301  \b keeps the lines below it apart
-    refuse((dump == tile == "-", "- can be given once: stdin holds one file."))
+    refuse((dump == tile == "-", "- can stand for one of them: stdin holds one file."))
     content = dump_bytes(read_input(dump, LARGEST_DUMP_BYTES))
     identification = identified(content, tile_of(read_input(tile), tile, data_type, shape), **said)
     return output.show(identification, ok=identification.explained)
