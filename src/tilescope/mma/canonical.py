@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from operator import mod
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
@@ -279,7 +280,7 @@ class CanonicalLayout(Value):
             what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
             found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
             modes = (CanonicalLayout(self.major, Swizzle.named(name), bits) for name in reversed(_XOR_16))
-            fitting = next((mode.swizzle.name for mode in modes if mode.whole(shape) == shape), None)
+            fitting = next((mode.swizzle.name for mode in modes if not any(map(mod, shape, mode.atom))), None)
             fix = f"Use {by(whole)}." if fitting is None else f'Use {by(whole)}, or swizzle "{fitting}".'
             raise TILE_ATOMS.error("tile", found, limit, fix, {"tile": whole}, tile=shape, atom=atom)
         return Layout(
