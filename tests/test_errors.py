@@ -162,7 +162,7 @@ def test_unknown_name_shows_what_was_given_and_what_is_known():
 def test_unknown_thing_that_is_no_name_shows_its_type():
     violation = unknown_name("swizzle", "mode", 3, KNOWN)
     assert violation.found == "swizzle 3 (int)"
-    assert violation.fix == "Use one of these."
+    assert violation.fix == "Use one of them, such as none."
     assert violation.change is None
 
 

@@ -297,7 +297,7 @@ def unknown_name(
     shown = name if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
     nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else None
     listed = ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else "")
-    fix = "Add it, or leave this out." if not names else f"Use {names[0]}." if len(names) == 1 else "Use one of these."
+    fix = f"Use {'one of them, such as ' if names[1:] else ''}{names[0]}." if names else "Add it, or leave this out."
     return Violation(
         "unknown-name",
         "error",

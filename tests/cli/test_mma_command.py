@@ -187,7 +187,9 @@ def test_alone_it_shows_its_help(capsys):
 
 def test_an_unknown_operand_is_told_in_a_sentence(capsys):
     assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "Z", "--type", "bf16"]) == 2
-    assert capsys.readouterr().err == ("error: unknown-name: operand Z; known: A, B, C, D. Use one of these.\n")
+    assert capsys.readouterr().err == (
+        "error: unknown-name: operand Z; known: A, B, C, D. Use one of them, such as A.\n"
+    )
 
 
 def test_draws_tensor_memory(capsys):

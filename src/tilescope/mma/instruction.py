@@ -209,7 +209,7 @@ def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]
     fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
     if row.name != "float32":
         alike = [name for name in known if DataType.named(name).bits == row.bits]
-        fix = f"Use {alike[0]}, of {row.bits} bits too." if alike else "Use one of these."
+        fix = f"Use {alike[0]}, of {row.bits} bits too." if alike else f"Use one of them, such as {known[0]}."
     return broken.error("data_type", row.name, f"{instruction} multiplies {', '.join(known)}", fix, bits=row.bits)
 
 
