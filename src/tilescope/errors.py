@@ -297,16 +297,14 @@ def unknown_name(
     shown = name if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
     nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else None
     listed = ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else "")
+    found = f"{what} is missing" if name is None else f"{what} {shortened(shown, 120)}"
+    limit = f"known: {listed}" if names else "none is known"
+    if nearest is not None:
+        return Violation(
+            "unknown-name", "error", argument, found, limit, f"Did you mean {nearest}?", {argument: nearest}
+        )
     fix = f"Use {'one of them, such as ' if names[1:] else ''}{names[0]}." if names else "Add it, or leave this out."
-    return Violation(
-        "unknown-name",
-        "error",
-        argument,
-        f"{what} is missing" if name is None else f"{what} {shortened(shown, 120)}",
-        f"known: {listed}" if names else "none is known",
-        f"Did you mean {nearest}?" if nearest else fix,
-        None if nearest is None else {argument: nearest},
-    )
+    return Violation("unknown-name", "error", argument, found, limit, fix)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -139,8 +139,11 @@ def integers(
         else:
             return value
     listed = entries(value, LONGEST_LIST + 1)
-    alone = plain_int(value)
-    example = f"Use {(64,) * (count or 2) if alone is None else (alone,) * (count or 1)}, for example."
+    alone = plain_int(value)  # meant as the only entry, or as all
+    if alone is None or not (least or 0) <= alone <= (most or INTEGER_SHOWN):
+        example = f"Use {(64,) * (count or 2)}, for example."
+    else:
+        example = f"Use {(alone,) * (count or 1)}, for example."
     if listed is None:
         raise RuleError([argument_type(argument, value, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):

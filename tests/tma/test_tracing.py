@@ -243,3 +243,9 @@ def test_however_many_bytes_are_asked_for_the_rows_are_walked_once(name, monkeyp
     for address in range(found.smem_address, found.smem_address + found.footprint_bytes):
         found.element_at(address)
     assert walked == [found.copy]
+
+
+@pytest.mark.parametrize("coords", [None, (0, 0)])
+def test_what_is_no_map_is_refused_with_and_without_coordinates(coords):
+    with pytest.raises(ts.RuleError, match=r"tensor_map = None \(NoneType\)"):
+        ts.trace(None, coords)

@@ -289,8 +289,9 @@ def trace(
     >>> stored.written_bytes, stored.overrun_bytes  # 20 bytes of each row, rounded up to 32
     (64, 24)
     """
-    corner = (0,) * tensor_map.rank if coords is None else coords
-    return Trace(tensor_map, corner, offsets, smem_address, operation)  # type: ignore[arg-type]
+    if coords is None and isinstance(tensor_map, AnyMap):
+        coords = (0,) * tensor_map.rank
+    return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
 
 
 def _traced(copy: Copy, found: Walk, *, kinds: bool = False) -> npt.NDArray[np.int64]:
