@@ -102,7 +102,8 @@ def extents(text: str, count: int | None = None) -> tuple[int, ...]:
     if max(sizes) > LARGEST_EXTENT:
         raise ValueError(f"{shortened(text, 40)!r} is too large", "extents of at most 2^32")
     if count not in (None, len(sizes)):
-        raise ValueError(f"{shortened(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {example}")
+        shape = "x".join(map(str, (*sizes, 64)[:count]))  # two or more were written, two or three are wanted
+        raise ValueError(f"{shortened(text, 40)!r} has {len(sizes)} extents", f"{count}, such as {shape}")
     return sizes
 
 

@@ -86,7 +86,7 @@ def test_a_refusal_is_json_under_json(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["64x64", "bf16"], "2 extents; write 3, such as 4096x4096x4096."),
+        (["128x32", "bf16"], "2 extents; write 3, such as 128x32x64."),
         (["64x64x64", "bf17"], "unknown-name: data type bf17"),
         (["64x64x64", "bf16", "--a-major", "Q"], "unknown-name: majorness Q"),
         (["64x64x64", "bf16", "--consumer", "magic"], "unknown-name"),

@@ -223,7 +223,7 @@ def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The query of an address; a field that stands twice is refused."""
     query = dict(listed := list(pairs))
     if len(query) < len(listed):
-        raise PAGE_QUERY.error("query", "a field that is given twice", "every field once", "Give every field once.")
+        raise PAGE_QUERY.error("query", "a field that stands twice", "every field once", "Write every field once.")
     return query
 
 
