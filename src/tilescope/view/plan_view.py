@@ -169,17 +169,22 @@ def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
 
 
 def _refusals(report: PlanReport) -> Table:
-    """Each reason with the candidates that it refuses: a swizzle alone if both orders are refused."""
-    by_reason: dict[str, dict[str, set[str]]] = {}
+    """Each reason with the candidates that it refuses: a swizzle alone if both orders are refused.
+
+    A reason that is about the swizzle names it already, and one that refuses all candidates needs no list.
+    """
+    by_reason: dict[tuple[str, bool], dict[str, set[str]]] = {}
     for candidate in report.refused:
-        reason = "; ".join(map(str, candidate.violations))
+        is_told = all(violation.argument == "swizzle" for violation in candidate.violations)
+        reason = "; ".join(map(str, candidate.violations)), is_told
         name = candidate.swizzle.name + (" folded" if candidate.folded else "")
         by_reason.setdefault(reason, {}).setdefault(name, set()).add(candidate.atom_order)
+    refuses_all = not report.candidates and len(by_reason) == 1
     sentences = []
-    for reason, orders_of in by_reason.items():
+    for (sentence, is_told), orders_of in by_reason.items():
         names = [name if len(orders) > 1 else f"{name} {next(iter(orders))}" for name, orders in orders_of.items()]
-        told_apart = report.candidates or len(by_reason) > 1
-        sentences.append(f"{reason} This refuses swizzle {', '.join(names)}." if told_apart else reason)
+        told = "" if is_told or refuses_all else f" This refuses swizzle {', '.join(names)}."
+        sentences.append(sentence + told)
     return Table.numbered(sentences, "Refused")
 
 
