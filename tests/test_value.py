@@ -138,7 +138,7 @@ def test_kind_may_be_left_out_where_the_class_is_known():
     data = Layout((8, 64), 16).to_dict()
     del data["kind"]
     assert Layout.from_dict(data) == Layout((8, 64), 16)
-    with pytest.raises(RuleError, match="unknown-name: kind None"):
+    with pytest.raises(RuleError, match="unknown-name: kind is missing"):
         Value.from_dict(data)
 
 
@@ -301,7 +301,7 @@ for kind in json.loads(sys.stdin.read()):
     try:
         Value.from_dict({"kind": kind, "no such field": 1})
     except RuleError as error:
-        by_name = f"{kind} None" in str(error)  # rows of tables are found by their name
+        by_name = f"{kind} is missing" in str(error)  # rows of tables are found by their name
         assert "no such field" in str(error) or "without" in str(error) or by_name, (kind, str(error))
 """
 
