@@ -76,7 +76,7 @@ SMALLEST = """() => Math.min(99, ...[...document.querySelectorAll("figure svg")]
 def test_a_few_words_stay_on_one_line_and_drawings_can_be_read(open_page, path):
     page = open_page(path, width=1280)
     assert page.evaluate(BROKEN) == []
-    assert page.evaluate(SMALLEST) >= 7
+    assert page.evaluate(SMALLEST) >= 7.8
 
 
 @pytest.mark.parametrize("path", FORMS)

@@ -88,6 +88,17 @@ def test_cells_of_a_row_touch_and_do_not_overlap(sample, read_svg):
             assert 0 <= right.left - (left.left + left.width) <= 6, (left, right)
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(25, 2), (2, 41), (24, 40)])
+def test_grids_beside_each_other_have_cells_of_one_height(read_svg, columns, rows):
+    few, many = (
+        Grid("", (), tuple(Row(("",), tuple(Cell("1") for _ in range(across))) for _ in range(down)))
+        for across, down in ((2, 2), (columns, rows))
+    )
+    page = read_svg(Drawing("", (Beside((few, many)),)).svg())
+    dense = (columns, rows) != (24, 40)
+    assert {cell.height for row in page.rows for cell in row} == {18 if dense else 25}
+
+
 def test_a_right_aligned_column_ends_in_one_line(read_svg):
     numbers = ("1", "128", "1111111", "+32 B")
     page = read_svg(Drawing("", (Table(((number, "x") for number in numbers), ("m", "n"), align="rl"),)).svg())

@@ -20,6 +20,8 @@ from typing import NamedTuple, Self, TypeVar
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.palette import Mark, Tint
 
+_DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, have small cells in an SVG
+_DENSE_ROWS = 40
 BANK_BYTES = 4
 Text = TypeVar("Text")
 
@@ -217,6 +219,11 @@ class Grid:
     def columns(self) -> int:
         """How many columns every row and tier covers."""
         return next(self._line_spans(), 0)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has so many columns or rows that its cells are small."""
+        return self.columns > _DENSE_COLUMNS or len(self.rows) > _DENSE_ROWS
 
     @property
     def group_starts(self) -> frozenset[int]:

@@ -110,6 +110,11 @@ class Beside:
 
     parts: tuple[Part, ...]
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether cells are small in all its grids, so that lines beside each other are as high."""
+        return any(isinstance(part, Grid) and part.is_dense for part in self.parts)
+
 
 Part: TypeAlias = "str | Grid | BitRuler | Table | Legend | Beside"
 

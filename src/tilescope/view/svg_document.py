@@ -48,8 +48,6 @@ _BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
 _NUMBERS = 15  # height of the bit numbers
 _FIELD_HEIGHT = 36
 _EMPTY_ROW = 24
-_DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, get small cells
-_DENSE_ROWS = 40
 _HEADER_HEIGHT = 17
 _RULE_HEIGHT = 4
 
@@ -96,7 +94,8 @@ laid_out.register(str, lambda part: (0, partial(_prose, part)))
 
 @laid_out.register
 def _beside(part: Beside) -> Laid:
-    rigid, draws = zip(*map(laid_out, part.parts), strict=True)
+    laid = (_grid(inner, part.is_dense) if isinstance(inner, Grid) else laid_out(inner) for inner in part.parts)
+    rigid, draws = zip(*laid, strict=True)
     gaps = _BESIDE_GAP * (len(rigid) - 1)
 
     def draw(width: float) -> Block:
@@ -147,14 +146,14 @@ def _table(part: Table) -> Laid:
 
 
 @laid_out.register
-def _grid(part: Grid) -> Laid:
-    block = grid_block(part)
+def _grid(part: Grid, dense: bool = False) -> Laid:
+    block = grid_block(part, dense=dense)
     return block.width, lambda _: block
 
 
-def grid_block(grid: Grid, *, linked: bool = False) -> Block:
+def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Block:
     """The grid with its title, headers, labels and notes; `linked` cells bear their links, for a page with a script."""
-    dense = grid.columns > _DENSE_COLUMNS or len(grid.rows) > _DENSE_ROWS
+    dense = dense or grid.is_dense
     height, size, density = (18.0, _TINY, "dense") if dense else (25.0, _BODY, "roomy")
     padding, header_padding, least = (6, 5, 18) if dense else (12, 12, 28)
     columns = Columns.of(

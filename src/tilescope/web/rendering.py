@@ -100,7 +100,7 @@ def picture(part: Grid | BitRuler) -> Markup:
 
 def fitted(part: Beside) -> tuple[bool, list[tuple[object, Markup | None]]]:
     """Parts that stand beside each other, with the pictures of grids; whether they shrink in a narrower window."""
-    blocks = [_cells(inner) if isinstance(inner, Grid) else None for inner in part.parts]
+    blocks = [_cells(inner, part.is_dense) if isinstance(inner, Grid) else None for inner in part.parts]
     scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(sum(block.width for block in blocks if block), 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
     scale = scale if _SMALLEST_SCALE <= scale < _BESIDE_SCALE else _BESIDE_SCALE
@@ -108,8 +108,8 @@ def fitted(part: Beside) -> tuple[bool, list[tuple[object, Markup | None]]]:
     return shrinks, list(zip(part.parts, pictures, strict=True))
 
 
-def _cells(part: Grid) -> Block:
-    return grid_block(replace(part, title="", notes=()), linked=True)
+def _cells(part: Grid, dense: bool = False) -> Block:
+    return grid_block(replace(part, title="", notes=()), linked=True, dense=dense)
 
 
 def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
