@@ -312,6 +312,7 @@ def program(source, given=""):
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_fresh_process_knows_every_kind():
     every = json.loads(program(IN_THEIR_MODULES))
     assert json.loads(program(EVERY_KIND)) == every

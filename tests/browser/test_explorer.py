@@ -43,6 +43,7 @@ def serious_faults(page):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS)
 def test_every_page_fits_a_phone(open_page, path):
     page = open_page(path, width=390)
@@ -55,6 +56,7 @@ STRAY = """() => [...document.querySelectorAll(".cells-box")].filter((box) =>
 ).map((box) => box.ariaLabel)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS)
 def test_no_drawing_has_a_scrollbar_for_nothing(open_page, path):
     assert open_page(path).evaluate(STRAY) == []
@@ -72,6 +74,7 @@ SMALLEST = """() => Math.min(99, ...[...document.querySelectorAll("figure svg")]
 }))"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [*FORMS, "/swizzle?mode=xor:5,2,5"])
 def test_a_few_words_stay_on_one_line_and_drawings_can_be_read(open_page, path):
     page = open_page(path, width=1280)
@@ -79,6 +82,7 @@ def test_a_few_words_stay_on_one_line_and_drawings_can_be_read(open_page, path):
     assert page.evaluate(SMALLEST) >= 7.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS)
 def test_no_field_of_a_phone_hides_the_end_of_what_it_holds(open_page, path):
     page = open_page(path, width=390)
@@ -93,8 +97,9 @@ def test_the_cure_stands_beside_the_disease(open_page):
     assert cure["x"] > conflict["x"] + conflict["width"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS)
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_loads_without_an_error_and_has_no_serious_fault_for_axe(open_page, path, scheme):
     assert serious_faults(open_page(path, scheme=scheme)) == []
 

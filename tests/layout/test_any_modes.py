@@ -50,6 +50,7 @@ def test_every_address_is_pycutes(layout):
         assert layout.size_bytes == -(-(last - layout.start * 8) // 8)
 
 
+@pytest.mark.slow
 @given(any_layouts())
 def test_locate_finds_an_element_that_covers_the_byte_wherever_there_is_one(layout):
     bits = naive(layout)
