@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, check_fields, unknown_name
+from tilescope.errors import DeviceError, RuleError, check_fields, rounded_up, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
@@ -54,7 +54,7 @@ def sector_share(request_bytes: int) -> float:
     >>> sector_share(16), sector_share(64), sector_share(48)
     (0.5, 1.0, 0.75)
     """
-    return request_bytes / (-(-request_bytes // SECTOR_BYTES) * SECTOR_BYTES)
+    return request_bytes / rounded_up(request_bytes, SECTOR_BYTES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -443,3 +443,20 @@ def test_a_swizzle_that_ldmatrix_does_not_read_names_others():
     assert {said.fix for refused in report.refused for said in refused.violations} == {
         "Use swizzle 128B, 64B, 32B or none."
     }
+
+
+@pytest.mark.parametrize("tile", [(64, 64), (128, 64), (256, 128)])
+def test_a_pipeline_and_a_plan_fit_the_same_stages(tile):
+    fit = max(stages for stages in range(1, 30) if ts.plan(tile, "bf16", stages=stages).candidates)
+    best = ts.plan(tile, "bf16").best
+    assert ts.simulate(ts.plan_pipeline(best, stages=fit)).verdict == "proven"
+    with pytest.raises(ts.PlanError) as refused:
+        ts.plan_pipeline(best, stages=fit + 1)
+    assert refused.value.violations[0].fix == f"Use at most {fit} stage{'s' * (fit > 1)}, or smaller tiles."
+
+
+def test_tiles_of_which_not_one_stage_fits_are_told_to_be_smaller():
+    best = ts.plan((256, 128), "f32", consumer="ldmatrix").best
+    with pytest.raises(ts.PlanError) as refused:
+        ts.plan_pipeline([best, best], stages=1)
+    assert refused.value.violations[0].fix == "Use smaller tiles."

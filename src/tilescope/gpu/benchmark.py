@@ -22,7 +22,7 @@ import numpy as np
 from tilescope.arch import Arch
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, by, ceil_div, counted
+from tilescope.errors import DeviceError, RuleError, by, counted, rounded_up
 from tilescope.gpu import streaming
 from tilescope.gpu.isolation import CardInChildren, MadeOnCard, Progress, card_in_children
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, issuing_warps, matrix_dims, spread, stream
@@ -301,7 +301,7 @@ def drawn_tile(random: random.Random, **where: Any) -> DrawnTile:
         in_flight_bytes, tile_bytes = random.choice(_IN_FLIGHT_KIB) * _KIB, tile[0] * tile[1] * size
         if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
             continue
-        places = spread(max(_FEWEST_TILES, in_flight_bytes // (ceil_div(tile_bytes, _KIB) * _KIB)))
+        places = spread(max(_FEWEST_TILES, in_flight_bytes // rounded_up(tile_bytes, _KIB)))
         stages = places["streams"] * places["stages"]
         try:
             report = plan(tile, name, major=major, stages=stages, **options, **where)

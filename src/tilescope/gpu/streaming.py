@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import ceil_div
+from tilescope.errors import ceil_div, rounded_up
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import Case
 from tilescope.gpu.suites.wavefronts import cycles_of
@@ -40,7 +40,7 @@ def stream(tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: t
     case = {"direction": "load", "streams": 1, "issuers": None, "blocks_per_sm": 1, "sms": None, **options}
     if case["issuers"] is None:
         case["issuers"] = 1 if case["direction"] == "store" else issuing_warps(len(boxes), case["streams"])
-    case["stage_bytes"] = ceil_div(case["stage_bytes"], 1024) * 1024
+    case["stage_bytes"] = rounded_up(case["stage_bytes"], 1024)
     tiles = [extent // step for extent, step in zip(tensor_map.dims, tile, strict=True)]
     case |= {"map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "tiles": tiles}
     return case | {"bytes": tiles[0] * tiles[1] * len(boxes) * tensor_map.transaction_bytes}

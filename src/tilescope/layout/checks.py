@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, by, ceil_div, counted, printed, printed_hex, raise_all
+from tilescope.errors import RuleError, Violation, by, counted, printed, printed_hex, raise_all, rounded_up
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
 from tilescope.reading import attempted, integer, integer_array, known_name, one_of, pair
@@ -59,10 +59,10 @@ def checked_tiling(
     row_elements = whole[1] if major == "K" else whole[0]
     if row_elements * bits % 8:
         found = f"a row of {counted(row_elements, 'element')} of {bits} bits"
-        limit, fix = "rows are whole bytes", f"Use rows of {ceil_div(row_elements, 8) * 8} elements."
+        limit, fix = "rows are whole bytes", f"Use rows of {rounded_up(row_elements, 8)} elements."
         problems.append(ROW_BYTES.violation("atom", found, limit, fix, row_elements=row_elements, bits=bits))
     if tile[0] % whole[0] or tile[1] % whole[1]:
-        enough = tuple(ceil_div(extent, step) * step for extent, step in zip(tile, whole, strict=True))
+        enough = tuple(rounded_up(extent, step) for extent, step in zip(tile, whole, strict=True))
         found, limit = f"{by(tile)} elements in atoms of {by(whole)}", "a tile is a whole number of atoms"
         fix, change = f"Use {by(enough)}.", {"shape": enough}
         problems.append(TILE_ATOMS.violation("shape", found, limit, fix, change, shape=tile, atom=whole))

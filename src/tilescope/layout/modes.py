@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_type, by, ceil_div, printed
+from tilescope.errors import RuleError, argument_type, by, printed, rounded_up
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.value import Value
 
@@ -291,7 +291,7 @@ class Modes(Value):
         if len(block) != len(shape) or any(extent % step for extent, step in zip(shape, block, strict=True)):
             found = f"a tile of {by(shape)} from blocks of {by(block)}"
             limit = "tile_to_shape takes whole blocks, with one extent for every index"
-            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, block, strict=False))
+            whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, block, strict=False))
             raise TILE_TO_SHAPE.error("shape", found, limit, f"Use {by(whole)}.", shape=shape, block=block)
         step = self.cosize
         for index in sorted(range(len(shape)), key=lambda index: order[index]):

@@ -30,7 +30,7 @@ from operator import mod
 from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import by, ceil_div, printed, raise_all
+from tilescope.errors import by, printed, raise_all, rounded_up
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.rule import Basis, rule
@@ -275,7 +275,7 @@ class CanonicalLayout(Value):
         256
         """
         shape, atom, bits = pair("tile", shape, 1), self.atom, self.element_bits
-        whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+        whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True))
         if whole != shape:
             what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
             found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
@@ -300,7 +300,7 @@ class CanonicalLayout(Value):
         if tile is None:
             limit = f"a descriptor reads whole atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
             wide = CanonicalLayout(self.major, "128B", self.element_bits)
-            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(layout.shape, wide.atom, strict=True))
+            whole = tuple(rounded_up(extent, step) for extent, step in zip(layout.shape, wide.atom, strict=True))
             fix = f'Use canonical_layout("{self.major}", "128B", "{_TYPE_OF_BITS[self.element_bits]}").tile({whole}), for example.'
             values = {"shape": layout.shape, "element_bits": layout.element_bits}
             raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)

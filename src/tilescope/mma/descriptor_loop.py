@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, argument_type, by, ceil_div, printed, raise_all
+from tilescope.errors import RuleError, Violation, argument_type, by, printed, raise_all, rounded_up
 from tilescope.layout import Layout
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, unread_layout
 from tilescope.mma.descriptor import OperandDescriptor
@@ -259,7 +259,7 @@ class DescriptorLoop(Value):
         if data_type.smem_bits != bits:
             found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
             atom = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).atom
-            whole = tuple(ceil_div(extent, step) * step for extent, step in zip(shape, atom, strict=True))
+            whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True))
             fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").tile({whole}), or a {bits}-bit type.'
             widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
             problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
@@ -274,7 +274,7 @@ class DescriptorLoop(Value):
         return problems + [
             rules["tile"].violation(
                 "tile", f"{letter} = {extent}", f"{name} takes {letter} of {label} in multiples of {multiple}",
-                f"Use {ceil_div(extent, multiple) * multiple}.", **{letter: extent, "multiple": multiple},
+                f"Use {rounded_up(extent, multiple)}.", **{letter: extent, "multiple": multiple},
             )
             for letter, extent, multiple in steps
             if extent % multiple

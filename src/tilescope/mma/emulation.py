@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tilescope.arch import ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import by, ceil_div, printed
+from tilescope.errors import by, printed, rounded_up
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
@@ -198,7 +198,7 @@ class OperandPath(NamedTuple):
         if self.product is None or not self.product.a_in_tensor_memory:
             a_tile = self._tile("A", a[0].shape, swizzles[0], self.smem_address)
             a_read = self._through_smem("A", a_tile, a, [share.a_multicast for share in self.shares])
-            b_start = a_tile.start + ceil_div(a_tile.size_bytes, SMEM_LINE_BYTES) * SMEM_LINE_BYTES
+            b_start = a_tile.start + rounded_up(a_tile.size_bytes, SMEM_LINE_BYTES)
         b_tile = self._tile("B", b[0].shape, swizzles[1], b_start)
         b_read = self._through_smem("B", b_tile, b, [share.b_multicast for share in self.shares])
         return list(zip(a_read, b_read, strict=True))
@@ -289,7 +289,7 @@ def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row:
     held = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
     mn, k = tile.shape
     if mn % block_mn or k % block_k:
-        whole = ceil_div(mn, block_mn) * block_mn, ceil_div(k, block_k) * block_k
+        whole = rounded_up(mn, block_mn), rounded_up(k, block_k)
         found, limit = f"operand {operand} of {mn} x {k} (mn x k)", f"mma takes it in blocks of {block_mn} x {block_k}"
         values = {"mn": mn, "k": k, "block": (block_mn, block_k)}
         raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div, printed, raise_all
+from tilescope.errors import RuleError, Violation, argument_type, printed, raise_all, rounded_up
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
@@ -266,7 +266,7 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
             half = None
             continue
         alignment = 1 if operand in ("D", "A") else _COPY_COLUMNS
-        first = ceil_div(after, alignment) * alignment
+        first = rounded_up(after, alignment)
         needed += first + columns - after
         fits = first + columns <= TMEM_COLUMNS
         placed.append(TmemPart(name, operand, columns, first if fits else None))

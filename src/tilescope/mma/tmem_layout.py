@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import ceil_div, check_fields, printed, raise_all
+from tilescope.errors import check_fields, printed, raise_all, rounded_up
 from tilescope.layout import Layout, Modes
 from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, in_steps, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
@@ -318,7 +318,7 @@ def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Pl
 def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count
     kind, width = tcgen05_for(data_type), data_type.smem_bits
     step = 256 // width  # 8 columns
-    _require_k(k, ceil_div(k, step) * step, data_type, f"one instruction of kind {kind.name} takes {step}")
+    _require_k(k, rounded_up(k, step), data_type, f"one instruction of kind {kind.name} takes {step}")
     if row.a_source is None:
         found, limit = f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies"
         raise TMEM_UNKNOWN.error("operand", found, limit, "Keep A in shared memory, or use M 128.")

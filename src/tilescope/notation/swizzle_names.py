@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from math import gcd
 
-from tilescope.errors import ceil_div, shortened
+from tilescope.errors import rounded_up, shortened
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import Hints, no_equivalent, tile_of
 from tilescope.notation.text import refusal
@@ -89,7 +89,7 @@ def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
     if columns % unit:
         found = f"rows of {columns} elements of {bits} bits"
         limit = f"with swizzle {swizzle} TMA stores rows in multiples of {unit_bytes} bytes"
-        fix = f"Use {ceil_div(columns, unit) * unit}, a multiple of {unit} elements."
+        fix = f"Use {rounded_up(columns, unit)}, a multiple of {unit} elements."
         raise refusal(found, limit, fix, columns=columns, element_bits=bits)
     atom = oriented(major, rows, columns if span_bytes is None else unit)
     return Layout((mn, k), bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
-from tilescope.errors import RuleError, printed, shortened, unknown_name
+from tilescope.errors import RuleError, printed, rounded_up, shortened, unknown_name
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.reading import plain_int
 from tilescope.value import Value
@@ -204,7 +204,7 @@ class Role(Value):
 
     def whole_threads(self, group: int) -> int:
         """Its threads in whole warps (32) or warpgroups (128)."""
-        return -(-self.threads // group) * group
+        return rounded_up(self.threads, group)
 
     def all_steps(self) -> Iterator[Step]:
         """Every step, those in loops too."""

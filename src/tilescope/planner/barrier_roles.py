@@ -49,7 +49,7 @@ PLAN_PIPELINE = plan_rule(
     store=("a cluster for a store", "every block stores its own tile", "Use cluster=1."),
     parts=("{tile_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes", "Use multicast=False, or cluster=1."),
     room=("{stages:stage} of {stage_bytes} bytes", "a block of {arch} has {limit_bytes} bytes of shared memory for them",
-          "Use at most {fit:stage}, or smaller tiles."),
+          "Use [at most {fit:stage}, or ]smaller tiles."),
     cluster=("cluster = {cluster}", "a number of blocks, or (x, y), at most {limit_blocks} together", "Use cluster=(2, 1)."),
 )
 # fmt: on
@@ -170,13 +170,10 @@ class _Planning:
         arch, stage_bytes = self.first.arch, sum(plan.stage_bytes for plan in self.plans) + barrier_bytes(self.first)
         limit = arch.smem_per_block_bytes - (self.gemm.epilogue.stage_bytes if self.gemm and self.gemm.epilogue else 0)
         if self.stages * stage_bytes > limit:
-            facts = {
-                "stages": self.stages,
-                "stage_bytes": stage_bytes,
-                "limit_bytes": limit,
-                "fit": limit // stage_bytes,
-            }
-            yield PLAN_PIPELINE.broken("stages", "room", arch=arch.name, **facts)
+            fitting = {"limit_bytes": limit, "fit": limit // stage_bytes or None}
+            yield PLAN_PIPELINE.broken(
+                "stages", "room", stages=self.stages, stage_bytes=stage_bytes, arch=arch.name, **fitting
+            )
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""

@@ -207,9 +207,8 @@ def _of_matrix(obstacle: Obstacle, matrix: str, columns: int, span: int) -> Obst
     if isinstance(obstacle, Violation):
         return replace(obstacle, change=None)
     values = {"matrix": matrix, **obstacle.values}
-    if (
-        matrix == "C" and columns % span and obstacle.row is PLAN_SMEM.row
-    ):  # a whole number of spans is stored in slices
+    if matrix == "C" and columns % span and obstacle.row is PLAN_SMEM.row:
+        # a whole number of spans would be stored in slices
         return PLAN_SMEM.broken("tile", "slice", span=span, up=rounded_up(columns, span), **values)
     return obstacle._replace(values=values, change=None)
 

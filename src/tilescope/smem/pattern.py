@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError, by, ceil_div, printed, raise_all
+from tilescope.errors import RuleError, by, printed, raise_all, rounded_up
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
@@ -97,7 +97,7 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
     if row_bytes % width:
         raise TILE_WIDTH.error(
             "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
-            f"Widen the tile to {ceil_div(row_bytes, width) * width} bytes a row, or use a narrower access.",
+            f"Widen the tile to {rounded_up(row_bytes, width)} bytes a row, or use a narrower access.",
             row_bytes=row_bytes, access_bytes=width,
         )  # fmt: skip
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
@@ -129,7 +129,7 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     if rows % high or row_bytes % wide_bytes:
         problems.append(MATRIX_TILE.violation(
             "tile", f"{rows} rows of {row_bytes} bytes", f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
-            f"Use {ceil_div(rows, high) * high} rows of {ceil_div(row_bytes, wide_bytes) * wide_bytes} bytes.",
+            f"Use {rounded_up(rows, high)} rows of {rounded_up(row_bytes, wide_bytes)} bytes.",
             rows=rows, row_bytes=row_bytes, matrix_rows=high, matrix_row_bytes=wide_bytes,
         ))  # fmt: skip
     if transposed and element_bits != 16:
@@ -169,7 +169,7 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits
     if rows % high or columns % wide:
-        whole = ceil_div(rows, high) * high, ceil_div(columns, wide) * wide
+        whole = rounded_up(rows, high), rounded_up(columns, wide)
         names = {"A": "mk", "B": "nk"}.get(fragment.operand, "mn")[:: -1 if transpose else 1]
         raise FRAGMENT_TILE.error(
             "tile", f"{rows} x {columns} elements ({by(names)})",

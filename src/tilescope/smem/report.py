@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import counted
+from tilescope.errors import counted, rounded_up
 from tilescope.layout import AtomOrder, Layout
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.smem.access import Access
@@ -293,7 +293,7 @@ def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> No
     width = widest.access_bytes
     row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
     if pad % width and row_bytes % width == 0:
-        enough = -(-pad // width) * width
+        enough = rounded_up(pad, width)
         raise LANE_ALIGNMENT.error(
             "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
             f"{widest.name} takes addresses that are multiples of {width}",

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_type, ceil_div
+from tilescope.errors import RuleError, Violation, argument_type, rounded_up
 from tilescope.reading import attempted, integer
 from tilescope.rule import rule
 from tilescope.value import read_only
@@ -127,7 +127,7 @@ def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Vi
     if leaving is not None:
         values |= {"logical": leaving, "physical": mode.apply(leaving)}
         found += f": logical byte {leaving:#x} would leave to {values['physical']:#x}"
-    start, stop = address // block * block, ceil_div(end, block) * block
+    start, stop = address // block * block, rounded_up(end, block)
     limit = f"swizzle {mode.name} permutes whole blocks of {block} bytes"
     fix = f"Start at {start:#x} and pad to {stop - start} bytes."
     return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, **values)]
@@ -136,7 +136,7 @@ def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Vi
 def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
     """The first logical byte of [address, end) whose physical address lies outside; only cut blocks have any."""
     block = mode.block_bytes
-    head_end = min(end, ceil_div(address, block) * block)
+    head_end = min(end, rounded_up(address, block))
     far = address // mode.repeat_bytes * mode.repeat_bytes  # the same there; numpy counts to 2^63
     for low, high in ((address - far, head_end - far), (max(head_end, end // block * block) - far, end - far)):
         for slab in range(low, high, _SHARE_BYTES):

@@ -296,7 +296,8 @@ class AnyMap(Value):
 
 def row_bytes(a: AnyMap) -> int:
     """Bytes of dim 0 in global memory."""
-    return a.dims[0] * ((a.interleave.slice_bytes or 0) * 8 or a.data_type.bits) // 8
+    slice_bytes = a.interleave.slice_bytes
+    return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
 
 
 def _wrong_lengths(a: AnyMap, lengths: Mapping[str, int]) -> list[Violation]:

@@ -188,16 +188,12 @@ def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, 
     needed_bytes = rows * columns * bits // 8
     if bits >= 8 and needed_bytes == len(held):
         return held.view(f"u{bits // 8}").reshape(shape)
-    found, limit = (
-        f"{path} holds {counted(len(held), 'byte')}",
-        f"{by(shape)} elements of {type_name} take {needed_bytes} bytes",
-    )
+    found = f"{path} holds {counted(len(held), 'byte')}"
+    limit = f"{by(shape)} elements of {type_name} take {needed_bytes} bytes"
     fix = f"Write all {needed_bytes} bytes of the tile to the file, and no others."
     if bits < 8:
-        limit, fix = (
-            "a tile has elements of whole bytes",
-            f"Use --type u8 --shape {rows}x{columns * bits // 8}: its rows in bytes.",
-        )
+        limit = "a tile has elements of whole bytes"
+        fix = f"Use --type u8 --shape {rows}x{columns * bits // 8}: its rows in bytes."
     elif len(held) and len(held) % (rows * bits // 8) == 0:
         fix = f"Use --shape {rows}x{len(held) // (rows * bits // 8)}, or a --type of another width."
     raise TILE_FILE.error("tile", found, limit, fix, bytes=len(held), shape=shape)

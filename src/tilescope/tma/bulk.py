@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import MisalignedAddressError, RuleError
+from tilescope.errors import MisalignedAddressError, RuleError, rounded_up
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
@@ -117,7 +117,7 @@ def _request(
             ADDRESS.violation(
                 name, f"{name} = {found:#x}",
                 "the addresses of a bulk copy are multiples of 16 bytes",
-                f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {-(-found // CHUNK_BYTES) * CHUNK_BYTES:#x}.",
+                f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {rounded_up(found, CHUNK_BYTES):#x}.",
                 {name: found // CHUNK_BYTES * CHUNK_BYTES}, **{name: found},
             )
             for name, found in misaligned

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.errors import rounded_up
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
 
@@ -71,7 +72,7 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
 
         So a store destroys what lies behind a row whose length is no multiple of 16 bytes.
         """
-        return min(-(-self.high_bytes // CHUNK_BYTES) * CHUNK_BYTES, self.row_bytes)
+        return min(rounded_up(self.high_bytes, CHUNK_BYTES), self.row_bytes)
 
 
 def walk(copy: Copy) -> Walk:

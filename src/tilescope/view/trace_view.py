@@ -24,7 +24,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from tilescope.errors import by, ceil_div, counted
+from tilescope.errors import by, ceil_div, counted, rounded_up
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma import Identification, Origin, Trace
 from tilescope.tma.place import Place
@@ -238,7 +238,7 @@ class _Axis(NamedTuple):
         if units <= most:
             return cls(name, dim, tuple(range(low, low + units * unit + 1, unit)), extent, unit)
         step = unit << (ceil_div(units, scaled) - 1).bit_length()  # a power of two: round numbers
-        ticks = range(ceil_div(low, step) * step, high, step)
+        ticks = range(rounded_up(low, step), high, step)
         kept = (tick for tick in ticks if not any(first < tick < end for first, end in copied))
         edges = sorted({low, 0, extent, high, *kept, *chain(*copied)})
         return cls(name, dim, tuple(edges), extent, step, exact=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilescope.arch import Arch
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import TensorMapError, ceil_div
+from tilescope.errors import TensorMapError, rounded_up
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -92,7 +92,7 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
 
 def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
     """Strides without gaps but for rows that end off `align` bytes."""
-    row_bytes = ceil_div(dims[0] * step_bits // 8, align) * align
+    row_bytes = rounded_up(dims[0] * step_bits // 8, align)
     return list(accumulate((row_bytes, *dims[1:-1]), mul))[: len(dims) - 1]
 
 
