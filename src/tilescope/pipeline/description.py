@@ -143,6 +143,13 @@ class Pipeline(Value):
         return cls.from_dict({"name": Path(name).stem} | data)
 
 
+def _number(at: str, written: Any, argument: Argument, names: Collection[str]) -> None:
+    """Read an argument's expression; a number is also checked, others are when their names have values."""
+    expression = Expression.read(at, written, names)
+    if expression.code is None:
+        argument.checked(expression.constant)
+
+
 class _Reader:
     """Collects problems while it reads; what cannot be read gets a harmless value."""
 
@@ -247,8 +254,8 @@ class _Reader:
         """What a step acts on, or an argument of it."""
         kind = "choice" if written in argument.choices else argument.kind
         readers: dict[str, tuple[Any, ...]] = {
-            "number": (Expression.read, names),
-            "bar": (Expression.read, names),
+            "number": (_number, argument, names),
+            "bar": (_number, argument, names),
             "flag": (flag,),
             "barriers": (known_name, self.known["barrier"], "barrier"),
             "choice": (known_name, argument.choices, argument.name),

@@ -21,8 +21,8 @@ _REGISTER_STEP = 8  # setmaxnreg takes multiples of it
 _WAITS_SHOWN = 4
 
 
-def check_end(machine: Machine) -> None:
-    """Raise the mistake of a run in which no agent can act and nothing is under way, if it is one."""
+def check_hang(machine: Machine) -> None:
+    """Raise the mistake of a run in which no agent can act and nothing is under way, if some have not left."""
     if not all(machine.left):
         blocked = blocked_agents(machine)
         for cause, ops in _CAUSES.items():
@@ -30,7 +30,6 @@ def check_end(machine: Machine) -> None:
                 if action.op in ops:
                     cause(machine, agent, action, action.barrier)
         raise _circle(machine, blocked)
-    machine.check_exits()
 
 
 def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:

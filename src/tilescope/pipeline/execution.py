@@ -12,16 +12,19 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
-from tilescope.pipeline.diagnosis import blocked_agents, check_end
+from tilescope.pipeline.clocks import Clocks
+from tilescope.pipeline.diagnosis import blocked_agents, check_hang
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import NONE, Action, Flight, Program
+from tilescope.pipeline.program import NONE, Action, Flight, Key, Program
+from tilescope.pipeline.sight import Sight
 
 COPY_TICKS = 6
 MULTIPLY_TICKS = 4
 MAX_ACTIONS = 20_000_000
 _HELD_MARKS = 3_000  # at the beginning of a long run, and as many at its end
 _AT_LAST = 1 << 40  # ticks: after everything else
+_NO_KEY: Key = (NONE, NONE, NONE)
 
 
 class Mark(NamedTuple):
@@ -40,14 +43,16 @@ class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
     def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
-        self.machine = Machine(program)
+        self.machine = Machine(program, Clocks(program))
         self.slow, self.ticks = slow, {"copy": copy_ticks}  # from issue to landing; arrivals take MULTIPLY_TICKS
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
         self.order = count(self.machine.agents)
         # tick, order, agent or NONE, flight; empty at the end, unless that was beyond MAX_ACTIONS
-        self.queue = [(0, agent, agent, NONE) for agent in range(self.machine.agents)]
+        self.queue: list[tuple[int, int, int, Key]] = [
+            (0, agent, agent, _NO_KEY) for agent in range(self.machine.agents)
+        ]
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
@@ -65,13 +70,18 @@ class Run:
                     self.act(agent)
                 if machine.actions_done > MAX_ACTIONS:
                     return None
-            check_end(machine)
+            check_hang(machine)
+            for barrier in range(machine.barriers):
+                state = machine.phase[barrier], machine.pending[barrier], machine.tx[barrier]
+                machine.order.stays_open(barrier, *state)
+            machine.order.checks_registers()
+            machine.check_exits()
         except MistakeFoundError as error:
             for agent, action in blocked_agents(machine):  # waits that never pass, up to the end of the run
                 since, at = self.waiting.get(agent, self.tick), self._barrier(action)
                 self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *at))
             return error.mistake
-        return machine.early
+        return None
 
     def marks(self) -> list[Mark]:
         """The timeline in order of time: of a long run its beginning and its end."""
@@ -80,7 +90,7 @@ class Run:
     def _mark(self, mark: Mark) -> None:
         (self.first_marks if len(self.first_marks) < _HELD_MARKS else self.last_marks).append(mark)
 
-    def _push(self, ticks: int, agent: int, flight: int = NONE) -> None:
+    def _push(self, ticks: int, agent: int, flight: Key = _NO_KEY) -> None:
         """Let an agent act, or something land, after that many ticks."""
         tick = self.tick + (_AT_LAST if agent == self.slow else ticks)
         heapq.heappush(self.queue, (tick, next(self.order), agent, flight))
@@ -88,7 +98,7 @@ class Run:
     def act(self, agent: int) -> None:
         """Let an agent do its next action, or wait for it."""
         machine = self.machine
-        action, place, last_key, took = machine.current(agent), machine.pc[agent], machine.last_key, 1
+        action, place, took = machine.current(agent), machine.pc[agent], 1
         barrier, phase = self._barrier(action)
         if action is not None and action.waits:
             names = machine.program.barriers[barrier].of.name, machine.program.agents[agent].of.name
@@ -99,9 +109,8 @@ class Run:
             self.waiting.setdefault(agent, self.tick)
             return
         machine.perform(agent)
-        for key in range(last_key + 1, machine.last_key + 1):
-            if key in machine.flights:
-                self._push(self.ticks.get(machine.flights[key].op, MULTIPLY_TICKS), NONE, key)
+        for key in machine.sent:
+            self._push(self.ticks.get(machine.flights[key].op, MULTIPLY_TICKS), NONE, key)
         if action is not None:
             if action.op == "multiply":
                 self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
@@ -136,49 +145,71 @@ class Run:
                 self._push(0, waiting)
 
 
-def search(program: Program, max_states: int) -> tuple[Mistake | None, int, bool]:
-    """The first mistake in the orders of all actions and landings, shortest first, the states seen, and whether those are all."""
-    machine = Machine(program)
+class Found(NamedTuple):
+    """What a search found: the first mistake, the states it saw, and whether those were all."""
+
+    mistake: Mistake | None
+    states: int
+    is_complete: bool
+
+
+Way = tuple["Way", int, Action | Flight | None] | None  # the way before, the agent, what it did or what landed
+
+
+def search(program: Program, max_states: int) -> Found:
+    """The first mistake in the orders of all actions and landings, shortest first."""
+    machine = Machine(program, Sight(program))
     seen = {machine.key()}
-    queue: deque[tuple[Machine, Any]] = deque([(machine, None)])
+    queue: deque[tuple[Machine, Way]] = deque([(machine, None)])
     while queue:
         machine, path = queue.popleft()
-        way = path  # of (the way before, agent, what it did or what landed)
+        acting, way = machine, path
         try:
             moves = _moves(machine)
             if not moves:
-                check_end(machine)
+                check_hang(machine)
             for agent, done in moves:
-                following, way = machine.clone(), (path, agent, done)
+                acting, way = machine.clone(), (path, agent, done)
                 if isinstance(done, Flight):
-                    following.land(done)
+                    acting.land(done)
                 else:
-                    following.perform(agent)
-                key = following.key()
+                    acting.perform(agent)
+                key = acting.key()
                 if key not in seen:
                     if len(seen) >= max_states:
-                        return None, len(seen), False
+                        return Found(None, len(seen), is_complete=False)
                     seen.add(key)
-                    queue.append((following, way))
+                    queue.append((acting, way))
         except MistakeFoundError as error:
-            steps: list[str] = []
-            while way is not None:
-                way, agent, done = way
-                steps.append(program.told(agent, done))
-            return with_way(error.mistake, machine, steps[::-1]), len(seen), False
-    return None, len(seen), True
+            torn = acting.piece if error.mistake.outcome == "race" else None
+            mistake = with_way(torn or error.mistake, machine, _steps(program, way))
+            return Found(mistake, len(seen), is_complete=False)
+    return Found(None, len(seen), is_complete=True)
+
+
+def _steps(program: Program, way: Way) -> list[str]:
+    """A way in words, from its beginning."""
+    steps: list[str] = []
+    while way is not None:
+        way, agent, done = way
+        steps.append(program.told(agent, done))
+    return steps[::-1]
 
 
 def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
     """All that can happen next: agents with their actions, and landings.
 
-    One move alone where its place among the others changes nothing, and for an agent that leaves: the earlier it does, the
-    more can reach for a block that has gone.
+    One move alone where its place among the others changes nothing: a fence, the end of a group, and an agent that
+    leaves (the earlier it does, the more can reach for a block that has gone), unless that ends an access of its own.
     """
     moves: list[tuple[int, Action | Flight | None]] = []
     for agent in filter(machine.enabled, range(machine.agents)):
         action = machine.current(agent)
-        if action is None or action.op == "fence" or (action.op == "commit" and action.choice):
+        if action is None:
+            changes_nothing = agent not in machine.uncovered
+        else:
+            changes_nothing = action.op == "fence" or (action.op == "commit" and action.choice != "")
+        if changes_nothing and agent not in machine.order.ends_with_step:
             return [(agent, action)]
         moves.append((agent, action))
     flights = machine.flights.values()

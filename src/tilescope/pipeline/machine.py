@@ -5,6 +5,9 @@
 An access that begins while an earlier one is not known to be finished is a race in some order of the roles, even if
 not in this one. Threads reach shared memory through the generic proxy; TMA and tensor cores through the async proxy,
 and a fence has to stand between what threads wrote and what these read.
+
+A role of several warps is one agent here, but its warps do not wait for each other: what threads read or wrote is known to
+others when all warps have met (sync) or arrived (a count of at least the warps), not when one of them arrives or stores.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from typing import NamedTuple
 
 from tilescope.bits import ones
 from tilescope.errors import counted
-from tilescope.pipeline.mistake import MistakeFoundError
+from tilescope.pipeline.clocks import Access
+from tilescope.pipeline.contents import Fill, Segment, aged, gap, laid, read
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
-from tilescope.pipeline.program import NONE, Action, Clock, Flight, Instance
-from tilescope.pipeline.state import Access, Groups, State
+from tilescope.pipeline.program import NONE, Action, Flight, Instance, Key
+from tilescope.pipeline.state import Groups, State
 
 _NO_GROUPS: Groups = ((),)
-_HELD_FENCES = 64
-_MAX_ENDS = 64  # ways to know that one access is finished: barriers of a multicast commit, and later commits
 
 
 class How(NamedTuple):
@@ -38,35 +41,41 @@ class Fence(NamedTuple):
     kind: str
     instruction: str
     where: str
-    by: tuple[str, ...]  # whose fence counts: that of the first agent before its arrival, of the second behind its wait
+    by: str  # whose fence counts: that of the "first" agent, of the "second", or of "any" on the way
     between_agents: bool = False  # one agent alone needs none
 
 
 _COPIED = "Expect its bytes on its barrier and wait for that phase first."
 _ORDERED = "Let a barrier order {} before {}."
 _VERB = {True: "writes", False: "reads"}
-# fmt: off
 HOW = {
-    "generic":  How("threads", "{} (threads)", _ORDERED),
+    "generic": How("threads", "{} (threads)", _ORDERED),
     "cp.async": How("cp.async", "cp.async of {}", "Wait for its group or barrier first."),
-    "tma":      How("TMA", "a TMA copy of {}", _COPIED),
-    "bulk":     How("bulk copy", "a bulk copy of {}", _COPIED),
-    "wgmma":    How("wgmma", "wgmma of {}", "Let wgmma.wait_group come before the release."),
-    "tcgen05":  How("tcgen05", "{} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
-    "store":    How("TMA store", "a TMA store of {}", "Let the issuing thread wait with cp.async.bulk.wait_group.read first."),
+    "tma": How("TMA", "a TMA copy of {}", _COPIED),
+    "bulk": How("bulk copy", "a bulk copy of {}", _COPIED),
+    "wgmma": How("wgmma", "wgmma of {}", "Let wgmma.wait_group come before the release."),
+    "tcgen05": How("tcgen05", "{} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
+    "store": How(
+        "TMA store",
+        "a TMA store of {}",
+        "Let the issuing thread wait with cp.async.bulk.wait_group.read first.",
+    ),
 }
 _ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")  # through the async proxy go TMA and the tensor cores
+_OUT_OF_TENSOR_MEMORY = Fence(
+    "tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", "second", between_agents=True
+)
+_INTO_TENSOR_MEMORY = Fence(
+    "tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", "first", between_agents=True
+)
+_THREADS_TO_ASYNC = Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", "any")
+_CP_ASYNC_TO_ASYNC = Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", "any")
 FENCES = {  # (space, first access, second)
-    ("tmem", "tcgen05", "generic"):
-        Fence("tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", ("second",), between_agents=True),
-    ("tmem", "generic", "tcgen05"):
-        Fence("tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", ("first",), between_agents=True),
-    **dict.fromkeys((("smem", "generic", how) for how in _ASYNC),
-        Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", ("first",))),
-    **dict.fromkeys((("smem", "cp.async", how) for how in _ASYNC),
-        Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", ("first", "second"))),
+    ("tmem", "tcgen05", "generic"): _OUT_OF_TENSOR_MEMORY,
+    ("tmem", "generic", "tcgen05"): _INTO_TENSOR_MEMORY,
+    **{("smem", "generic", how): _THREADS_TO_ASYNC for how in _ASYNC},
+    **{("smem", "cp.async", how): _CP_ASYNC_TO_ASYNC for how in _ASYNC},
 }
-# fmt: on
 
 
 class Machine(State):
@@ -78,9 +87,10 @@ class Machine(State):
         if action is None:
             return not self.left[agent]
         if action.waits:
-            return (self.phase[action.barriers[0]] & 1) != action.number
+            return self.phase[action.barriers[0]] & 1 != action.number
         if action.meets:
-            return self.phase[action.barriers[0]] > self.standing.get((agent, action.barriers[0]), NONE)
+            standing = self.standing.get((agent, action.barriers[0]))
+            return standing is None or self.phase[action.barriers[0]] > standing
         if action.op == "registers":
             return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
         return True
@@ -88,156 +98,363 @@ class Machine(State):
     def perform(self, agent: int) -> None:
         """Carry out an agent's next action."""
         action = self.current(agent)
-        self.ended = []
-        clock = self.clock[agent] = self.clock[agent].copy()
-        clock[agent] += 1
+        self.ended, self.sent = [], []
+        self.order.begin(agent)
         self.actions_done += 1
         if action is None:
+            self._leave_work(agent)
             self.leave(agent)
-            if any(self.groups.get((agent, "bulk"), ())):
-                raise self.program.mistake("stores", agent=agent)
         elif action.mask:
             raise self._mask_mistake(agent, action)
-        elif self._do(agent, action, clock, int(clock[agent])):
+        elif self._do(agent, action):
             self.pc[agent] += 1
             self.next_action[agent] = next(self.sources[agent], None)
 
-    def _do(self, agent: int, action: Action, clock: Clock, time: int) -> bool:
+    def _do(self, agent: int, action: Action) -> bool:
         """Change the state as an action says; whether it is over: a meeting takes two, arriving and leaving."""
-        groups = self.groups.get((agent, action.choice), _NO_GROUPS)
         match action.op:
             case "wait" | "tail":
-                self.pass_wait(action.barriers[0], agent, clock, time)
+                self.pass_wait(action.barriers[0], agent)
             case "expect" | "arrive" | "release":
-                arrivals = int(action.flag) if action.op == "expect" else action.times
-                dropped = arrivals if action.flag and action.op == "arrive" else 0
-                for barrier in action.barriers:
-                    self._reach(barrier, agent, time)
-                    self.count(barrier, agent, clock, tx=action.number, arrivals=arrivals, dropped=dropped)
+                self._arrive(agent, action)
             case "init":
-                for barrier in action.barriers:
-                    self.initialised[barrier] = (agent, time)
+                self._initialise(agent, action)
             case "sync" | "bar_arrive" | "cluster":
-                return self.meet(agent, action, clock)
+                if action.choice != "wait":
+                    self._cover(agent)
+                return self.meet(agent, action)
             case "copy":
-                self._copy(agent, action, clock, time)
+                self._copy(agent, action)
             case "cp_arrive":
-                self._cp_arrive(agent, action, clock)
+                self._cp_arrive(agent, action)
             case "commit" if action.choice:
-                self.groups[agent, action.choice] = (*groups, ())
+                self.groups[agent, action.choice] = (*self._groups(agent, action.choice), ())
             case "commit":
-                keys = self._alive(self.groups.get((agent, "tcgen05"), _NO_GROUPS)[-1])
-                self.groups[agent, "tcgen05"] = (keys,)  # a later commit waits for them as well
-                for barrier in action.barriers:
-                    self._reach(barrier, agent, time)
-                    self._fly(Flight("commit", barrier, 1, (), agent, clock, keys))
+                self._commit(agent, action)
             case "wait_group":
-                done = max(0, len(groups) - 1 - max(0, action.number))
-                for key in chain(*groups[:done]):
-                    self._finish(key, agent, time)
-                self.groups[agent, action.choice] = groups[done:]
+                self._wait_group(agent, action)
+            case "fence" if action.choice == "mbarrier_init":
+                self.order.shows_init(agent)
             case "fence":
-                before = self.fences.get((agent, action.choice), ())
-                self.fences[agent, action.choice] = (*before[1 - _HELD_FENCES :], time)
-                self.fence_clock[agent, action.choice] = clock
+                self.order.fences(agent, action.choice, chain(*self.accesses))
             case "registers":
-                self.pool[self.program.agents[agent].block] -= self.register_need(agent, action)
-                self.registers[agent] = action.number
-                self.ended.append(NONE)
+                self._take_registers(agent, action)
             case _:
-                self._touch(agent, action, clock, time)
+                self._touch(agent, action)
         return True
 
-    def _reach(self, barrier: int, agent: int, time: int) -> None:
+    def _groups(self, agent: int, kind: str) -> Groups:
+        return self.groups.get((agent, kind), _NO_GROUPS)
+
+    def _key(self, agent: int, number: int) -> Key:
+        return agent, self.pc[agent], number
+
+    # barriers
+
+    def _arrive(self, agent: int, action: Action) -> None:
+        arrivals = int(action.flag) if action.op == "expect" else action.times
+        dropped = arrivals if action.flag and action.op == "arrive" else 0
+        if arrivals >= self.program.agents[agent].of.warps:
+            self._cover(agent)
+        tx = action.number if action.op == "expect" else 0
+        for barrier in action.barriers:
+            self._reach(barrier, agent)
+            weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
+            self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
+
+    def _cover(self, agent: int) -> None:
+        """All warps of an agent arrive: what they did before is over for whoever is behind that."""
+        for key in self.uncovered.pop(agent, ()):
+            self.order.finishes(key, agent)
+
+    def _initialise(self, agent: int, action: Action) -> None:
+        for barrier in action.barriers:
+            if self.initialised[barrier]:
+                raise self.program.mistake("init twice", agent=agent, barrier=barrier)
+            self.initialised[barrier] = True
+            self.order.initialises(barrier, agent)
+
+    def _is_elsewhere(self, barrier: int, agent: int) -> bool:
+        return self.program.barriers[barrier].block != self.program.agents[agent].block
+
+    def _reach(self, barrier: int, agent: int) -> None:
         """Note an operation on another block's barrier: that block must not have left."""
-        reached = self.program.barriers[barrier]
-        if reached.block != self.program.agents[agent].block:
+        if self._is_elsewhere(barrier, agent):
+            reached = self.program.barriers[barrier]
             self._require_present(agent, reached.block, reached)
-            self.remote[reached.block, agent] = max(time, self.remote.get((reached.block, agent), 0))
+            self.order.reaches(reached.block, agent)
 
     def _require_present(self, agent: int, block: int, reached: Instance) -> None:
         if not self.present[block]:
-            raise self._exit_mistake(block, self.program.agents[agent].title, reached.title)
+            raise self.exit_mistake(block, self.program.agents[agent].title, reached.title)
 
-    def _copy(self, agent: int, action: Action, clock: Clock, time: int) -> None:
-        for slot, barrier in zip(action.slots, action.barriers or (NONE,) * len(action.slots), strict=True):
+    # copies
+
+    def _copy(self, agent: int, action: Action) -> None:
+        barriers = action.barriers or (NONE,) * len(action.slots)
+        if not action.number:
+            return  # no bytes move, and none are counted
+        for number, (slot, barrier) in enumerate(zip(action.slots, barriers, strict=True)):
             reached = self.program.slots[slot]
             self._require_present(agent, reached.block, reached)
-            fill = (barrier, self.phase[barrier]) if barrier != NONE else (NONE, agent)
-            access = Access(agent, time, True, action.choice, self._new_key(), fill)
-            self._begin(slot, access, clock)
-            if action.choice == "cp.async":
-                self.content[slot] = action.tile
-                self._add_to_group(agent, access)
+            by_threads = action.choice == "cp.async"
+            fill = (NONE, agent, self._groups_made(agent)) if by_threads else (barrier, self._phase_of(barrier), NONE)
+            start, end = self._extent(slot, action, agent, fill)
+            access = Access(self._key(agent, number), agent, True, action.choice, start, end, fill, action.tile)
+            self._begin(slot, access, ends_at_once=False)
+            held = aged(self.contents[slot], fill)
+            self.contents[slot] = laid(held, Segment(start, end, action.tile, fill))
+            if by_threads:
+                self._add_to_group(access)
             elif barrier != NONE:
-                flight = Flight("copy", barrier, action.number, (slot,), agent, clock, (self.last_key,), action.tile)
-                self._fly(flight)
+                past = self.order.past(agent)
+                self._send(Flight("copy", barrier, action.number, (slot,), agent, past, (access.key,), access.key))
 
-    def _cp_arrive(self, agent: int, action: Action, clock: Clock) -> None:
+    def _phase_of(self, barrier: int) -> int:
+        return self.phase[barrier] if barrier != NONE else 0
+
+    def _extent(self, slot: int, action: Action, agent: int, fill: Fill) -> tuple[int, int]:
+        """The bytes of a slot that a copy fills: where it says, or behind the other copies of the same phase."""
+        size = self.program.slots[slot].of.bytes
+        if not size:
+            return 0, 1
+        of_fill, reached = self.filled.get(slot, (fill, 0))
+        start = action.offset if action.offset is not None else reached if of_fill == fill else 0
+        end = start + action.number
+        if action.offset is None:
+            self.filled[slot] = fill, end
+        facts = {"slot": slot, "agent": agent, "size": size, "bytes": action.number}
+        if end > size and start and action.offset is None and action.number <= size:
+            raise self.program.mistake("overlap", **facts, together=end)
+        if end > size:
+            raise self.program.mistake("beyond", **facts, offset=start, end=end)
+        return start, end
+
+    def _cp_arrive(self, agent: int, action: Action) -> None:
         barrier = action.barriers[0]
+        if action.times >= self.program.agents[agent].of.warps:
+            self._cover(agent)
         if not action.flag:
-            self.count(barrier, agent, clock, more=action.times)
-        *closed, opened = self.groups.get((agent, "cp.async"), _NO_GROUPS)
-        self.groups[agent, "cp.async"] = (*closed, self._alive(opened))
-        keys = self._alive((*chain(*closed), *opened))
-        # a cp_drop takes back what was added
-        self._fly(Flight("cp_arrive" if action.flag else "cp_drop", barrier, action.times, (), agent, clock, keys))
+            self.count(barrier, agent, more=action.times, step=action.step)
+        self.handed_over[agent] = self.handed_over.get(agent, 0) + 1
+        groups = tuple(tuple(filter(self.order.is_alive, keys)) for keys in self._groups(agent, "cp.async"))
+        self.groups[agent, "cp.async"] = groups
+        keys = self.heard_of[agent] = tuple(chain(*groups))
+        op = "cp_arrive" if action.flag else "cp_drop"  # a cp_drop takes back what was added
+        key = self._key(agent, 0)
+        self._send(Flight(op, barrier, action.times, (), agent, self.order.past(agent), keys, key))
 
-    def _fly(self, flight: Flight) -> None:
+    def _commit(self, agent: int, action: Action) -> None:
+        """tcgen05.commit: an arrival when all products of the agent so far are finished."""
+        self.uncommitted.pop(agent, None)
+        keys = tuple(filter(self.order.is_alive, self._groups(agent, "tcgen05")[-1]))
+        self.groups[agent, "tcgen05"] = (keys,)  # a later commit waits for them as well
+        for number, barrier in enumerate(action.barriers):
+            self._reach(barrier, agent)
+            past, key = self.order.past(agent), self._key(agent, number)
+            self._send(Flight("commit", barrier, 1, (), agent, past, keys, key))
+
+    def _wait_group(self, agent: int, action: Action) -> None:
+        groups = self._groups(agent, action.choice)
+        done = max(0, len(groups) - 1 - action.number)
+        keys = tuple(chain(*groups[:done]))
+        self.groups[agent, action.choice] = groups[done:]
+        if action.choice == "cp.async":
+            self.handed_over[agent] = self.handed_over.get(agent, 0) + done
+            if self.program.agents[agent].of.warps > 1:  # every warp waits for its own
+                self.uncovered[agent] = (*self.uncovered.get(agent, ()), *filter(self.order.is_alive, keys))
+                return
+        for key in keys:
+            self.order.finishes(key, agent)
+
+    def _send(self, flight: Flight) -> None:
         """Send bytes or an arrival on their way."""
-        key = self._new_key()
-        self.flights[key] = flight._replace(key=key)
+        self.flights[flight.key] = flight
+        self.sent.append(flight.key)
 
     def land(self, flight: Flight) -> None:
         """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `number` only these bytes."""
         whole = self.flights.pop(flight.key)
-        self.ended = []
-        op, barrier, number, slots, agent, clock, keys, tile, _ = flight
-        if number < whole.number:
-            self.flights[flight.key] = whole._replace(number=whole.number - number)
-            self.count(barrier, agent, clock, tx=-number, lands=True)
+        self.ended, self.sent = [], []
+        barrier, agent, past = flight.barrier, flight.agent, flight.past
+        if flight.number < whole.number:
+            self.flights[flight.key] = whole._replace(number=whole.number - flight.number)
+            phase = self.count(barrier, agent, past, tx=-flight.number)
+            if self.ended:
+                facts = {"barrier": barrier, "phase": phase, "tx": flight.number, "bytes": whole.number}
+                self.piece = self.program.mistake("piece", **facts).mistake
             return
         reached = self.program.barriers[barrier]
-        place, blocks = self.agents + barrier, {reached.block}
-        if op == "copy":
-            self.content[slots[0]] = tile
-            phase = self.count(barrier, agent, clock, tx=-number, lands=True)
-            blocks.add(self.program.slots[slots[0]].block)
+        by_copy = flight.op == "copy"
+        blocks = {reached.block}
+        if by_copy:
+            blocks.add(self.program.slots[flight.slots[0]].block)
+            phase = self.count(barrier, agent, past, tx=-flight.number)
         else:
-            phase = self.count(barrier, agent, clock, arrivals=number, covers=op != "cp_drop")
-            blocks -= {self.program.agents[agent].block}
-        for key in keys:
-            self._finish(key, place, phase + 1)
+            phase = self.count(barrier, agent, past, arrivals=flight.number, takes_back=flight.op == "cp_drop")
+        for key in flight.keys:
+            self.order.finishes_with(key, barrier, phase)
         for block in blocks:
-            self._require_present(agent, block, reached)
-            self.remote[block, place] = phase + 1
+            harmless = not by_copy and block == self.program.agents[agent].block
+            if not harmless:
+                self._require_present(agent, block, reached)
+            self.order.lands_in(block, barrier, phase, harmless=harmless)
 
-    def _add_to_group(self, agent: int, access: Access) -> None:
+    # memory
+
+    def _add_to_group(self, access: Access) -> None:
         """The access belongs to the group of its kind that is open."""
-        assert access.key is not None
-        group = agent, "bulk" if access.how == "store" else access.how
-        *closed, opened = self.groups.get(group, _NO_GROUPS)
+        group = access.agent, "bulk" if access.how == "store" else access.how
+        *closed, opened = self._groups(*group)
         self.groups[group] = (*closed, (*opened, access.key))
+        if access.how == "tcgen05":
+            self.uncommitted[access.agent] = (*self.uncommitted.get(access.agent, ()), access.key)
 
-    def _touch(self, agent: int, action: Action, clock: Clock, time: int) -> None:
+    def _touch(self, agent: int, action: Action) -> None:
         """Touch slots: threads at once, a tensor core or a TMA store until a group or a commit is waited for."""
-        how = action.choice if action.choice in ("wgmma", "tcgen05") else "store" if action.op == "store" else "generic"
+        if action.choice in ("wgmma", "tcgen05"):
+            how = action.choice
+        else:
+            how = "store" if action.op == "store" else "generic"
         writes = action.op == "write"
-        for slot, write in (*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)):
-            access = Access(agent, time, write, how, None if how == "generic" else self._new_key())
-            self._begin(slot, access, clock, action.tile)
-            if access.key is not None:
-                self._add_to_group(agent, access)
-            elif writes:
-                self.content[slot] = action.tile
+        touched = [*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)]
+        for number, (slot, write) in enumerate(touched):
+            size = self.program.slots[slot].of.bytes or 1
+            access = Access(self._key(agent, number), agent, write, how, 0, size)
+            by_one_warp = how == "generic" and self.program.agents[agent].of.warps == 1
+            self._begin(slot, access, ends_at_once=by_one_warp)
+            if write:
+                tile = action.tile if writes else None
+                self.contents[slot] = (Segment(0, size, tile, (NONE, agent, NONE)),)
+            else:
+                self._require_content(slot, agent, action)
+            if how != "generic":
+                self._add_to_group(access)
+            elif not by_one_warp:
+                self.uncovered[agent] = (*self.uncovered.get(agent, ()), access.key)
 
-    def _new_key(self) -> int:
-        self.last_key += 1
-        return self.last_key
+    def _require_content(self, slot: int, agent: int, action: Action) -> None:
+        """Stop where a slot does not hold what its reader means."""
+        contents, program = self.contents[slot], self.program
+        if not contents:
+            raise program.mistake("unfilled", agent=agent, slot=slot)
+        size = program.slots[slot].of.bytes or 1
+        missing = gap(contents, size)
+        if missing is not None:
+            first, end = missing
+            facts = {"agent": agent, "slot": slot, "size": size, "first": first, "last": end - 1}
+            raise program.mistake("partial", **facts, bytes=size - (end - first))
+        for part in contents:
+            if None not in (action.tile, part.tile) and part.tile != action.tile:
+                raise program.mistake("stale", agent=agent, slot=slot, tile=action.tile, held=part.tile)
+        self.contents[slot] = read(contents)
 
-    def _alive(self, keys: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of accesses that may still matter."""
-        return tuple(key for key in keys if key in self.finished)
+    def _begin(self, slot: int, access: Access, *, ends_at_once: bool) -> None:
+        """Begin an access, or stop at the race that it makes."""
+        kept: list[Access] = []
+        for earlier in self.accesses[slot]:
+            overlaps = earlier.start < access.end and access.start < earlier.end
+            if overlaps and (earlier.write or access.write):
+                keep = self._meet_access(slot, earlier, access)
+            elif earlier.write or access.write or earlier.agent != access.agent:
+                keep = True
+            else:
+                keep = not self.order.knows(earlier, access.agent)
+            if keep and self.order.needs_later(earlier):
+                kept.append(earlier)
+            else:
+                self.order.forgets(earlier.key)
+        self.accesses[slot] = (*kept, access)
+        self.order.starts(access, ends_at_once=ends_at_once)
+
+    def _meet_access(self, slot: int, earlier: Access, access: Access) -> bool:
+        """Check an access against an earlier one that it conflicts with; whether the earlier one still matters."""
+        covers = access.write and access.start <= earlier.start and earlier.end <= access.end
+        if earlier.fill is not None and earlier.fill == access.fill:  # copies of one phase
+            named_apart = None not in (earlier.tile, access.tile) and earlier.tile != access.tile
+            size = self.program.slots[slot].of.bytes
+            if size or named_apart:
+                facts = {"slot": slot, "agent": access.agent, "size": size, "bytes": access.end - access.start}
+                raise self.program.mistake("overlap" if size else "two tiles", **facts, together=2 * size)
+            return True
+        own = earlier.agent == access.agent
+        if own and earlier.how == access.how == "tcgen05":  # they run in order
+            return not covers
+        if own and access.how == "generic" and self._is_by_own_threads(earlier):
+            return not covers
+        if not self.order.knows(earlier, access.agent):
+            raise self._race(slot, earlier, access)
+        self._check_fence(slot, earlier, access)
+        return not covers
+
+    def _is_by_own_threads(self, access: Access) -> bool:
+        """Whether threads made an access, or waited for their cp.async: they see their own."""
+        return access.how == "generic" or access.key in self.uncovered.get(access.agent, ())
+
+    def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
+        program = self.program
+        how, first, second = HOW[earlier.how], program.agents[earlier.agent], program.agents[access.agent]
+        if earlier.key in self.uncovered.get(earlier.agent, ()):
+            warps = program.agents[earlier.agent].of.warps
+            facts = {"agent": access.agent, "agent_before": earlier.agent, "slot": slot, "warps": warps}
+            verbs = {"did": "wrote" if earlier.write else "read", "does": _VERB[access.write]}
+            return program.mistake("warps", **facts, **verbs, how=HOW[access.how].words)
+        if self.order.is_out_of_scope(earlier, access.agent):
+            facts = {"agent": access.agent, "agent_before": earlier.agent, "slot": slot}
+            return program.mistake("scope", **facts, does=_VERB[access.write], did="wrote" if earlier.write else "read")
+        barrier, phase, _ = earlier.fill or (NONE, 0, NONE)
+        if not access.write and barrier != NONE and self.last_pass.get((access.agent, barrier), 0) > phase:
+            return program.mistake("early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
+        return program.mistake(
+            "race",
+            slot=slot,
+            agent=access.agent,
+            agent_before=earlier.agent,
+            done="written" if access.write else "read",
+            how=HOW[access.how].words,
+            doing=f"{how.subject.format(first.title)} {'' if earlier.how == 'generic' else 'still '}{_VERB[earlier.write]}",
+            finish=how.finish.format(first.title, second.title),
+        )
+
+    def _check_fence(self, slot: int, earlier: Access, access: Access) -> None:
+        """Refuse an access that is in order but lacks the fence that its kind needs; of a read before it, only warn."""
+        program = self.program
+        row = program.slots[slot].of
+        fence = FENCES.get((row.space, earlier.how, access.how))
+        if fence is None or (fence.between_agents and earlier.agent == access.agent):
+            return
+        by = {"first": (earlier.agent,), "second": (access.agent,), "any": None}[fence.by]
+        if self.order.is_fenced(earlier, fence.kind, by, access.agent):
+            return
+        error = program.mistake(
+            "fence",
+            slot=slot,
+            agent=access.agent,
+            agent_before=earlier.agent,
+            fence=fence.instruction,
+            where=fence.where,
+            does=_VERB[access.write],
+            did="wrote" if earlier.write else "read",
+            how=HOW[access.how].words,
+            how_before=HOW[earlier.how].words,
+        )
+        if earlier.write or fence.between_agents:
+            raise error
+        self.warn(error.mistake, row.name, program.agents[earlier.agent].title)
+
+    # registers, masks, leaving
+
+    def register_need(self, agent: int, action: Action) -> int:
+        """Registers that setmaxnreg takes from the block's pool; negative where it gives some back."""
+        threads = self.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
+        return int((action.number - self.registers[agent]) * threads)
+
+    def _take_registers(self, agent: int, action: Action) -> None:
+        block, need = self.program.agents[agent].block, self.register_need(agent, action)
+        self.pool[block] -= need
+        self.registers[agent] = action.number
+        self.order.takes_registers(agent, block, need)
+        self.ended.append(NONE)
 
     def _mask_mistake(self, agent: int, action: Action) -> MistakeFoundError:
         program, blocks = self.program, self.program.pipeline.blocks
@@ -257,99 +474,39 @@ class Machine(State):
             works=action.mask & every or every,
         )
 
-    def register_need(self, agent: int, action: Action) -> int:
-        """Registers that setmaxnreg takes from the block's pool; negative where it gives some back."""
-        threads = self.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
-        return int((action.number - self.registers[agent]) * threads)
+    def _leave_work(self, agent: int) -> None:
+        """Stop where an agent leaves work behind that reads or writes its block's memory."""
+        if any(self._groups(agent, "bulk")):
+            raise self.program.mistake("stores", agent=agent)
+        if any(self._groups(agent, "wgmma")):
+            raise self.program.mistake("products", agent=agent, unit="wgmma", ended="wgmma.wait_group 0")
+        if self.uncommitted.get(agent):
+            ended = "a wait for the barrier of a tcgen05.commit"
+            raise self.program.mistake("products", agent=agent, unit="tcgen05.mma", ended=ended)
+        if {*chain(*self._groups(agent, "cp.async"))} - {*self.heard_of.get(agent, ())}:
+            title = self.program.agents[agent].title
+            self.warn(self.program.mistake("cp.async left", agent=agent).mistake, title, title)
+        self._cover(agent)
+
+    def warn(self, mistake: Mistake, subject: str, by: str) -> None:
+        """Keep a mistake as a warning, once for its subject and whoever makes it."""
+        self.warnings.setdefault((mistake.rule, subject, by), mistake)
 
     def check_exits(self) -> None:
         """After the run: whatever reached into a block certainly did so before that block left."""
-        for (block, place), value in self.remote.items():
-            ends = (clock for clock, agent in zip(self.clock, self.program.agents, strict=True) if agent.block == block)
-            if not any(clock[place] >= value for clock in ends):
-                if place < self.agents:
-                    raise self._exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
-                title = self.program.barriers[place - self.agents].title
-                raise self._exit_mistake(block, f"what completes on {title}", "it")
+        for block, place in self.order.unseen(self.order.remote):
+            if place < self.agents:
+                raise self.exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
+            title = self.program.barriers[place - self.agents].title
+            raise self.exit_mistake(block, f"what completes on {title}", "it")
+        for block, place in self.order.unseen(self.order.local):
+            barrier = place - self.agents
+            mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake
+            self.warn(mistake, self.program.barriers[barrier].of.name, "")
 
-    def _exit_mistake(self, block: int, who: str, what: str) -> MistakeFoundError:
-        where = f"block {block}" if self.program.pipeline.blocks > 1 else "the block"
-        return self.program.mistake("left", where=where, who=who, what=what, block=block)
+    def exit_mistake(self, block: int, who: str, what: str) -> MistakeFoundError:
+        """Something reaches into a block that may have left."""
+        return self.program.mistake("left", where=self._where(block), who=who, what=what, block=block)
 
-    def _finish(self, key: int, place: int, value: int) -> None:
-        """From now on whoever has `value` at `place` of its clock knows that the access is finished."""
-        if key in self.finished:
-            self.finished[key] = (*self.finished[key][-_MAX_ENDS:], (place, value))
-
-    def _ordered(self, access: Access, clock: Clock | None) -> bool:
-        """Whether the access is finished for whoever has this clock."""
-        if clock is None:
-            return False
-        if access.key is None:
-            return bool(clock[access.agent] >= access.time)
-        return any(clock[place] >= value for place, value in self.finished[access.key])
-
-    def _begin(self, slot: int, access: Access, clock: Clock, tile: int | None = None) -> None:
-        """Begin an access, or stop at the race that it makes."""
-        kept: list[Access] = []
-        for earlier in self.accesses[slot]:
-            if not (earlier.write or access.write):
-                keep = earlier.agent != access.agent or not self._ordered(earlier, clock)
-            else:
-                same_fill = earlier.write and access.write and earlier.fill is not None and earlier.fill == access.fill
-                in_order = earlier.how == access.how == "tcgen05" and earlier.agent == access.agent
-                if not same_fill and not in_order:
-                    if not self._ordered(earlier, clock):
-                        raise self._race(slot, earlier, access)
-                    self._check_fence(slot, earlier, access, clock)
-                keep = same_fill or not access.write
-            if keep:
-                kept.append(earlier)
-            elif earlier.key is not None:
-                del self.finished[earlier.key]
-        if not access.write:
-            if not any(earlier.write for earlier in self.accesses[slot]):
-                raise self.program.mistake("unfilled", agent=access.agent, slot=slot)
-            held = self.content[slot]
-            if tile is not None and held is not None and held != tile:
-                raise self.program.mistake("stale", agent=access.agent, slot=slot, tile=tile, held=held)
-        if access.key is not None:
-            self.finished[access.key] = ()
-        self.accesses[slot] = (*kept, access)
-
-    def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
-        program = self.program
-        barrier, phase = earlier.fill or (NONE, 0)
-        if not access.write and barrier != NONE and self.phase[barrier] > phase:
-            return program.mistake("early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
-        how, first, second = HOW[earlier.how], program.agents[earlier.agent].title, program.agents[access.agent].title
-        return program.mistake(
-            "race",
-            slot=slot,
-            agent=access.agent,
-            agent_before=earlier.agent,
-            done="written" if access.write else "read",
-            how=HOW[access.how].words,
-            doing=f"{how.subject.format(first)} {'' if earlier.key is None else 'still '}{_VERB[earlier.write]}",
-            finish=how.finish.format(first, second),
-        )
-
-    def _check_fence(self, slot: int, earlier: Access, access: Access, clock: Clock) -> None:
-        """Refuse an access that is in order but lacks the fence that its kind needs; of a read before it, only warn."""
-        program = self.program
-        row = program.slots[slot].of
-        fence = FENCES.get((row.space, earlier.how, access.how))
-        if fence is None or (fence.between_agents and earlier.agent == access.agent):
-            return
-        times, seen = self.fences.get((earlier.agent, fence.kind), ()), self.fence_clock.get((access.agent, fence.kind))
-        fenced = "first" in fence.by and any(earlier.time < time <= clock[earlier.agent] for time in times)
-        if fenced or ("second" in fence.by and self._ordered(earlier, seen)):
-            return
-        error = program.mistake(
-            "fence", slot=slot, agent=access.agent, agent_before=earlier.agent, fence=fence.instruction, where=fence.where,
-            does=_VERB[access.write], did="wrote" if earlier.write else "read", how=HOW[access.how].words,
-            how_before=HOW[earlier.how].words,
-        )  # fmt: skip
-        if earlier.write or fence.between_agents:
-            raise error
-        self.warnings.setdefault((error.mistake.rule, row.name, program.agents[earlier.agent].title), error.mistake)
+    def _where(self, block: int) -> str:
+        return f"block {block}" if self.program.pipeline.blocks > 1 else "the block"

@@ -57,9 +57,15 @@ GRAMMAR = "the grammar of descriptions"
 _MBARRIER = {"measured": "PTX ISA, mbarrier; an H200", "documented": "PTX ISA, mbarrier"}
 
 
-def example(*steps: dict[str, Any], others: tuple[tuple[dict[str, Any], ...], ...] = (), **fields: Any) -> str:
+def example(
+    *steps: dict[str, Any], others: tuple[tuple[dict[str, Any], ...], ...] = (), threads: int = 1, **fields: Any
+) -> str:
     """An expression that simulates roles with these steps on a barrier `full` and a slot `a`."""
-    roles = [{"name": f"role {number}", "steps": list(listed)} for number, listed in enumerate((steps, *others))]
+    roles: list[dict[str, Any]] = [
+        {"name": f"role {number}", "steps": list(listed)} for number, listed in enumerate((steps, *others))
+    ]
+    if threads > 1:
+        roles[0]["threads"] = threads
     data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 4096}}, "roles": roles} | fields
     return f"ts.simulate({data}).violations"
 
@@ -83,6 +89,8 @@ DEMANDS = {row.name: row for row in (
     pipeline_rule("pipeline-bytes",
         "The bytes that a phase expects are those that its copies bring, and are expected before its last arrival.",
         example({"expect": "full", "bytes": 128}, _COPY, _WAIT, _READ), basis="measured"),
+    pipeline_rule("pipeline-beyond", "A copy ends within its slot.",
+        example({"expect": "full", "bytes": 8192}, _COPY | {"bytes": 8192}, _WAIT, _READ), basis="measured", source="an H200"),
     pipeline_rule("pipeline-circle", "Some role can always go on.",
         example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, {"arrive": "full"}),), barriers=_BOTH),
         source="what waiting means"),
@@ -98,6 +106,10 @@ DEMANDS = {row.name: row for row in (
         basis="measured"),
     pipeline_rule("pipeline-mask", "A mask has bits of the cluster's ranks, at least one.", example({"arrive": "full", "mask": 2}),
         source="PTX ISA, cp.async.bulk, ctaMask"),
+    pipeline_rule("pipeline-overlap", "The copies of one phase fill different bytes of their slot.",
+        example({"expect": "full", "bytes": 8192}, *[_COPY | {"bytes": 4096}] * 2, _WAIT, _READ), basis="measured", source="an H200"),
+    pipeline_rule("pipeline-partial", "A slot that is read has been filled whole since it was last read.",
+        example({"expect": "full", "bytes": 64}, _COPY, _WAIT, _READ), basis="measured", source="an H200"),
     pipeline_rule("pipeline-parity", "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
         example({"arrive": "full"}, {"wait": "full", "parity": 1}, {"arrive": "full"}), basis="measured"),
     pipeline_rule("pipeline-race", "A slot is written only when all reads of it are finished, and read only when it is filled.",
@@ -106,6 +118,12 @@ DEMANDS = {row.name: row for row in (
         basis="measured"),
     pipeline_rule("pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
         example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg"),
+    pipeline_rule("pipeline-scope", "An arrival that lets another block see data has the scope of the cluster.",
+        example({"write": ["a"], "when": "rank == 0"}, {"fence": "proxy.async"}, {"arrive": "full", "mask": 2, "scope": "cta", "when": "rank == 0"},
+                {"wait": "full", "parity": 0, "when": "rank == 1"}, {"expect": "full", "bytes": 4096, "mask": 1, "when": "rank == 1"},
+                {"copy": "a", "bytes": 4096, "barrier": "full", "mask": 1, "when": "rank == 1"},
+                {"wait": "full", "parity": 0, "when": "rank == 0"}, {"cluster": "sync"}, cluster=[2, 1]),
+        source="PTX ISA, mbarrier.arrive"),
     pipeline_rule("pipeline-stage", "The stage of a barrier or slot is one that it has.", example({"arrive": "full[3]"}),
         source="the steps themselves"),
     pipeline_rule("pipeline-stale", "A slot holds the tile that its reader means.", example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
@@ -115,6 +133,10 @@ DEMANDS = {row.name: row for row in (
         basis="measured"),
     pipeline_rule("pipeline-sync", "As many threads meet at a bar.sync as all of them name, and every role comes to the cluster barrier.",
         example({"sync": 1, "threads": 64}), source="PTX ISA, bar; barrier.cluster", basis="measured"),
+    pipeline_rule("pipeline-warps",
+        "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote.",
+        example(_WRITE, {"fence": "proxy.async"}, _STORE, {"commit": "bulk"}, {"wait_group": "bulk"}, threads=128),
+        source="PTX ISA, bar; memory consistency model"),
     pipeline_rule("pipeline-unfilled", "A slot is filled before it is read.", example(_READ), source="the steps themselves"),
 )}
 
@@ -133,7 +155,17 @@ KINDS = {
     "left": Mistake("pipeline-exit", "launch failure", "where", "{where} may have left when {who} reaches {what}",
         "launch failure (719), or another block's memory is overwritten",
         "Let its roles wait for it before they leave: a tail of waits on all stages, or a cluster barrier."),
+    "products": Mistake("pipeline-exit", "race", "agent",
+        "{agent} leaves while its {unit} may still read shared memory",
+        "the block's memory may belong to another by then", "End with {ended}."),
+    "cp.async left": Mistake("pipeline-exit", "race", "agent", "{agent} leaves with cp.async that nobody has waited for",
+        "they land in memory that the block has given up", "End with cp.async.wait_all."),
+    "arrival left": Mistake("pipeline-exit", "undefined", "barrier",
+        "{where} may have left when an arrival by a commit or cp.async comes to {barrier}",
+        "it comes to memory that the block has given up; most kernels end so", "Wait for that phase before the last role leaves."),
     # counting on a barrier
+    "init twice": Mistake("pipeline-init", "undefined", "barrier", "{agent} initialises {barrier}, which is initialised already",
+        "arrivals and bytes that it has counted are lost", "Initialise it once, or put mbarrier.inval between."),
     "init": Mistake("pipeline-init", "undefined", "barrier", "{agent} uses {barrier} without knowing that it is initialised",
         _OLD, "Put a sync (cluster sync for other blocks) between init and the first use."),
     "init fence": Mistake("pipeline-init", "undefined", "barrier",
@@ -154,6 +186,24 @@ KINDS = {
         "it reads garbage", "Wait for the barrier that its copy completes, with the parity of its first phase: 0."),
     "stale": Mistake("pipeline-stale", "wrong data", "slot", "{agent} reads tile {tile} from {slot}, which holds tile {held}",
         "it multiplies wrong data", "Let both sides count stages and phases over the whole kernel."),
+    "beyond": Mistake("pipeline-beyond", "wrong data", "slot",
+        "{agent} copies {bytes} bytes to offset {offset} of {slot}, which has {size}",
+        "what lies behind it is overwritten", "Use a slot of {end} bytes, or a smaller copy."),
+    "overlap": Mistake("pipeline-overlap", "wrong data", "slot",
+        "copies of one phase bring {together} bytes into {slot}, which has {size}: the last, of {agent}, lies over another",
+        "either may land last", "Give every copy of a phase bytes of its own: offset = …, or another slot."),
+    "two tiles": Mistake("pipeline-overlap", "wrong data", "slot", "copies of one phase bring two tiles into {slot}",
+        "either may land last", "Give every tile a slot of its own, or a phase of its own."),
+    "partial": Mistake("pipeline-partial", "wrong data", "slot",
+        "{agent} reads all {size} bytes of {slot}, of which bytes {first} to {last} were not filled",
+        "it reads old bytes there", "Copy all {size} bytes, or state the slot with {bytes} bytes."),
+    "warps": Mistake("pipeline-warps", "race", "slot",
+        "{agent_before} {did} {slot} with {warps} warps and {agent} {does} it ({how}) before they have met",
+        "other warps may not be done when one of them goes on",
+        "Put a sync of all its threads behind the access, or let every warp arrive: count = {warps}."),
+    "scope": Mistake("pipeline-scope", "race", "slot",
+        "{agent_before} {did} {slot} and {agent} {does} it behind an arrival with scope = cta at another block's barrier",
+        "that arrival orders nothing between blocks", "Use scope = cluster, which is the default there."),
     "early end": Mistake("pipeline-bytes", "race", "barrier",
         "phase {phase} of {barrier} ends before all copies that signal it have landed in {slot}",
         "{agent} reads old bytes, and those that come late spoil the next phase",
@@ -169,6 +219,9 @@ KINDS = {
     "cluster wait": Mistake("pipeline-sync", "undefined", "the cluster barrier",
         "{agent} waits at the cluster barrier without having arrived",
         _UNDEFINED, "Put cluster arrive before it, or use sync."),
+    "cluster again": Mistake("pipeline-sync", "undefined", "the cluster barrier",
+        "{agent} arrives at the cluster barrier again without having waited there",
+        _UNDEFINED, "Put cluster wait before it."),
     "sync surplus": Mistake("pipeline-sync", "undefined", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",
         _UNDEFINED, "Let it count {came}, or use another barrier id."),
     "sync": Mistake("pipeline-sync", "hang", "barrier", "{barrier} waits for {expected} threads and {came} come ({agents})",

@@ -20,6 +20,7 @@ from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, printed, rounded_up, shortened, unknown_name
+from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.reading import plain_int
 from tilescope.value import Value
@@ -29,6 +30,7 @@ MAX_BLOCKS = 16
 MAX_STAGES = 64
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
+BARS = 16  # barriers of threads that a block has
 
 MAX_CHARACTERS = 200
 MAX_SHIFT = 32
@@ -49,13 +51,20 @@ REFERENCE = pipeline_rule(
     example({"arrive": "full["}),
     source=GRAMMAR,
 )
+NUMBER = pipeline_rule(
+    "pipeline-number",
+    "Numbers of a step are ones that its instruction takes: parities 0 and 1, bars 0 to 15, no negative counts.",
+    example({"wait": "full", "parity": 2}),
+    source="PTX ISA, mbarrier, bar, setmaxnreg",
+)
 GROUPS = ("wgmma", "bulk", "cp.async")
 
 
 class Argument(NamedTuple):
     """What a step acts on, or an argument of it: what it may be, and the field of an Action that holds it.
 
-    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier.
+    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier. A number lies
+    between `least` and `most` and is a multiple of `step`.
     """
 
     name: str
@@ -64,6 +73,24 @@ class Argument(NamedTuple):
     default: int | str | bool | None = None  # None: it must be there; "": it may be left out
     choices: tuple[str, ...] = ()
     many: bool = False
+    least: int | None = None
+    most: int | None = None
+    step: int = 1
+
+    def checked(self, number: int) -> int:
+        """The number, or a RuleError where it is none that the instruction takes."""
+        within = (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+        if within and number % self.step == 0:
+            return number
+        limit = f"{self.least} to {self.most}" if self.most is not None else f"at least {self.least}"
+        multiple = f", a multiple of {self.step}" if self.step > 1 else ""
+        raise NUMBER.error(self.name, f"{self.name} = {number}", limit + multiple, self._nearest(number), number=number)
+
+    def _nearest(self, number: int) -> str:
+        if self.name == "parity":
+            return "Take it modulo 2: (i / stages) % 2."
+        bounded = max(self.least or 0, number if self.most is None else min(number, self.most))
+        return f"Use {bounded // self.step * self.step}, for example."
 
 
 class Operation(NamedTuple):
@@ -75,55 +102,105 @@ class Operation(NamedTuple):
     arguments: tuple[Argument, ...]
 
 
-_BARRIER, _NUMBER = Argument("", "barrier", "barriers"), Argument("", "number", "number")
-_BAR, _CHOICE = Argument("", "bar", "number"), Argument("", "choice", "choice")  # a bar is a barrier of threads
-_SLOT, _SLOTS = Argument("", "slot", "slots"), Argument("", "slot", "slots", many=True)
+_BARRIER = Argument("", "barrier", "barriers")
+_CHOICE = Argument("", "choice", "choice")
+_BAR = Argument("", "bar", "number", least=0, most=BARS - 1)  # a bar is a barrier of threads
+_SLOT = Argument("", "slot", "slots")
+_SLOTS = Argument("", "slot", "slots", many=True)
 # bits of the ranks whose barrier or memory it acts on; "": the role's own
 _OWN = Argument("mask", "number", "mask", "")
 _TILE = Argument("tile", "number", "tile", "")  # which tile the slot then holds, or must hold; "": any
-_COUNT = Argument("count", "number", "times", 1)
-_PARITY, _BYTES = Argument("parity", "number", "number"), Argument("bytes", "number", "number")
-_THREADS = Argument("threads", "number", "times", 0)
+_COUNT = Argument("count", "number", "times", 1, least=0, most=ARRIVALS_END - 1)
+_PARITY = Argument("parity", "number", "number", least=0, most=1)
+_BYTES = Argument("bytes", "number", "number", least=0)
+_THREADS = Argument("threads", "number", "times", 0, least=0, most=1024, step=WARP_THREADS)
+_SCOPE = Argument("scope", "choice", "scope", "", ("cta", "cluster"))  # "": as far as the barrier is
 
 
 def _operation(name: str, target: Argument, said: str, *arguments: Argument) -> Operation:
     return Operation(name, target._replace(name=name), said, arguments)
 
 
-# fmt: off
-OPERATIONS = {row.name: row for row in (
+_ROWS = (
     # mbarrier.init of all stages; without any such step barriers are ready at the start
     _operation("init", Argument("", "barriers", "barriers", many=True), "init {barriers}"),
     # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
     _operation("wait", _BARRIER, "wait {barriers}, parity {number}", _PARITY),
     _operation("tail", _BARRIER, "tail {barriers}, parity {number}", _PARITY),
     # mbarrier.arrive.expect_tx, or expect_tx
-    _operation("expect", _BARRIER, "{only}expect {number} bytes on {barriers}", _BYTES, Argument("arrive", "flag", "flag", True), _OWN),
+    _operation(
+        "expect",
+        _BARRIER,
+        "{only}expect {number} bytes on {barriers}",
+        _BYTES,
+        Argument("arrive", "flag", "flag", True),
+        _OWN,
+        _SCOPE,
+    ),
     # mbarrier.arrive; a release is the same: the slot may be filled again
-    _operation("arrive", _BARRIER, "arrive {barriers}{arrivals}", _COUNT, _OWN, Argument("drop", "flag", "flag", False)),
-    _operation("release", _BARRIER, "release {barriers}{arrivals}", _COUNT, _OWN),
-    # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier
-    _operation("copy", _SLOT, "copy into {slots}, {number} bytes{on}", _BYTES, Argument("barrier", "barrier", "barriers", ""),
-               Argument("by", "choice", "choice", "tma", ("tma", "bulk", "cp.async")), _OWN,
-               Argument("barrier_rank", "number", "owner", ""), _TILE),
+    _operation(
+        "arrive",
+        _BARRIER,
+        "arrive {barriers}{arrivals}",
+        _COUNT,
+        _OWN,
+        Argument("drop", "flag", "flag", False),
+        _SCOPE,
+    ),
+    _operation("release", _BARRIER, "release {barriers}{arrivals}", _COUNT, _OWN, _SCOPE),
+    # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier. `lanes` threads issue it
+    _operation(
+        "copy",
+        _SLOT,
+        "copy into {slots}, {number} bytes{on}",
+        _BYTES,
+        Argument("barrier", "barrier", "barriers", ""),
+        Argument("by", "choice", "choice", "tma", ("tma", "bulk", "cp.async")),
+        _OWN,
+        Argument("barrier_rank", "number", "owner", ""),
+        _TILE,
+        Argument("offset", "number", "offset", "", least=0),  # "": behind the copies of the same phase
+        Argument("lanes", "number", "times", 1, least=1, most=1024),
+    ),
     # when the role's cp.async have landed
-    _operation("cp_arrive", _BARRIER, "cp_arrive {barriers}{arrivals}", _COUNT, Argument("noinc", "flag", "flag", False)),
+    _operation(
+        "cp_arrive", _BARRIER, "cp_arrive {barriers}{arrivals}", _COUNT, Argument("noinc", "flag", "flag", False)
+    ),
     _operation("read", _SLOTS, "read {slots}", _TILE),  # ld.shared, tcgen05.ld
     _operation("write", _SLOTS, "write {slots}", _TILE),  # st.shared
     # a tensor core reads until a group or a commit is waited for
-    _operation("multiply", _SLOTS, "multiply {slots}{into}", Argument("unit", "choice", "choice", "wgmma", ("wgmma", "tcgen05", "mma")),
-               Argument("into", "slot", "into", ""), _OWN, _TILE),
-    _operation("store", _SLOTS, "store {slots}", _BYTES._replace(default=0)),  # cp.async.bulk.tensor.global: TMA reads
-    _operation("commit", _BARRIER._replace(choices=GROUPS), "commit {choice}{to}", _OWN),  # closes a group; on a barrier tcgen05.commit
-    _operation("wait_group", _CHOICE._replace(choices=GROUPS), "wait_group {choice} {number}{read}",
-               Argument("pending", "number", "number", 0), Argument("read", "flag", "flag", False)),
-    _operation("fence", _CHOICE._replace(choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after")), "fence {choice}"),
+    _operation(
+        "multiply",
+        _SLOTS,
+        "multiply {slots}{into}",
+        Argument("unit", "choice", "choice", "wgmma", ("wgmma", "tcgen05", "mma")),
+        Argument("into", "slot", "into", ""),
+        _OWN,
+        _TILE,
+    ),
+    # cp.async.bulk.tensor.global: TMA reads
+    _operation("store", _SLOTS, "store {slots}", _BYTES._replace(default=0)),
+    # closes a group; on a barrier tcgen05.commit
+    _operation("commit", _BARRIER._replace(choices=GROUPS), "commit {choice}{to}", _OWN),
+    _operation(
+        "wait_group",
+        _CHOICE._replace(choices=GROUPS),
+        "wait_group {choice} {number}{read}",
+        Argument("pending", "number", "number", 0, least=0),
+        Argument("read", "flag", "flag", False),
+    ),
+    _operation(
+        "fence",
+        _CHOICE._replace(choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after")),
+        "fence {choice}",
+    ),
     _operation("sync", _BAR, "sync {number}{threads}", _THREADS),  # bar.sync of `threads` threads; 0: all of the block
     _operation("bar_arrive", _BAR, "bar_arrive {number}{threads}", _THREADS),  # arrives there without waiting
     _operation("cluster", _CHOICE._replace(choices=("sync", "arrive", "wait")), "cluster {choice}"),  # barrier.cluster
-    _operation("registers", _NUMBER, "registers {number}"),  # setmaxnreg
-)}
-# fmt: on
+    # setmaxnreg
+    _operation("registers", Argument("", "number", "number", least=24, most=256, step=8), "registers {number}"),
+)
+OPERATIONS = {row.name: row for row in _ROWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +278,11 @@ class Role(Value):
         mask = {} if self.mask is None else {"mask": self.mask}
         steps = [step.plain() for step in self.steps]
         return {"name": self.name, "threads": self.threads, "instances": self.instances, **mask, "steps": steps}
+
+    @property
+    def warps(self) -> int:
+        """Its warps; threads of less than a warp are one."""
+        return self.whole_threads(WARP_THREADS) // WARP_THREADS
 
     def whole_threads(self, group: int) -> int:
         """Its threads in whole warps (32) or warpgroups (128)."""

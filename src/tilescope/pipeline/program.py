@@ -8,21 +8,30 @@ mbarriers come the barriers of threads: those of every block, and that of the cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, argument_range
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.mistake import DEMANDS, KINDS, MistakeFoundError
-from tilescope.pipeline.parts import MAX_BLOCKS, OPERATIONS, Expression, Loop, Step, reference
+from tilescope.pipeline.parts import (
+    BARS,
+    MAX_BLOCKS,
+    OPERATIONS,
+    Argument,
+    Expression,
+    Loop,
+    Step,
+    reference,
+)
 from tilescope.swizzle import CHUNK_BYTES
 
 NONE = -1  # no barrier
-BARS = 16  # barriers of threads that a block has
 WAITS = ("wait", "tail")
 MAX_ROUNDS = 1 << 40  # of a loop
-Clock = Any  # an int64 array: for every agent and barrier, how far its past reaches
+Key = tuple[int, int, int]  # of an access or a flight: its agent, the place of the action in its role, the place in the action
 
 
 class Action(NamedTuple):
@@ -38,6 +47,9 @@ class Action(NamedTuple):
     into: tuple[int, ...]
     tile: int | None
     mask: int  # as written, where it names blocks beyond the cluster
+    offset: int | None = None  # of a copy in its slot; None: behind the others of its fill
+    scope: str = ""  # of an arrival, where it is stated
+    step: Step | None = None  # as written
 
     @property
     def barrier(self) -> int:
@@ -63,10 +75,9 @@ class Flight(NamedTuple):
     number: int  # bytes, or arrivals
     slots: tuple[int, ...]  # one, of a copy
     agent: int
-    clock: Clock
-    keys: tuple[int, ...]  # of the accesses that are finished when it lands
-    tile: int | None = None
-    key: int = 0  # its own, among those of accesses
+    past: Any  # what the agent knew when it sent it; None where orders are tried one by one
+    keys: tuple[Key, ...]  # of the accesses that are finished when it lands
+    key: Key = (NONE, NONE, NONE)  # its own, among those of accesses
 
 
 class Instance(NamedTuple):
@@ -92,10 +103,15 @@ Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, 
 class Program:
     """The agents of a pipeline, each a role in a block, their actions, and the barriers and slots that these name."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, left_out: Mapping[int, range] | None = None) -> None:
         self.pipeline = pipeline
+        self.left_out = left_out or {}  # id of a loop: the numbers of the rounds that are not run
         # otherwise barriers are ready from the start
         self.initialises = any(step.op == "init" for role in pipeline.roles for step in role.all_steps())
+        # an arrival with scope = "cta" hands no data to another block
+        self.has_weak_arrivals = any(
+            step.arguments.get("scope") == "cta" for role in pipeline.roles for step in role.all_steps()
+        )
         blocks = range(pipeline.blocks)
         title = "{} of block {}" if len(blocks) > 1 else "{}"
 
@@ -184,7 +200,7 @@ class Program:
     ) -> Iterator[Action]:
         for step in steps:
             if isinstance(step, Loop):
-                for value in loop_values(step, names):
+                for value in self._values(step, names):
                     yield from self._run(agent, step.steps, names | {step.counter: value}, emitters)
                 continue
             if id(step) not in emitters:
@@ -194,56 +210,75 @@ class Program:
             if when.value(names):
                 yield emit(names)
 
+    def _values(self, loop: Loop, names: dict[str, int]) -> Iterable[int]:
+        values = loop_values(loop, names)
+        skipped = self.left_out.get(id(loop))
+        return values if skipped is None else chain(values[: skipped.start], values[skipped.stop :])
+
     def _emitter(self, agent: Instance, step: Step, names: dict[str, int]) -> Emit:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
         op, blocks = step.op, self.pipeline.blocks
-        numbers = {"number": Expression("", None, 0), "times": Expression("", None, 1)}
+        numbers: dict[str, Callable[[dict[str, int]], int]] = {}
         places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
-        plain: dict[str, Any] = {"flag": False, "choice": ""}
+        plain: dict[str, Any] = {"flag": False, "choice": "", "scope": ""}
         for argument, value in step.values():
             if value == "":
                 continue
             if argument.kind in ("number", "bar"):
-                numbers[argument.field] = Expression.read(argument.name, value, names)
+                numbers[argument.field] = _number(argument, value, names)
             elif argument.kind == "barriers":
                 stages = range(next(row.stages for row in self.pipeline.barriers if row.name == value))
                 places["barriers"] += [self._place("barrier", f"{value}[{stage}]", names) for stage in stages]
-            elif argument.kind in ("flag", "choice") or value in argument.choices:
-                plain["flag" if argument.kind == "flag" else "choice"] = value
+            elif argument.kind == "flag":
+                plain["flag"] = value
+            elif argument.kind == "choice":
+                plain[argument.field] = value
+            elif value in argument.choices:  # commit closes a group
+                plain["choice"] = value
             else:
                 places[argument.field].append(self._place(argument.kind, value, names))
-        number, times, tile = numbers["number"], numbers["times"], numbers.get("tile")
-        mask, owner = numbers.get("mask"), numbers.get("owner")
+        number = numbers.get("number", _zero)
+        times = numbers.get("times", _one)
+        tile, mask, owner, offset = (numbers.get(name) for name in ("tile", "mask", "owner", "offset"))
         barriers, slots, into = places.values()
         if op == "cluster":
             barriers.append(lambda _, __: self.cluster)
         elif OPERATIONS[op].target.kind == "bar":
-            barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number.value(values) % BARS)
+            barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number(values))
         own_rank: tuple[int, ...] = (agent.block,)
         cut = CHUNK_BYTES if op == "copy" and plain["choice"] == "bulk" else 1  # a bulk copy moves whole chunks
 
         def emit(values: dict[str, int]) -> Action:
             bits, ranks = 0, own_rank
             if mask is not None:
-                bits = mask.value(values)
+                bits = mask(values)
                 ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
                 if not 0 < bits < 1 << MAX_BLOCKS:
                     found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
                     fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
                     raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=bits, blocks=blocks)
-            owners = ranks if owner is None else tuple(owner.value({**values, "rank": rank}) for rank in ranks)
-            counted = number.value(values)
+            owners = ranks if owner is None else tuple(owner({**values, "rank": rank}) for rank in ranks)
+            if owner is not None and not all(0 <= rank < blocks for rank in owners):
+                found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"
+                fix = "Use the rank of a block of the cluster."
+                raise DEMANDS["pipeline-mask"].error("barrier_rank", found, limit, fix, ranks=owners, blocks=blocks)
+            amount, repeated = number(values), times(values)
+            if op == "copy":  # every lane that issues it brings the bytes once
+                amount, repeated = amount // cut * cut * repeated, 1
             return Action(
                 op,
                 tuple(at(rank, values) for rank in owners for at in barriers),
                 tuple(at(rank, values) for rank in ranks for at in slots),
-                counted & 1 if op in WAITS else counted // cut * cut,
-                times.value(values),
+                amount,
+                repeated,
                 plain["flag"],
                 plain["choice"],
                 tuple(at(rank, values) for rank in ranks for at in into),
-                None if tile is None else tile.value(values),
+                None if tile is None else tile(values),
                 bits if bits >> blocks else 0,
+                None if offset is None else offset(values),
+                plain["scope"],
+                step,
             )
 
         return emit
@@ -265,6 +300,23 @@ class Program:
             return rank * per_block + first + stage
 
         return number
+
+
+def _zero(_: dict[str, int]) -> int:
+    return 0
+
+
+def _one(_: dict[str, int]) -> int:
+    return 1
+
+
+def _number(argument: Argument, written: Any, names: dict[str, int]) -> Callable[[dict[str, int]], int]:
+    """A function from the values of names to an argument's number, which is checked."""
+    expression = Expression.read(argument.name, written, names)
+    if expression.code is None:
+        constant = argument.checked(expression.constant)
+        return lambda _: constant
+    return lambda values: argument.checked(expression.value(values))
 
 
 def loop_values(loop: Loop, names: Mapping[str, int]) -> range:

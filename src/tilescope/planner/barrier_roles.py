@@ -178,7 +178,7 @@ class _Planning:
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
         gemm, stages, tiles = self.gemm, self.stages, zip(_SLOTS, self.plans, strict=False)
-        slots: dict[str, Any] = {name: {"stages": stages, "bytes": plan.stage_bytes} for name, plan in tiles}
+        slots: dict[str, Any] = {name: {"stages": stages, "bytes": self._filled_bytes(plan)} for name, plan in tiles}
         releases = 1 if self.in_tmem else self.consumers * self.arrivals
         feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
         barriers = {
@@ -203,6 +203,10 @@ class _Planning:
             "slots": slots,
             "roles": roles,
         }
+
+    def _filled_bytes(self, plan: Plan) -> int:
+        """The bytes of a stage that copies fill: TMA leaves the gaps between narrow rows as they are."""
+        return plan.transaction_bytes if self.first.copy == "tma" else plan.smem_bytes
 
     def _meet(self, registers: int = 0) -> Steps:
         """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them."""

@@ -1,0 +1,338 @@
+"""What every role certainly knows: one run with these clocks decides for every order of the roles.
+
+Every agent and every barrier has a place in a vector clock. An agent's clock holds, for another agent, the number of its
+actions that certainly lie in the past, and for a barrier the phases that have certainly ended:
+
+    producer  arrive ──▶ phase 0 of full ends ──▶ consumer passes its wait     clock: producer 3, full 1
+
+Roles do not branch on data. So if every operation certainly meets the phase that it met in this run, it meets it in every
+order, nobody hangs, and what the clocks order is ordered in all of them. An operation is certain when
+
+    a count     the end of the phase before lies in the past of whoever counts (of a copy: of whoever issued it)
+    a wait      the end of the phase two before lies in its past (the parity cannot be an older one), and the wait itself
+                lies in the past of something that the running phase needs (it cannot end before the wait has passed)
+    a phase     everything that raises its count (expected bytes, cp.async without .noinc) lies in the past of an
+                arrival that it needs: so it ends when all of it has come, and not before
+
+What is not certain is kept in `doubts`, and every order is tried. Knowledge comes from waits, and from arrivals alone: if all
+operations of a phase are arrivals that lie in an agent's past, it knows that the phase has ended. A landing is known to
+nobody before a wait, however long ago the copy was issued.
+
+The second row of a clock is what data follows: an arrival at another block's barrier with scope = "cta" leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilescope.pipeline.program import Key, Program
+
+Clock = Any  # an int64 array: rows for control and data; for every agent and barrier, how far its past reaches
+Point = tuple[int, int]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
+
+_DOUBTS = {
+    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "count": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
+    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
+    "early": "{barrier} could end phase {phase} before {agent} has added to it",
+    "registers": "{agent} could find the block's registers taken by other roles",
+}
+_MAX_DOUBTS = 64
+
+
+class Access(NamedTuple):
+    """One access to a slot, from its action until it is known to be finished."""
+
+    key: Key
+    agent: int
+    write: bool
+    how: str  # a row of machine.HOW
+    start: int  # bytes of the slot; of a slot that does not state its bytes 0 and 1
+    end: int
+    fill: tuple[int, int, int] | None = None  # of a copy
+    tile: int | None = None
+
+
+class Clocks:
+    """Clocks of agents, and what barriers, accesses and fences hand on through them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.agents = len(program.agents)
+        barriers = len(program.barriers)
+        zero = np.zeros((2 if program.has_weak_arrivals else 1, self.agents + barriers), np.int64)
+        self.doubts: dict[str, int] = {}  # what is not certain, and the agent
+        self.clock: list[Clock] = [zero] * self.agents
+        # barriers
+        self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
+        self.has_landings = [False] * barriers  # in the running phase: only a wait tells its end
+        self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
+        # the last two phases that ended by arrivals alone: whoever knows this knows the end
+        self.arrived: list[tuple[tuple[int, Clock], ...]] = [()] * barriers
+        self.raised: list[tuple[Point, ...]] = [()] * barriers  # what no arrival of the phase is certainly behind
+        self.passed: list[dict[int, int]] = [{}] * barriers  # waits that passed in the running phase: agent and time
+        self.initialised: dict[int, Point] = {}
+        self.init_fences: dict[int, tuple[int, ...]] = {}  # agent: times
+        # accesses
+        self.finished: dict[Key, tuple[Point, ...]] = {}  # which values of a clock mean that it is finished
+        self.fenced: dict[tuple[Key, str], tuple[Point, ...]] = {}  # an access and a kind of fence: agents and times
+        # blocks
+        self.remote: dict[tuple[int, int], int] = {}  # block, place: a value that some agent of the block must know
+        self.local: dict[tuple[int, int], int] = {}  # the same where it does no harm
+        self.register_rises: dict[int, list[tuple[int, int, int]]] = {}  # block: agent, time, registers
+        self.register_falls: dict[int, int] = {}  # block: registers that are given back whatever others take
+
+    def clone(self) -> Clocks:
+        """An independent copy; the arrays are shared, and nobody changes them."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict):
+                setattr(other, name, value.copy())
+        return other
+
+    def doubt(self, what: str, barrier: int, phase: int, agent: int) -> None:
+        """Note that something is not certain."""
+        if len(self.doubts) < _MAX_DOUBTS:
+            names = {"agent": self.program.agents[agent].title, "barrier": self.program.barriers[barrier].title}
+            self.doubts[_DOUBTS[what].format(phase=phase, **names)] = agent
+
+    def begin(self, agent: int) -> None:
+        """An agent begins its next action."""
+        clock = self.clock[agent] = self.clock[agent].copy()
+        clock[:, agent] += 1
+
+    def past(self, agent: int) -> Clock:
+        """What an agent knows now, for what it sends on its way."""
+        return self.clock[agent]
+
+    def _now(self, agent: int) -> Point:
+        return agent, int(self.clock[agent][0, agent])
+
+    def _knows_end(self, clock: Clock, barrier: int, phase: int) -> bool:
+        """Whether the end of a phase certainly lies in a past."""
+        if phase < 0 or clock[0, self.agents + barrier] > phase:
+            return True
+        return any(ended >= phase and (known[0] <= clock[0]).all() for ended, known in self.arrived[barrier])
+
+    def counts(self, barrier: int, phase: int, agent: int, past: Clock | None, *, weak: bool = False) -> None:
+        """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
+        clock = self.clock[agent] if past is None else past
+        if not self._knows_end(clock, barrier, phase - 1):
+            self.doubt("count" if barrier < self.program.mbarriers else "meet", barrier, phase, agent)
+        self.has_landings[barrier] |= past is not None
+        if weak:
+            clock = clock.copy()
+            clock[1] = 0
+        gathered = self.gathered[barrier]
+        self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
+
+    def raises(self, barrier: int, agent: int) -> None:
+        """An agent raises what a phase waits for without arriving."""
+        self.raised[barrier] += (self._now(agent),)
+
+    def arrives(self, barrier: int, agent: int, past: Clock | None) -> None:
+        """An arrival that the phase needs: what lies in its past has been raised before the phase can end."""
+        if self.raised[barrier]:
+            clock = self.clock[agent] if past is None else past
+            self.raised[barrier] = tuple(point for point in self.raised[barrier] if clock[0, point[0]] < point[1])
+
+    def ends(self, barrier: int, phase: int) -> None:
+        """A phase ends in this run; note where in another one it could end too soon."""
+        gathered = self.gathered[barrier]
+        assert gathered is not None
+        if self.raised[barrier]:
+            self.doubt("early", barrier, phase, self.raised[barrier][0][0])
+        for waiter, time in self.passed[barrier].items():
+            if gathered[0, waiter] < time:
+                self.doubt("late", barrier, phase, waiter)
+        released = np.maximum(gathered, self.released[barrier])
+        released[:, self.agents + barrier] = phase + 1
+        self.released[barrier] = released
+        last = self.arrived[barrier][-1:]
+        self.arrived[barrier] = last if self.has_landings[barrier] else (*last, (phase, gathered))
+        self.gathered[barrier], self.has_landings[barrier] = None, False
+        self.raised[barrier], self.passed[barrier] = (), {}
+
+    def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
+        """A phase that does not end in this run; note whether in another one it could."""
+        if pending == 0 and (self.raised[barrier] or tx < 0):
+            agent = self.raised[barrier][0][0] if self.raised[barrier] else 0
+            self.doubt("early", barrier, phase, agent)
+
+    def passes(self, barrier: int, phase: int, agent: int) -> None:
+        """A wait passes: the agent knows all that those who ended the phase before knew."""
+        clock = self.clock[agent]
+        if not self._knows_end(clock, barrier, phase - 2):
+            self.doubt("wait", barrier, phase, agent)
+        self.meets(barrier, agent)
+        self.passed[barrier] = {**self.passed[barrier], agent: int(clock[0, agent])}
+
+    def meets(self, barrier: int, agent: int) -> None:
+        """An agent knows what those knew who ended the last phase."""
+        clock = self.clock[agent]
+        np.maximum(clock, self.released[barrier], out=clock)
+
+    # accesses
+
+    def starts(self, access: Access, *, ends_at_once: bool) -> None:
+        """An access begins; a warp's own one is over for whoever comes behind the warp's next action."""
+        self.finished[access.key] = (self._now(access.agent),) if ends_at_once else ()
+
+    def finishes(self, key: Key, agent: int) -> None:
+        """Whoever knows of the agent's action knows that the access is finished."""
+        self._finish(key, self._now(agent))
+
+    def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
+        """Whoever knows that the phase has ended knows that the access is finished."""
+        self._finish(key, (self.agents + barrier, phase + 1))
+
+    def _finish(self, key: Key, point: Point) -> None:
+        if key in self.finished:
+            self.finished[key] += (point,)
+
+    def is_alive(self, key: Key) -> bool:
+        """Whether an access may still matter."""
+        return key in self.finished
+
+    def forgets(self, key: Key) -> None:
+        """An access no longer matters: another one came certainly behind it."""
+        del self.finished[key]
+        for kind in ("proxy.async", "tcgen05.before", "tcgen05.after"):
+            self.fenced.pop((key, kind), None)
+
+    def knows(self, access: Access, agent: int) -> bool:
+        """Whether an access is finished for an agent."""
+        return self._is_over(access.key, self.clock[agent])
+
+    def _is_over(self, key: Key, clock: Clock) -> bool:
+        return any(clock[-1, place] >= value for place, value in self.finished[key])
+
+    def is_out_of_scope(self, access: Access, agent: int) -> bool:
+        """Whether an access is over, but what ordered it was an arrival whose scope ends at the other block."""
+        clock = self.clock[agent]
+        return any(clock[0, place] >= value for place, value in self.finished[access.key])
+
+    def needs_later(self, access: Access) -> bool:
+        """Whether an access must be kept for what comes: clocks compare with all of them."""
+        return access.key in self.finished
+
+    def fences(self, agent: int, kind: str, accesses: Iterable[Access]) -> None:
+        """A fence: it counts for what the agent's warps did themselves, and for what the agent knows to be finished."""
+        clock = self.clock[agent]
+        for access in accesses:
+            own = access.agent == agent and access.how == "generic"
+            if own or self._is_over(access.key, clock):
+                before = self.fenced.get((access.key, kind), ())
+                if all(fencer != agent for fencer, _ in before):
+                    self.fenced[access.key, kind] = (*before, self._now(agent))
+
+    def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
+        """Whether a fence lies between an access and the agent's; `by` says whose fences count, None all."""
+        clock = self.clock[agent]
+        return any(
+            clock[-1, fencer] >= time and (by is None or fencer in by)
+            for fencer, time in self.fenced.get((access.key, kind), ())
+        )
+
+    # init and leaving
+
+    def initialises(self, barrier: int, agent: int) -> None:
+        """An agent initialises a barrier."""
+        self.initialised[barrier] = self._now(agent)
+
+    def shows_init(self, agent: int) -> None:
+        """A fence.mbarrier_init: other blocks see what the agent has initialised."""
+        self.init_fences[agent] = (*self.init_fences.get(agent, ()), self.time(agent))
+
+    def is_ready(self, barrier: int, agent: int, past: Clock | None) -> bool:
+        """Whether an agent knows that a barrier is initialised."""
+        clock = self.clock[agent] if past is None else past
+        maker, time = self.initialised.get(barrier, (agent, self.time(agent) + 1))  # by nobody: in the future
+        return bool(clock[0, maker] >= time)
+
+    def is_shown(self, barrier: int, agent: int, past: Clock | None) -> bool:
+        """Whether a fence of the agent that initialised a barrier has made that known to other blocks."""
+        clock = self.clock[agent] if past is None else past
+        maker, time = self.initialised[barrier]
+        return any(time < fence <= clock[0, maker] for fence in self.init_fences.get(maker, ()))
+
+    def time(self, agent: int) -> int:
+        """How many actions an agent has begun."""
+        return int(self.clock[agent][0, agent])
+
+    def reaches(self, block: int, agent: int) -> None:
+        """An agent reaches into another block, which must not have left."""
+        self.remote[block, agent] = self.time(agent)
+
+    def lands_in(self, block: int, barrier: int, phase: int, *, harmless: bool) -> None:
+        """Something lands in a block, which must not have left; an arrival by a commit or cp.async there is harmless."""
+        held = self.local if harmless else self.remote
+        held[block, self.agents + barrier] = phase + 1
+
+    def unseen(self, held: dict[tuple[int, int], int]) -> Iterable[tuple[int, int]]:
+        """The blocks, and the places, of `remote` or `local` that no agent of the block has seen when it leaves."""
+        for (block, place), value in held.items():
+            agents = self.program.agents
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            if not any(clock[0, place] >= value for clock in clocks):
+                yield block, place
+
+    def takes_registers(self, agent: int, block: int, registers: int) -> None:
+        """setmaxnreg takes registers from the block's pool, or gives some back."""
+        rises, clock = self.register_rises.setdefault(block, []), self.clock[agent]
+        if registers > 0:
+            rises.append((*self._now(agent), registers))
+        elif not any(clock[0, other] >= time for other, time, _ in rises):
+            self.register_falls[block] = self.register_falls.get(block, 0) - registers
+
+    def checks_registers(self) -> None:
+        """After the run: whether what is given back whatever happens suffices for all that is taken, in any order."""
+        for block, rises in self.register_rises.items():
+            if rises and sum(registers for *_, registers in rises) > self.register_falls.get(block, 0):
+                self.doubt("registers", 0, 0, rises[0][0])
+
+    def relative(self, phases: list[int], places: list[int], unused: list[bool]) -> list[Any]:
+        """All of it counted from now, equal in two rounds of a loop if the second repeats the first.
+
+        `places` are the agents' places in their roles; `unused` barriers were not touched in the rounds that are compared,
+        so what they hold on to stays as it is and decides nothing there.
+        """
+        now = np.array([*(clock[0, agent] for agent, clock in enumerate(self.clock)), *phases])
+        counts = now.tolist()
+        used = [barrier for barrier, is_unused in enumerate(unused) if not is_unused]
+
+        def since(clock: Clock | None) -> bytes | None:
+            return None if clock is None else (clock - now).tobytes()
+
+        def ago(points: Iterable[Point]) -> list[Point]:
+            return [(place, value - counts[place]) for place, value in points]
+
+        def named(key: Key) -> Key:
+            agent, place, number = key
+            return agent, places[agent] - place, number
+
+        return [
+            [since(clock) for clock in self.clock],
+            [
+                (
+                    since(self.gathered[barrier]),
+                    since(self.released[barrier]),
+                    self.has_landings[barrier],
+                    [(phase - phases[barrier], since(known)) for phase, known in self.arrived[barrier]],
+                    ago(self.raised[barrier]),
+                    ago(sorted(self.passed[barrier].items())),
+                )
+                for barrier in used
+            ],
+            sorted((named(key), ago(points)) for key, points in self.finished.items()),
+            sorted((named(key), kind, ago(points)) for (key, kind), points in self.fenced.items()),
+            [
+                sorted((block, *ago([(place, value)])) for (block, place), value in held.items())
+                for held in (self.remote, self.local)
+            ],
+        ]

@@ -1,0 +1,145 @@
+"""What is under way in one order of many: the search that tries every order looks at it in place of clocks.
+
+    role    write a ─────────▶ next step         a warp's own access is under way until its next step,
+    role    write a ──────────────────▶ sync     that of several warps until all of them have met or arrived
+    TMA     copy into a ──────────▶ bytes land
+
+It knows nothing of what could have been: an access that begins while another is under way is a race in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilescope.pipeline.clocks import Access
+from tilescope.pipeline.program import Key, Program
+
+
+class Sight:
+    """What is under way, which fences have come, and which barriers are ready; the same calls as those of Clocks."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.doubts: dict[str, int] = {}
+        self.under_way: frozenset[Key] = frozenset()
+        self.ends_with_step: dict[int, tuple[Key, ...]] = {}  # agent: accesses that are over when its next step begins
+        self.fenced: frozenset[tuple[Key, str, int]] = frozenset()  # access, kind, agent
+        self.initialised: dict[int, int] = {}  # barrier: its agent
+        self.shown: frozenset[int] = frozenset()  # barriers whose init was fenced for other blocks
+
+    def clone(self) -> Sight:
+        """An independent copy."""
+        other = Sight(self.program)
+        other.under_way, other.fenced, other.shown = self.under_way, self.fenced, self.shown
+        other.ends_with_step, other.initialised = self.ends_with_step.copy(), self.initialised.copy()
+        return other
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for two orders after which the same may come."""
+        ending = tuple(sorted(self.ends_with_step.items()))
+        return self.under_way, ending, self.fenced, tuple(sorted(self.initialised.items())), self.shown
+
+    def begin(self, agent: int) -> None:
+        """An agent begins its next action: its own accesses before it are over."""
+        if agent in self.ends_with_step:
+            self.under_way -= {*self.ends_with_step.pop(agent)}
+
+    def past(self, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def counts(self, barrier: int, phase: int, agent: int, past: None, *, weak: bool = False) -> None:
+        """Nothing: this order alone counts."""
+
+    def raises(self, barrier: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def arrives(self, barrier: int, agent: int, past: None) -> None:
+        """Nothing: this order alone counts."""
+
+    def ends(self, barrier: int, phase: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def passes(self, barrier: int, phase: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def meets(self, barrier: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def starts(self, access: Access, *, ends_at_once: bool) -> None:
+        """An access begins; a warp's own one ends when its next step begins."""
+        self.under_way |= {access.key}
+        if ends_at_once:
+            self.ends_with_step[access.agent] = (*self.ends_with_step.get(access.agent, ()), access.key)
+
+    def finishes(self, key: Key, agent: int) -> None:
+        """An access is over."""
+        self.under_way -= {key}
+
+    def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
+        """An access is over."""
+        self.under_way -= {key}
+
+    def is_alive(self, key: Key) -> bool:
+        """Whether an access is under way."""
+        return key in self.under_way
+
+    def forgets(self, key: Key) -> None:
+        """An access no longer matters."""
+        self.under_way -= {key}
+        self.fenced = frozenset(mark for mark in self.fenced if mark[0] != key)
+
+    def knows(self, access: Access, agent: int) -> bool:
+        """Whether an access is over."""
+        return access.key not in self.under_way
+
+    def is_out_of_scope(self, access: Access, agent: int) -> bool:
+        """No: scopes cannot be seen in an order."""
+        return False
+
+    def needs_later(self, access: Access) -> bool:
+        """Whether an access must be kept: it is under way, or what comes may need a fence behind it."""
+        return access.key in self.under_way or (access.write and access.how in ("generic", "cp.async", "tcgen05"))
+
+    def fences(self, agent: int, kind: str, accesses: Iterable[Access]) -> None:
+        """A fence: it counts for what the agent's warps did, and for what is over."""
+        own = (access for access in accesses if access.key not in self.under_way or _is_own(access, agent))
+        self.fenced |= {(access.key, kind, agent) for access in own}
+
+    def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
+        """Whether a fence has come since the access; `by` says whose fences count, None all."""
+        return any(
+            (key, fence) == (access.key, kind) and (by is None or fencer in by) for key, fence, fencer in self.fenced
+        )
+
+    def initialises(self, barrier: int, agent: int) -> None:
+        """An agent initialises a barrier."""
+        self.initialised[barrier] = agent
+
+    def shows_init(self, agent: int) -> None:
+        """A fence.mbarrier_init: other blocks see what the agent has initialised."""
+        self.shown |= {barrier for barrier, maker in self.initialised.items() if maker == agent}
+
+    def is_ready(self, barrier: int, agent: int, past: None) -> bool:
+        """Whether a barrier is initialised."""
+        return barrier in self.initialised
+
+    def is_shown(self, barrier: int, agent: int, past: None) -> bool:
+        """Whether a fence has made the init of a barrier known to other blocks."""
+        return barrier in self.shown
+
+    def reaches(self, block: int, agent: int) -> None:
+        """Nothing: whether the block has left is seen at once."""
+
+    def lands_in(self, block: int, barrier: int, phase: int, *, harmless: bool) -> None:
+        """Nothing: whether the block has left is seen at once."""
+
+    def takes_registers(self, agent: int, block: int, registers: int) -> None:
+        """Nothing: this order alone counts."""
+
+
+def _is_own(access: Access, agent: int) -> bool:
+    return access.agent == agent and access.how == "generic"
