@@ -37,7 +37,7 @@ class Growth:
         self.users = {}  # of a slot in a block: agents that touched it since it was filled
         self.tiles = 0
         self.begin()
-        for _ in range(rng.randint(2, 7)):
+        for _ in range(rng.randint(2, 9)):
             rng.choice(self.habits())()
         self.finish()
 
@@ -59,7 +59,7 @@ class Growth:
     def do(self, agent, **step):
         """Append a step to a role if the chip takes it now; whether it did."""
         steps = self.data["roles"][agent]["steps"]
-        if len(steps) >= 14:
+        if len(steps) >= 16:
             return False
         program = self.chip.program([*steps, step], self.rank(agent))
         before = self.chip.programs[agent]

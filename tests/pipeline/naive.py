@@ -434,10 +434,11 @@ class Naive:
 
     def count(self, world, barrier, *, arrivals=0, tx=0, dropped=0):
         phase, pending, outstanding, expected = world.barriers[barrier]
+        is_dead = expected == 0  # all arrivals were dropped: it never ends a phase again
         pending, outstanding, expected = pending - arrivals, outstanding + tx, expected - dropped
         if pending < 0 or abs(outstanding) >= TX_END_BYTES:
             raise BadOrderError("fault")
-        if pending == 0 and outstanding == 0:
+        if pending == 0 and outstanding == 0 and not is_dead:
             phase, pending = phase + 1, expected
         world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
@@ -714,6 +715,8 @@ class Naive:
                 raise BadOrderError("undefined")
             world.passed -= {agent}
             return
+        if agent in world.arrived or agent in world.passed:  # twice without a wait between
+            raise BadOrderError("undefined")
         if choice == "sync":
             world.standing = replaced(world.standing, agent, CLUSTER)
         else:

@@ -48,12 +48,12 @@ def ring(rng):
     """A producer and consumers around some stages."""
     s = rng.choice((1, 1, 2, 2, 3))
     consumers = rng.choice((1, 1, 1, 2))
-    count = rng.randint(1, 3 if consumers == 1 else 2)
+    count = rng.randint(1, 5 if consumers == 1 else 3)
     size = rng.choice((32, 64, 4096))
     tile = rng.choice((None, "i", "i"))
     freed_first = rng.random() < 0.2
     threads, steps, arrivals = consumption(rng, [f"a[i % {s}]"], tile)
-    free = [loop("f", s, [{"release": "empty[f]", "count": arrivals}])] if freed_first else []
+    free = [loop("f", s, [{"release": f"empty[f % {s}]", "count": arrivals}])] if freed_first else []
     tail = rng.random() < 0.3 and not freed_first
     produce = [
         {"wait": f"empty[i % {s}]", "parity": f"i / {s} % 2 ^ {int(not freed_first)}"},
@@ -77,7 +77,7 @@ def ring(rng):
 
 def chain(rng):
     """A copy, then threads that turn one slot into another, then a reader of that."""
-    count, size = rng.randint(1, 2), rng.choice((32, 1024))
+    count, size = rng.randint(1, 3), rng.choice((32, 1024))
     middle, third = rng.choice((32, 64)), consumption(rng, ["b"], "i", sync=2)
     if rng.random() < 0.4:
         third = 32, [{"store": "b"}, {"commit": "bulk"}, {"wait_group": "bulk", "read": True}], 1
@@ -134,7 +134,7 @@ def chain(rng):
 
 def pingpong(rng):
     """Two groups take turns with one buffer, which each writes and stores."""
-    count, threads = rng.randint(1, 2), rng.choice((32, 64))
+    count, threads = rng.randint(1, 3), rng.choice((32, 64))
     sync = [{"sync": "1 + instance", "threads": 64}] if threads == 64 else []
     return {
         "barriers": {"turn": {"count": 1, "stages": 2}},
@@ -168,7 +168,7 @@ def pingpong(rng):
 
 def cluster(rng):
     """Two blocks: one loads for both, or each loads a half for both; consumers free the slot where it is loaded."""
-    count, size, halves = rng.choice((1, 1, 2)), rng.choice((64, 256)), rng.random() < 0.5
+    count, size, halves = rng.choice((1, 2, 3)), rng.choice((64, 256)), rng.random() < 0.5
     threads, steps, arrivals = consumption(rng, ["b"], rng.choice((None, "i")))
     if halves:
         copies = [{"copy": "b", "bytes": size // 2, "offset": f"rank * {size // 2}", "barrier": "full", "mask": 3}]
@@ -325,7 +325,7 @@ def stores(rng):
 
 def tensor_memory(rng):
     """TMA, tcgen05 into tensor memory, an epilogue that reads it."""
-    tiles, k = rng.randint(1, 2), rng.randint(1, 2)
+    tiles, k = rng.randint(1, 3), rng.randint(1, 2)
     size, threads = 64, rng.choice((32, 128))
     warps = threads // 32
     total = tiles * k
