@@ -1,33 +1,122 @@
-"""A second simulator that tries every order: slow, small, and written from the rules alone.
+"""A second simulator, which tries every order of a small pipeline: slow, plain, and written from the rules alone.
 
-It knows nothing of clocks. Its state is what a chip would hold; its moves are the next step of any role and the landing of
-anything under way, whole or up to the byte at which a barrier's count is 0. What it calls bad it has seen happen:
+It knows nothing of clocks or of what a role can know. It holds what a chip would hold, and moves it in every possible way: the
+next step of any role, or the landing of anything under way, whole or up to the byte at which its barrier's count is 0. A state
+that was met before is not continued again. What it calls bad it has seen happen in some order:
 
     hang        nobody can move and somebody has not left
     fault       more arrivals than pending, bytes beyond 2^20 - 1, an operation on a block that has left
-    race        an access begins while a conflicting one is under way, or a fence that it needs has not come
-    wrong       a slot is read that holds another tile than meant, or nothing
-    undefined   a barrier is used before its init (in another block: its fence), threads meet in wrong numbers
+    race        an access begins while a conflicting one is under way
+    fence       an access begins where a fence should have come before
+    beyond      a copy reaches beyond its slot
+    overlap     copies of one phase lie upon each other
+    unfilled    a slot is read that holds nothing
+    partial     a slot is read that holds a gap, or bytes from before beside new ones
+    stale       a slot is read that holds another tile than meant
+    undefined   a barrier is used before its init or initialised twice, threads meet in wrong numbers
+    exit        a role leaves while its stores or its multiplications are under way
+
+Left out: the scope of an arrival, dependent launches, flags in global memory.
 """
 
 from __future__ import annotations
 
-NEVER, ANY = -2, -1  # contents of a slot: nothing yet, no tile named
-ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
+
+ANY = -1  # no tile named
+WARP_THREADS = 32
+WARPGROUP_THREADS = 128
+TX_END_BYTES = 1 << 20
 GROUPS = ("wgmma", "bulk", "cp.async")
-CLUSTER = (-1, 0)
-MISSING_FENCES = ("written", "landed", "in tmem", "from tensor core")  # marks: kind, slot, agent
+BY_ASYNC_PROXY = ("tma", "bulk", "wgmma", "tcgen05", "store")
+CLUSTER = (-1, 0)  # where all blocks meet; bar.sync n of block r is (r, n)
 
 
 class BadOrderError(Exception):
     """What goes wrong in this order."""
 
 
+class Access(NamedTuple):
+    """Bytes of a slot that are read or written, until the access is over."""
+
+    slot: int
+    agent: int
+    pc: int
+    writes: bool
+    how: str  # generic: by threads; else tma, bulk, cp.async, wgmma, tcgen05, store
+    begin: int
+    end: int
+    fill: tuple = ()  # of a copy: its barrier and phase, or its role and group
+
+
+class Segment(NamedTuple):
+    """What bytes of a slot hold."""
+
+    begin: int
+    end: int
+    tile: int
+    fill: tuple
+    was_read: bool = False
+    old: bool = False  # left from before when the slot began to be filled again
+
+
+class Filled(NamedTuple):
+    """A copy that was issued, for others of the same fill."""
+
+    slot: int
+    fill: tuple
+    begin: int
+    end: int
+    tile: int
+    placed: bool  # whether it said its offset
+
+
+class Flight(NamedTuple):
+    """What is under way to a barrier: the bytes of a copy, or arrivals that come when accesses are over."""
+
+    barrier: int
+    amount: int
+    agent: int
+    pc: int
+    copy: Access | None
+    tile: int
+    ends: tuple[Access, ...]
+
+
+class Unfenced(NamedTuple):
+    """Bytes that threads or cp.async wrote to shared memory, and no fence.proxy.async since."""
+
+    slot: int
+    agent: int
+    begin: int
+    end: int
+
+
+class InTensorMemory(NamedTuple):
+    """Threads of a role touched tensor memory, and no tcgen05.fence::before_thread_sync since."""
+
+    slot: int
+    agent: int
+    writes: bool
+
+
+class FromTensorCore(NamedTuple):
+    """A tensor core touched tensor memory, and this role had no tcgen05.fence::after_thread_sync since."""
+
+    slot: int
+    agent: int
+    writes: bool
+
+
 def number(given, names):
-    return given if isinstance(given, int) else int(eval(str(given).replace("//", "/").replace("/", "//"), {}, names))
+    """The value of an integer or of an expression; / divides integers."""
+    return given if isinstance(given, int) else int(eval(given.replace("//", "/").replace("/", "//"), {}, names))
 
 
 def unrolled(steps, names):
+    """The steps of a role with their names, one after another."""
     for step in steps:
         if "loop" in step:
             start = number(step.get("start", 0), names)
@@ -37,48 +126,55 @@ def unrolled(steps, names):
             yield step, names
 
 
-def place(given, rank, names):
-    name, _, index = given.partition("[")
-    return name, number(index.rstrip("]") or 0, names), rank
+def rounded_up(count, multiple):
+    return -(-count // multiple) * multiple
+
+
+def replaced(values, index, value):
+    """The tuple with one element replaced."""
+    return (*values[:index], value, *values[index + 1 :])
 
 
 class World:
-    """What a chip would hold."""
+    """What the chip holds. All parts are immutable and moves replace them: a copy is shallow, the parts are the key."""
 
     __slots__ = (
-        "active",
-        "bars",
-        "content",
+        "accesses",  # under way
+        "arrived",  # agents that have arrived at the cluster's barrier, which has not opened yet
+        "barriers",  # phase, pending, tx, expected
+        "content",  # of every slot: its segments
+        "fenced",  # barriers that other blocks may use
+        "fills",  # copies issued, those of the last fill from each source
         "flights",
-        "groups",
-        "marks",
-        "met",
-        "pcs",
-        "pool",
-        "registers",
-        "standing",
+        "groups",  # of every agent and kind: accesses of the open group, and of those that were committed
+        "made",  # barriers that are initialised, and by whom
+        "marks",  # fences that are missing
+        "meetings",  # of a barrier of threads: who is there, and how many threads are wanted
+        "passed",  # agents for which the cluster's barrier has opened, and that have not waited yet
+        "pcs",  # next step of every agent; len(steps): it leaves next, len(steps) + 1: it has left
+        "pool",  # registers of every block that nobody holds
+        "registers",  # of a thread of every agent
+        "standing",  # the meeting in which an agent stands before it goes on, or None
     )
 
     def copy(self):
         other = World.__new__(World)
         for name in World.__slots__:
-            value = getattr(self, name)
-            setattr(other, name, value if isinstance(value, frozenset) else value.copy())
+            setattr(other, name, getattr(self, name))
         return other
 
-    def key(self):
-        return (
-            tuple(self.pcs), tuple(self.bars), tuple(sorted(self.flights)), tuple(sorted(self.active)), tuple(self.content),
-            tuple(sorted(self.groups.items())), self.marks, tuple(self.standing), tuple(sorted(self.met.items())), tuple(self.pool),
-        )  # fmt: skip
+    key = property(attrgetter(*__slots__))
 
 
 class Naive:
+    """The programs of all agents (a role in a block), and what each step does to the world."""
+
     def __init__(self, data, limit=400_000):
         self.limit = limit
-        across, down = (*data.get("cluster", (1, 1)), 1)[:2]
-        self.blocks = across * down
-        self.counts, self.barriers, self.slots, self.spaces = [], {}, {}, []
+        self.across, down = (*data.get("cluster", (1, 1)), 1)[:2]
+        self.blocks = self.across * down
+        self.constants = data.get("constants", {})
+        self.counts, self.barriers, self.slots, self.spaces, self.sizes = [], {}, {}, [], []
         for rank in range(self.blocks):
             for name, each in data.get("barriers", {}).items():
                 for stage in range(each.get("stages", 1)):
@@ -88,375 +184,584 @@ class Naive:
                 for stage in range(each.get("stages", 1)):
                     self.slots[name, stage, rank] = len(self.slots)
                     self.spaces.append(each.get("space", "smem"))
+                    self.sizes.append(each.get("bytes", 0))
         self.barrier_ranks = [rank for _, _, rank in self.barriers]
         self.slot_ranks = [rank for _, _, rank in self.slots]
-        self.programs, self.ranks, self.threads, self.warpgroups = [], [], [], []
+        self.programs, self.ranks, self.threads = [], [], []
         for rank in range(self.blocks):
             for role in data["roles"]:
-                if not role.get("mask", -1) >> rank & 1:
-                    continue
-                for instance in range(role.get("instances", 1)):
-                    names = {"rank": rank, "x": rank % across, "y": rank // across, "instance": instance,
-                             "blocks": self.blocks, **data.get("constants", {})}  # fmt: skip
-                    self.ranks.append(rank)
-                    self.threads.append(-(-role.get("threads", 1) // 32) * 32)
-                    self.warpgroups.append(-(-role.get("threads", 1) // 128) * 128)
-                    self.programs.append(
-                        [self.moved(step, names, rank) for step, names in unrolled(role["steps"], names)]
-                    )
+                if role.get("mask") is None or role["mask"] >> rank & 1:
+                    for instance in range(role.get("instances", 1)):
+                        self.ranks.append(rank)
+                        self.threads.append(role.get("threads", 1))
+                        self.programs.append(self.program(role["steps"], rank, instance))
         self.agents = range(len(self.programs))
-        self.initialises = any(move[0] == "init" for program in self.programs for move in program)
+        self.warps = [rounded_up(threads, WARP_THREADS) // WARP_THREADS for threads in self.threads]
+        self.initialises = any(step[0] == "init" for program in self.programs for step in program)
         self.entry = data.get("registers") or 0
 
-    def moved(self, step, names, rank):
-        """A step as (op, numbers …) with barriers and slots as indices."""
-        op = next(iter(step))
-        ranks = [rank]
+    # ---- from data to programs ----
+
+    def program(self, steps, rank, instance=0):
+        """What an agent does: (op, arguments …), with barriers and slots as numbers."""
+        names = {"rank": rank, "x": rank % self.across, "y": rank // self.across, "instance": instance}
+        names |= {"blocks": self.blocks, **self.constants}
+        program, group = [], 0
+        for step, known in unrolled(steps, names):
+            op = next(iter(step))
+            program.append(self.read_step(op, step, known, rank, group))
+            group += op == "cp_arrive" or step.get("commit") == "cp.async"
+        return program
+
+    def place(self, table, given, rank, names):
+        name, _, index = given.partition("[")
+        return table[name, number(index.rstrip("]") or 0, names), rank]
+
+    def read_step(self, op, step, names, rank, group):
+        """`group`: how often the agent has committed cp.async or arrived for them."""
+        target, ranks = step[op], [rank]
         if "mask" in step:
             mask = number(step["mask"], names)
             ranks = [each for each in range(self.blocks) if mask >> each & 1]
-        target = step[op]
+            if mask >> self.blocks:
+                return ("beyond_cluster",)
         tile = number(step["tile"], names) if "tile" in step else ANY
 
         def barriers(given):
-            return [self.barriers[place(given, each, names)] for each in ranks]
+            return [self.place(self.barriers, given, each, names) for each in ranks]
 
-        if op in ("wait", "tail"):
-            return "wait", self.barriers[place(target, rank, names)], number(step["parity"], names) & 1
-        if op == "expect":
-            return "expect", barriers(target), number(step["bytes"], names), step.get("arrive", True)
-        if op in ("arrive", "release"):
-            return "arrive", barriers(target), number(step.get("count", 1), names), step.get("drop", False)
-        if op == "cp_arrive":
-            return (
-                op,
-                self.barriers[place(target, rank, names)],
-                number(step.get("count", 1), names),
-                step.get("noinc", False),
-            )
-        if op == "copy":
-            size, by = number(step["bytes"], names), step.get("by", "tma")
-            size = size // 16 * 16 if by == "bulk" else size
-            receivers = []
-            for each in ranks:
-                owner = number(step["barrier_rank"], {**names, "rank": each}) if "barrier_rank" in step else each
-                signalled = self.barriers[place(step["barrier"], owner, names)] if step.get("barrier") else None
-                receivers.append((self.slots[place(target, each, names)], signalled))
-            return op, receivers, size, by, tile
-        if op in ("read", "write", "multiply", "store"):
-            targets = [target] if isinstance(target, str) else target
-            touched = [self.slots[place(given, each, names)] for each in ranks for given in targets]
-            into = [self.slots[place(step["into"], each, names)] for each in ranks] if step.get("into") else []
-            how = {"multiply": step.get("unit", "wgmma"), "store": "store"}.get(op, "generic")
-            return op, touched, into, "generic" if how == "mma" else how, tile
-        if op == "commit" and target not in GROUPS:
-            return "commit_to", barriers(target)
-        if op == "wait_group":
-            return op, target, number(step.get("pending", 0), names)
-        if op in ("sync", "bar_arrive"):
-            return op, (rank, number(target, names)), number(step.get("threads", 0), names)
-        if op == "init":
-            return op, [which for (name, _, at), which in self.barriers.items() if at == rank and name in target]
-        if op == "registers":
-            return op, number(target, names)
-        return op, target
+        match op:
+            case "wait" | "tail":
+                return "wait", barriers(target)[0], number(step["parity"], names)
+            case "expect":
+                return op, barriers(target), number(step["bytes"], names), step.get("arrive", True)
+            case "arrive" | "release":
+                return "arrive", barriers(target), number(step.get("count", 1), names), step.get("drop", False)
+            case "cp_arrive":
+                return op, barriers(target), number(step.get("count", 1), names), step.get("noinc", False)
+            case "copy":
+                return op, *self.read_copy(step, names, ranks, group), tile
+            case "read" | "write" | "multiply" | "store":
+                targets = [target] if isinstance(target, str) else target
+                touched = [self.place(self.slots, given, each, names) for each in ranks for given in targets]
+                into = [self.place(self.slots, step["into"], each, names) for each in ranks] if step.get("into") else []
+                how = {"multiply": step.get("unit", "wgmma"), "store": "store"}.get(op, "generic")
+                return op, touched, into, "generic" if how == "mma" else how, tile
+            case "commit" if target in GROUPS:
+                return op, target
+            case "commit":
+                return "commit_to", barriers(target)
+            case "wait_group":
+                return op, target, number(step.get("pending", 0), names)
+            case "sync" | "bar_arrive":
+                return op, (rank, number(target, names)), number(step.get("threads", 0), names)
+            case "init":
+                named = [target] if isinstance(target, str) else target
+                return op, [which for (name, _, at), which in self.barriers.items() if at == rank and name in named]
+            case "registers":
+                return op, number(target, names)
+        return op, target  # fence, cluster
+
+    def read_copy(self, step, names, ranks, group):
+        by, size = step.get("by", "tma"), number(step["bytes"], names)
+        if by == "bulk":
+            size = size // 16 * 16
+        size *= number(step.get("lanes", 1), names)
+        offset = number(step["offset"], names) if "offset" in step else None
+        receivers = []
+        for rank in ranks:
+            barrier = None
+            if step.get("barrier"):
+                owner = number(step["barrier_rank"], {**names, "rank": rank}) if "barrier_rank" in step else rank
+                barrier = self.place(self.barriers, step["barrier"], owner, names)
+            receivers.append((self.place(self.slots, step["copy"], rank, names), barrier))
+        return receivers, by, size, offset, group
+
+    # ---- every order ----
+
+    def fresh_world(self):
+        world, agents = World.__new__(World), len(self.programs)
+        world.accesses = world.arrived = world.fenced = world.fills = world.flights = frozenset()
+        world.made = world.marks = world.meetings = world.passed = frozenset()
+        world.barriers = tuple((0, count, 0, count) for count in self.counts)
+        world.content = ((),) * len(self.slots)
+        world.groups = (((), ()),) * (len(GROUPS) * agents)
+        world.pcs, world.standing, world.registers = (0,) * agents, (None,) * agents, (self.entry,) * agents
+        world.pool = (0,) * self.blocks
+        return world
 
     def explore(self):
         """The first bad thing that happens in some order; "" where all orders were seen, None where there are too many."""
-        start = World.__new__(World)
-        start.pcs = [0] * len(self.programs)
-        start.bars = [(0, count, 0, count) for count in self.counts]  # phase, pending, tx, expected
-        start.flights, start.active, start.groups, start.met = [], [], {}, {}
-        start.content = [NEVER] * len(self.slots)
-        start.marks = frozenset()  # fences that are missing, barriers that are ready, arrivals at the cluster barrier
-        start.standing = [()] * len(self.programs)  # the meeting that an agent waits in
-        start.pool, start.registers = [0] * self.blocks, [self.entry] * len(self.programs)
-        seen, stack = {start.key()}, [start]
-        while stack:
-            world = stack.pop()
-            moves = [(self.step, agent) for agent in self.agents if self.ready(world, agent)]
-            moves += [(self.land, flight) for flight in sorted(set(world.flights))]
-            moves += [
-                (self.land_piece, flight) for flight in sorted(set(world.flights)) if self.crosses_zero(world, flight)
-            ]
-            if not moves and not all(self.left(world, agent) for agent in self.agents):
-                return "hang"
-            for act, what in moves:
-                following = world.copy()
-                try:
+        start = self.fresh_world()
+        try:
+            self.run_unseen(start)
+            seen, stack = {start.key}, [start]
+            while stack:
+                world = stack.pop()
+                moves = self.moves(world)
+                if not moves and not all(self.left(world, agent) for agent in self.agents):
+                    return "hang"
+                for act, what in moves:
+                    following = world.copy()
                     act(following, what)
-                except BadOrderError as bad:
-                    return str(bad)
-                key = following.key()
-                if key not in seen:
-                    if len(seen) >= self.limit:
-                        return None
-                    seen.add(key)
-                    stack.append(following)
+                    self.run_unseen(following)
+                    key = following.key
+                    if key not in seen:
+                        if len(seen) >= self.limit:
+                            return None
+                        seen.add(key)
+                        stack.append(following)
+        except BadOrderError as bad:
+            return str(bad)
         return ""
 
+    def moves(self, world):
+        moves = [(self.step, agent) for agent in self.agents if self.ready(world, agent)]
+        for flight in sorted(world.flights):
+            moves.append((self.land, flight))
+            if flight.copy and 0 < world.barriers[flight.barrier][2] < flight.amount:
+                moves.append((self.land_piece, flight))
+        return moves
+
+    def run_unseen(self, world):
+        """Do steps at once that nobody else can see, or that would only hide something bad if they came later."""
+        for agent in self.agents:
+            while self.is_unseen(world, agent):
+                self.step(world, agent)
+
+    def is_unseen(self, world, agent):
+        """Whether an agent's next step ends no access that others could meet, and does nothing but this:
+
+        commit a group; wait for groups of nothing; a fence that clears no mark now, and could clear one later; a
+        tcgen05.after, of which only the agent's own accesses take notice; leave, after which others can do all that they could.
+        """
+        if world.standing[agent] or self.left(world, agent):
+            return False
+        op, *rest = self.next_step(world, agent)
+        if op not in ("commit", "wait_group", "fence", "leave"):
+            return False
+        if (self.warps[agent] == 1 or op == "leave") and self.by_threads(world, agent):
+            return False
+        if op == "wait_group":
+            return not self.over(world, agent, *rest)
+        if op == "fence":
+            if rest[0] in ("proxy.async", "tcgen05.before"):
+                return not self.cleared(world, agent, rest[0])
+            return rest[0] == "tcgen05.after"
+        return True
+
+    # ---- agents ----
+
+    def next_step(self, world, agent):
+        pc = world.pcs[agent]
+        return self.programs[agent][pc] if pc < len(self.programs[agent]) else ("leave",)
+
     def left(self, world, agent):
-        return world.pcs[agent] >= len(self.programs[agent])
+        return world.pcs[agent] > len(self.programs[agent])
 
     def gone(self, world, rank):
+        """Whether all agents of a block have left."""
         return all(self.left(world, agent) for agent in self.agents if self.ranks[agent] == rank)
 
     def ready(self, world, agent):
         if self.left(world, agent) or world.standing[agent]:
             return False
-        op, *rest = self.programs[agent][world.pcs[agent]]
+        op, *rest = self.next_step(world, agent)
         if op == "wait":
-            return world.bars[rest[0]][0] & 1 != rest[1] or not self.usable(world, rest[0], agent)
+            barrier, parity = rest
+            return world.barriers[barrier][0] & 1 != parity or not self.usable(world, barrier, agent)
         if op == "registers":
-            return (rest[0] - world.registers[agent]) * self.warpgroups[agent] <= world.pool[self.ranks[agent]]
-        return not (op == "cluster" and rest[0] == "wait" and ("arrived", agent) in world.marks)
-
-    def usable(self, world, which, agent):
-        """Whether a barrier is initialised, for another block also fenced."""
-        made = any(mark[:2] == ("made", which) for mark in world.marks)
-        own = self.barrier_ranks[which] == self.ranks[agent]
-        return not self.initialises or (made and (own or ("fenced", which, 0) in world.marks))
-
-    def reach(self, world, which, agent):
-        """An agent acts on a barrier."""
-        if not self.usable(world, which, agent):
-            raise BadOrderError("undefined")
-        if self.barrier_ranks[which] != self.ranks[agent] and self.gone(world, self.barrier_ranks[which]):
-            raise BadOrderError("fault")
-
-    def count(self, world, which, arrivals=0, tx=0, more=0, dropped=0):
-        phase, pending, outstanding, expected = world.bars[which]
-        pending, outstanding, expected = pending + more - arrivals, outstanding + tx, expected - dropped
-        if pending < 0 or abs(outstanding) >= 1 << 20:
-            raise BadOrderError("fault")
-        if pending == 0 and outstanding == 0:
-            phase, pending = phase + 1, expected
-        world.bars[which] = phase, pending, outstanding, expected
-
-    def begin(self, world, slot, agent, write, how, tag):
-        """An access begins: it must meet no other, and no missing fence."""
-        for other_slot, other_agent, other_write, other_how, other_tag in world.active:
-            if other_slot == slot and (write or other_write):
-                same_fill = how in ("tma", "bulk") and other_how in ("tma", "bulk") and tag == other_tag
-                in_order = other_how == how == "tcgen05" and other_agent == agent
-                if not same_fill and not in_order:
-                    raise BadOrderError("race")
-        for mark in world.marks:
-            if mark[0] not in MISSING_FENCES or mark[1] != slot:
-                continue
-            kind, _, who, *reader = mark
-            if kind == "written" and how in ASYNC and self.spaces[slot] == "smem":
-                raise BadOrderError("race")
-            if kind == "landed" and how in ASYNC and reader == [agent]:
-                raise BadOrderError("race")
-            if kind == "in tmem" and how == "tcgen05" and who != agent:
-                raise BadOrderError("race")
-            if kind == "from tensor core" and how == "generic" and who == agent:
-                raise BadOrderError("race")
-        if how != "generic":
-            world.active.append((slot, agent, write, how, tag))
-
-    def end(self, world, accesses):
-        """Accesses under way end; some of them need a fence before others may follow."""
-        for access in accesses:
-            if access not in world.active:
-                continue
-            world.active.remove(access)
-            slot, agent, _, how, _ = access
-            if how == "cp.async":
-                world.marks |= {("landed", slot, agent, reader) for reader in self.agents}
-            if how == "tcgen05" and self.spaces[slot] == "tmem":
-                world.marks |= {("from tensor core", slot, reader) for reader in self.agents if reader != agent}
+            return self.registers_needed(world, agent, *rest) <= world.pool[self.ranks[agent]]
+        return not (op == "cluster" and rest[0] == "wait" and agent in world.arrived)
 
     def step(self, world, agent):
-        pc = world.pcs[agent]
-        op, *rest = self.programs[agent][pc]
-        getattr(self, f"do_{op}")(world, agent, pc, *rest)
-        if op not in ("sync", "cluster") or (op == "cluster" and rest[0] != "sync"):
-            self.advance(world, agent)
+        op, *rest = self.next_step(world, agent)
+        if self.warps[agent] == 1 or self.covers(agent, op, *rest):
+            world.accesses -= self.by_threads(world, agent)
+        getattr(self, f"do_{op}")(world, agent, *rest)
+        world.pcs = replaced(world.pcs, agent, world.pcs[agent] + 1)
+        if op == "leave":
+            self.settle(world, CLUSTER)  # it waits for nobody who has left
 
-    def advance(self, world, agent):
-        world.pcs[agent] += 1
-        if self.left(world, agent):
-            opened, closed = world.groups.get((agent, "bulk"), ((), ()))
+    def by_threads(self, world, agent):
+        """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
+        return {access for access in world.accesses if access.agent == agent and access.how == "generic"}
+
+    def covers(self, agent, op, *rest):
+        """Whether all warps of an agent take part in a step, so that their accesses are over."""
+        if op in ("arrive", "cp_arrive"):
+            return rest[1] >= self.warps[agent]
+        return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
+
+    def do_leave(self, world, agent):
+        for kind in ("bulk", "wgmma"):
+            opened, closed = world.groups[self.group(agent, kind)]
             if opened or any(closed):
-                raise BadOrderError("race")
-            if CLUSTER in world.met:
-                self.settle(world, CLUSTER)
+                raise BadOrderError("exit")
+        committed = set(chain.from_iterable(flight.ends for flight in world.flights))
+        if any(access.agent == agent and access.how == "tcgen05" for access in world.accesses - committed):
+            raise BadOrderError("exit")
 
-    def do_wait(self, world, agent, _pc, which, _parity):
-        self.reach(world, which, agent)
+    def do_beyond_cluster(self, world, agent):
+        raise BadOrderError("fault")
 
-    def do_init(self, world, agent, _pc, barriers):
-        world.marks |= {("made", which, agent) for which in barriers}
+    def registers_needed(self, world, agent, registers):
+        return (registers - world.registers[agent]) * rounded_up(self.threads[agent], WARPGROUP_THREADS)
 
-    def do_expect(self, world, agent, _pc, barriers, size, arrives):
-        for which in barriers:
-            self.reach(world, which, agent)
-            self.count(world, which, arrivals=int(arrives), tx=size)
+    def do_registers(self, world, agent, registers):
+        rank = self.ranks[agent]
+        world.pool = replaced(world.pool, rank, world.pool[rank] - self.registers_needed(world, agent, registers))
+        world.registers = replaced(world.registers, agent, registers)
 
-    def do_arrive(self, world, agent, _pc, barriers, times, drop):
-        for which in barriers:
-            self.reach(world, which, agent)
-            self.count(world, which, arrivals=times, dropped=times if drop else 0)
+    # ---- mbarriers ----
 
-    def do_copy(self, world, agent, pc, receivers, size, how, tile):
-        for slot, which in receivers:
-            if which is not None:
-                self.reach(world, which, agent)
-            tag = (which, world.bars[which][0]) if which is not None and how != "cp.async" else (NEVER, pc)
-            if self.slot_ranks[slot] != self.ranks[agent] and self.gone(world, self.slot_ranks[slot]):
-                raise BadOrderError("fault")
-            self.begin(world, slot, agent, True, how, tag)
-            if how == "cp.async":
-                world.content[slot] = tile
-                self.add(world, agent, "cp.async", tag)
-            elif which is not None:
-                world.flights.append(("copy", which, size, agent, (slot, how, tag, tile)))
+    def usable(self, world, barrier, agent):
+        """Whether a barrier is initialised; for another block also fenced."""
+        if not self.initialises:
+            return True
+        made = any(which == barrier for which, _ in world.made)
+        return made and (self.barrier_ranks[barrier] == self.ranks[agent] or barrier in world.fenced)
 
-    def do_cp_arrive(self, world, agent, _pc, which, times, noinc):
-        self.reach(world, which, agent)
-        if not noinc:
-            self.count(world, which, more=times)
-        mine = tuple(sorted(each for each in world.active if each[1] == agent and each[3] == "cp.async"))
-        world.flights.append(("arrival", which, times, agent, mine))
+    def reach(self, world, barrier, agent):
+        """An agent acts on a barrier."""
+        if not self.usable(world, barrier, agent):
+            raise BadOrderError("undefined")
+        self.reach_block(world, self.barrier_ranks[barrier], agent)
 
-    def do_commit_to(self, world, agent, _pc, barriers):
-        mine = tuple(sorted(each for each in world.active if each[1] == agent and each[3] == "tcgen05"))
-        for which in barriers:
-            self.reach(world, which, agent)
-            world.flights.append(("arrival", which, 1, agent, mine))
+    def reach_block(self, world, rank, agent):
+        if rank != self.ranks[agent] and self.gone(world, rank):
+            raise BadOrderError("fault")
 
-    def touch(self, world, agent, pc, slots, into, how, tile, write=False):
-        for slot in slots:
-            self.begin(world, slot, agent, write, how, (ANY, pc))
-            held = world.content[slot]
-            if write:
-                world.content[slot] = tile
-                world.marks |= {("written", slot, agent)}
-            elif held == NEVER or (ANY not in (tile, held) and tile != held):
-                raise BadOrderError("wrong")
-            if how == "generic" and self.spaces[slot] == "tmem":
-                world.marks |= {("in tmem", slot, agent)}
-        for slot in into:
-            self.begin(world, slot, agent, True, how, (ANY, pc))
-            world.content[slot] = ANY
-        if how in ("wgmma", "store"):
-            self.add(world, agent, "wgmma" if how == "wgmma" else "bulk", (ANY, pc))
+    def count(self, world, barrier, *, arrivals=0, tx=0, dropped=0):
+        phase, pending, outstanding, expected = world.barriers[barrier]
+        is_dead = expected == 0  # all arrivals were dropped: it never ends a phase again
+        pending, outstanding, expected = pending - arrivals, outstanding + tx, expected - dropped
+        if pending < 0 or abs(outstanding) >= TX_END_BYTES:
+            raise BadOrderError("fault")
+        if pending == 0 and outstanding == 0 and not is_dead:
+            phase, pending = phase + 1, expected
+        world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
-    do_read = do_multiply = do_store = touch
-
-    def do_write(self, world, agent, pc, slots, into, how, tile):
-        self.touch(world, agent, pc, slots, into, how, tile, write=True)
-
-    def add(self, world, agent, kind, tag):
-        opened, closed = world.groups.get((agent, kind), ((), ()))
-        world.groups[agent, kind] = (*opened, tag), closed
-
-    def do_commit(self, world, agent, _pc, kind):
-        opened, closed = world.groups.get((agent, kind), ((), ()))
-        world.groups[agent, kind] = (), (*closed, opened)
-
-    def do_wait_group(self, world, agent, _pc, kind, pending):
-        opened, closed = world.groups.get((agent, kind), ((), ()))
-        over = max(0, len(closed) - pending)
-        tags = {tag for group in closed[:over] for tag in group}
-        how = "store" if kind == "bulk" else kind
-        self.end(world, [each for each in world.active if each[1] == agent and each[3] == how and each[4] in tags])
-        world.groups[agent, kind] = opened, closed[over:]
-
-    def do_fence(self, world, agent, _pc, which):
-        def satisfied(mark):
-            kind, *rest = mark
-            match which:
-                case "proxy.async":
-                    return (kind == "written" and rest[1] == agent) or (kind == "landed" and agent in rest[1:])
-                case "tcgen05.before":
-                    return kind == "in tmem" and rest[1] == agent
-                case "tcgen05.after":
-                    return kind == "from tensor core" and rest[1] == agent
-            return False
-
-        if which == "mbarrier_init":
-            world.marks |= {("fenced", mark[1], 0) for mark in world.marks if mark[0] == "made" and mark[2] == agent}
-        world.marks = frozenset(mark for mark in world.marks if not satisfied(mark))
-
-    def do_sync(self, world, agent, _pc, key, threads):
-        world.standing[agent] = key
-        self.meet(world, agent, key, threads)
-
-    def do_bar_arrive(self, world, agent, _pc, key, threads):
-        self.meet(world, agent, key, threads)
-
-    def do_cluster(self, world, agent, _pc, choice):
-        if choice == "wait":
-            if ("released", agent) not in world.marks:
+    def do_init(self, world, agent, barriers):
+        for barrier in barriers:
+            if any(which == barrier for which, _ in world.made):
                 raise BadOrderError("undefined")
-            world.marks -= {("released", agent)}
+            world.made |= {(barrier, agent)}
+
+    def do_wait(self, world, agent, barrier, _parity):
+        self.reach(world, barrier, agent)
+
+    def do_expect(self, world, agent, barriers, size, arrives):
+        for barrier in barriers:
+            self.reach(world, barrier, agent)
+            self.count(world, barrier, arrivals=int(arrives), tx=size)
+
+    def do_arrive(self, world, agent, barriers, times, drop):
+        for barrier in barriers:
+            self.reach(world, barrier, agent)
+            if times:
+                self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
+
+    def do_cp_arrive(self, world, agent, barriers, times, noinc):
+        for barrier in barriers:
+            self.reach(world, barrier, agent)
+            if not noinc:
+                self.count(world, barrier, arrivals=-times)
+            self.fly_arrivals(world, agent, barrier, times, "cp.async")
+
+    def do_commit_to(self, world, agent, barriers):
+        for barrier in barriers:
+            self.reach(world, barrier, agent)
+            self.fly_arrivals(world, agent, barrier, 1, "tcgen05")
+
+    def fly_arrivals(self, world, agent, barrier, times, how):
+        """Arrivals that come when the agent's accesses of a kind so far are over."""
+        mine = (access for access in world.accesses if access.agent == agent and access.how == how)
+        world.flights |= {Flight(barrier, times, agent, world.pcs[agent], None, ANY, tuple(sorted(mine)))}
+
+    def land_piece(self, world, flight):
+        """The bytes of a copy count piece by piece: land those with which the barrier's count is 0."""
+        piece = world.barriers[flight.barrier][2]
+        world.flights = world.flights - {flight} | {flight._replace(amount=flight.amount - piece)}
+        self.count(world, flight.barrier, tx=-piece)
+
+    def land(self, world, flight):
+        world.flights -= {flight}
+        barrier_rank = self.barrier_ranks[flight.barrier]
+        if flight.copy is None:
+            self.reach_block(world, barrier_rank, flight.agent)
+            self.end(world, [access for access in flight.ends if access in world.accesses])
+            self.count(world, flight.barrier, arrivals=flight.amount)
             return
-        if choice == "sync":
-            world.standing[agent] = CLUSTER
+        if self.gone(world, self.slot_ranks[flight.copy.slot]) or self.gone(world, barrier_rank):
+            raise BadOrderError("fault")
+        self.fill(world, flight.copy, flight.tile)
+        self.end(world, [flight.copy])
+        self.count(world, flight.barrier, tx=-flight.amount)
+
+    # ---- memory ----
+
+    def do_copy(self, world, agent, receivers, by, size, offset, group, tile):
+        for slot, barrier in receivers:
+            if barrier is not None:
+                self.reach(world, barrier, agent)
+            self.reach_block(world, self.slot_ranks[slot], agent)
+            if size == 0:
+                continue
+            if by == "cp.async" or barrier is None:
+                fill = ("role", agent, group)
+            else:
+                fill = ("barrier", barrier, world.barriers[barrier][0])
+            begin, end = self.extent(world, slot, fill, size, offset, tile)
+            copy = Access(slot, agent, world.pcs[agent], True, by, begin, end, fill)
+            self.begin(world, copy)
+            self.age(world, slot, fill)
+            if by == "cp.async":
+                self.fill(world, copy, tile)
+                self.add_to_group(world, agent, "cp.async", copy)
+            elif barrier is not None:
+                world.flights |= {Flight(barrier, size, agent, copy.pc, copy, tile, ())}
+
+    def extent(self, world, slot, fill, size, offset, tile):
+        """Where a copy lies in its slot; the whole of a slot that does not state its bytes is (0, 1)."""
+        same_fill = [each for each in world.fills if each.slot == slot and each.fill == fill]
+        slot_size = self.sizes[slot]
+        if slot_size == 0:
+            begin, end = 0, 1
+            if any(each.tile != tile and ANY not in (each.tile, tile) for each in same_fill):
+                raise BadOrderError("overlap")
         else:
-            world.marks |= {("arrived", agent)}
+            begin = offset
+            if offset is None:
+                begin = sum(each.end - each.begin for each in same_fill if not each.placed)
+            end = begin + size
+            if end > slot_size:
+                raise BadOrderError("beyond" if offset is not None or size > slot_size else "overlap")
+            if any(each.begin < end and begin < each.end for each in same_fill):
+                raise BadOrderError("overlap")
+        before = {each for each in world.fills if each.slot == slot and each.fill[:2] == fill[:2] and each.fill != fill}
+        world.fills = world.fills - before | {Filled(slot, fill, begin, end, tile, offset is not None)}
+        return begin, end
+
+    def age(self, world, slot, fill):
+        """A copy into a slot is issued: what was read there, or came from the same source earlier, is from before."""
+
+        def is_old(segment):
+            return segment.old or segment.was_read or (segment.fill[:2] == fill[:2] and segment.fill < fill)
+
+        aged = tuple(segment._replace(old=is_old(segment)) for segment in world.content[slot])
+        world.content = replaced(world.content, slot, aged)
+
+    def fill(self, world, access, tile):
+        """The access's bytes hold a tile."""
+        segments = [Segment(access.begin, access.end, tile, access.fill)]
+        for segment in world.content[access.slot]:
+            if segment.begin < access.begin:
+                segments.append(segment._replace(end=min(segment.end, access.begin)))
+            if segment.end > access.end:
+                segments.append(segment._replace(begin=max(segment.begin, access.end)))
+        world.content = replaced(world.content, access.slot, tuple(sorted(segments)))
+
+    def take(self, world, slot, tile):
+        """The whole slot is read."""
+        segments = world.content[slot]
+        if not segments:
+            raise BadOrderError("unfilled")
+        filled = sum(segment.end - segment.begin for segment in segments)
+        if filled < self.sizes[slot] or any(segment.old for segment in segments):
+            raise BadOrderError("partial")
+        if any(segment.tile != tile and ANY not in (segment.tile, tile) for segment in segments):
+            raise BadOrderError("stale")
+        marked = tuple(segment._replace(was_read=True) for segment in segments)
+        world.content = replaced(world.content, slot, marked)
+
+    def touch(self, world, agent, op, slots, into, how, tile):
+        touched = [(slot, op == "write", tile) for slot in slots] + [(slot, True, ANY) for slot in into]
+        for slot, writes, what in touched:
+            self.reach_block(world, self.slot_ranks[slot], agent)
+            access = Access(slot, agent, world.pcs[agent], writes, how, 0, self.sizes[slot] or 1)
+            self.begin(world, access)
+            if writes:
+                self.fill(world, access, what)
+            else:
+                self.take(world, slot, what)
+            if how == "wgmma":
+                self.add_to_group(world, agent, "wgmma", access)
+            elif how == "store":
+                self.add_to_group(world, agent, "bulk", access)
+
+    def do_read(self, world, agent, *rest):
+        self.touch(world, agent, "read", *rest)
+
+    def do_write(self, world, agent, *rest):
+        self.touch(world, agent, "write", *rest)
+
+    def do_multiply(self, world, agent, *rest):
+        self.touch(world, agent, "multiply", *rest)
+
+    def do_store(self, world, agent, *rest):
+        self.touch(world, agent, "store", *rest)
+
+    def begin(self, world, access):
+        """An access begins: it must meet no other, and no missing fence."""
+        for other in world.accesses:
+            if self.conflict(access, other):
+                raise BadOrderError("race")
+        for mark in world.marks:
+            if mark.slot == access.slot and self.lacks_fence(access, mark):
+                raise BadOrderError("fence")
+        world.accesses |= {access}
+        self.leave_marks(world, access)
+
+    def conflict(self, access, other):
+        if other.slot != access.slot or not (access.writes or other.writes):
+            return False
+        if other.end <= access.begin or access.end <= other.begin:
+            return False
+        same_fill = access.fill and access.fill == other.fill  # `extent` has seen to their places
+        in_order = access.agent == other.agent and access.how == other.how and access.how in ("generic", "tcgen05")
+        return not same_fill and not in_order
+
+    def lacks_fence(self, access, mark):
+        if isinstance(mark, Unfenced):
+            return access.how in BY_ASYNC_PROXY and mark.begin < access.end and access.begin < mark.end
+        if not (access.writes or mark.writes):
+            return False
+        if isinstance(mark, InTensorMemory):
+            return access.how == "tcgen05" and mark.agent != access.agent
+        return access.how == "generic" and mark.agent == access.agent
+
+    def leave_marks(self, world, access):
+        """Which fences are missing once an access has begun; what was overwritten as a whole needs none any more."""
+        slot, agent = access.slot, access.agent
+        if access.writes and not access.fill:
+            world.marks = frozenset(mark for mark in world.marks if mark.slot != slot)
+        if access.how == "generic":
+            if self.spaces[slot] == "tmem":
+                world.marks |= {InTensorMemory(slot, agent, access.writes)}
+            elif access.writes:
+                world.marks |= {Unfenced(slot, agent, access.begin, access.end)}
+
+    def end(self, world, accesses):
+        """Asynchronous accesses are over."""
+        for access in accesses:
+            world.accesses -= {access}
+            if access.how == "cp.async":
+                world.marks |= {Unfenced(access.slot, access.agent, access.begin, access.end)}
+            if access.how == "tcgen05" and self.spaces[access.slot] == "tmem":
+                others = (agent for agent in self.agents if agent != access.agent)
+                world.marks |= {FromTensorCore(access.slot, agent, access.writes) for agent in others}
+
+    def cleared(self, world, agent, fence):
+        """The marks that a fence clears. What another role's warps are still writing, it does not."""
+        if fence == "proxy.async":
+            writing = {(each.slot, each.agent) for each in world.accesses if each.writes and each.how == "generic"}
+            return {
+                mark
+                for mark in world.marks
+                if isinstance(mark, Unfenced) and (mark.agent == agent or (mark.slot, mark.agent) not in writing)
+            }
+        kind = {"tcgen05.before": InTensorMemory, "tcgen05.after": FromTensorCore}[fence]
+        return {mark for mark in world.marks if isinstance(mark, kind) and mark.agent == agent}
+
+    def do_fence(self, world, agent, fence):
+        if fence == "mbarrier_init":
+            world.fenced |= {barrier for barrier, maker in world.made if maker == agent}
+        else:
+            world.marks -= self.cleared(world, agent, fence)
+
+    # ---- groups ----
+
+    def group(self, agent, kind):
+        return len(GROUPS) * agent + GROUPS.index(kind)
+
+    def add_to_group(self, world, agent, kind, access):
+        which = self.group(agent, kind)
+        opened, closed = world.groups[which]
+        world.groups = replaced(world.groups, which, ((*opened, access), closed))
+
+    def do_commit(self, world, agent, kind):
+        which = self.group(agent, kind)
+        opened, closed = world.groups[which]
+        world.groups = replaced(world.groups, which, ((), (*closed, opened)))
+
+    def over(self, world, agent, kind, pending):
+        """The accesses that are over when all but `pending` groups are."""
+        _, closed = world.groups[self.group(agent, kind)]
+        retired = closed[: max(0, len(closed) - pending)]
+        return [access for access in chain.from_iterable(retired) if access in world.accesses]
+
+    def do_wait_group(self, world, agent, kind, pending):
+        over = self.over(world, agent, kind, pending)
+        self.end(world, over)
+        if kind == "cp.async" and self.warps[agent] > 1:  # a thread has waited for its own alone
+            world.accesses |= {access._replace(how="generic") for access in over}
+        which = self.group(agent, kind)
+        opened, closed = world.groups[which]
+        world.groups = replaced(world.groups, which, (opened, closed[max(0, len(closed) - pending) :]))
+
+    # ---- barriers of threads ----
+
+    def do_sync(self, world, agent, key, threads):
+        world.standing = replaced(world.standing, agent, key)
+        self.meet(world, agent, key, threads)
+
+    def do_bar_arrive(self, world, agent, key, threads):
+        self.meet(world, agent, key, threads)
+
+    def do_cluster(self, world, agent, choice):
+        if choice == "wait":
+            if agent not in world.passed:
+                raise BadOrderError("undefined")
+            world.passed -= {agent}
+            return
+        if agent in world.arrived or agent in world.passed:  # twice without a wait between
+            raise BadOrderError("undefined")
+        if choice == "sync":
+            world.standing = replaced(world.standing, agent, CLUSTER)
+        else:
+            world.arrived |= {agent}
         self.meet(world, agent, CLUSTER, 0)
 
     def meet(self, world, agent, key, threads):
         members = [each for each in self.agents if self.ranks[each] == self.ranks[agent]]
-        wanted = 0 if key == CLUSTER else threads or sum(self.threads[each] for each in members)
-        there, asked = world.met.get(key, ((), wanted))
-        if asked != wanted:
-            raise BadOrderError("undefined")
-        world.met[key] = tuple(sorted((*there, agent))), wanted
+        wanted = 0
+        if key != CLUSTER:
+            wanted = threads or sum(self.warps[each] for each in members) * WARP_THREADS
+        there = ()
+        for meeting in world.meetings:
+            if meeting[0] == key:
+                _, there, asked = meeting
+                if asked != wanted:
+                    raise BadOrderError("undefined")
+                world.meetings -= {meeting}
+        world.meetings |= {(key, tuple(sorted((*there, agent))), wanted)}
         self.settle(world, key)
 
     def settle(self, world, key):
-        there, wanted = world.met[key]
-        came = sum(self.threads[each] for each in there)
+        """Open a barrier of threads if all are there."""
+        for meeting in world.meetings:
+            if meeting[0] == key:
+                break
+        else:
+            return
+        _, there, wanted = meeting
         if key == CLUSTER:
             if not all(each in there or self.left(world, each) for each in self.agents):
                 return
-        elif came != wanted:
+        else:
+            came = sum(self.warps[each] for each in there) * WARP_THREADS
             if came > wanted:
                 raise BadOrderError("undefined")
-            return
-        del world.met[key]
+            if came < wanted:
+                return
+        world.meetings -= {meeting}
         for each in there:
             if world.standing[each] == key:
-                world.standing[each] = ()
-                self.advance(world, each)
+                world.standing = replaced(world.standing, each, None)
             elif key == CLUSTER:
-                world.marks = world.marks - {("arrived", each)} | {("released", each)}
-
-    def do_registers(self, world, agent, _pc, registers):
-        world.pool[self.ranks[agent]] -= (registers - world.registers[agent]) * self.warpgroups[agent]
-        world.registers[agent] = registers
-
-    def crosses_zero(self, world, flight):
-        """Whether a copy's bytes, which count piece by piece, leave a barrier's count at 0 on the way."""
-        return flight[0] == "copy" and 0 < world.bars[flight[1]][2] < flight[2]
-
-    def land_piece(self, world, flight):
-        kind, which, size, agent, what = flight
-        piece = world.bars[which][2]
-        world.flights.remove(flight)
-        world.flights.append((kind, which, size - piece, agent, what))
-        self.count(world, which, tx=-piece)
-
-    def land(self, world, flight):
-        kind, which, amount, agent, what = flight
-        world.flights.remove(flight)
-        if kind == "copy":
-            slot, how, tag, tile = what
-            if self.gone(world, self.slot_ranks[slot]) or self.gone(world, self.barrier_ranks[which]):
-                raise BadOrderError("fault")
-            world.content[slot] = tile
-            self.end(world, [(slot, agent, True, how, tag)])
-            self.count(world, which, tx=-amount)
-            return
-        if self.barrier_ranks[which] != self.ranks[agent] and self.gone(world, self.barrier_ranks[which]):
-            raise BadOrderError("fault")
-        self.end(world, what)
-        self.count(world, which, arrivals=amount)
+                world.arrived -= {each}
+                world.passed |= {each}
 
 
 def naive(data, limit=400_000):

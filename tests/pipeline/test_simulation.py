@@ -81,7 +81,7 @@ def late_expect(first, copied, late):
     copies = [{"copy": f"a[{n}]", "bytes": size, "barrier": "full"} for n, size in enumerate(copied)]
     return {
         "barriers": {"full": {"count": 1}},
-        "slots": {"a": {"stages": len(copied)}},
+        "slots": {"a": {"stages": len(copied), "bytes": copied[0]}},
         "roles": [
             {"name": "producer", "steps": [{"expect": "full", "bytes": first}, *copies, *late]},
             {"name": "reader", "threads": 32, "steps": [{"wait": "full", "parity": 0}, {"read": ["a[0]"]}]},
