@@ -23,7 +23,7 @@ The second row of a clock is what data follows: an arrival at another block's ba
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -131,6 +131,12 @@ class Clocks:
         gathered = self.gathered[barrier]
         self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
+    def leaves(self, barrier: int, agent: int) -> None:
+        """An agent leaves: the cluster barrier takes it as arrived from now on."""
+        gathered = self.gathered[barrier]
+        clock = self.clock[agent]
+        self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
+
     def raises(self, barrier: int, agent: int) -> None:
         """An agent raises what a phase waits for without arriving."""
         self.raised[barrier] += (self._now(agent),)
@@ -221,12 +227,11 @@ class Clocks:
         """Whether an access must be kept for what comes: clocks compare with all of them."""
         return access.key in self.finished
 
-    def fences(self, agent: int, kind: str, accesses: Iterable[Access]) -> None:
+    def fences(self, agent: int, kind: str, accesses: Iterable[Access], own: Container[Key]) -> None:
         """A fence: it counts for what the agent's warps did themselves, and for what the agent knows to be finished."""
         clock = self.clock[agent]
         for access in accesses:
-            own = access.agent == agent and access.how == "generic"
-            if own or self._is_over(access.key, clock):
+            if access.key in own or self._is_over(access.key, clock):
                 before = self.fenced.get((access.key, kind), ())
                 if all(fencer != agent for fencer, _ in before):
                     self.fenced[access.key, kind] = (*before, self._now(agent))

@@ -136,7 +136,8 @@ class Machine(State):
             case "fence" if action.choice == "mbarrier_init":
                 self.order.shows_init(agent)
             case "fence":
-                self.order.fences(agent, action.choice, chain(*self.accesses))
+                own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
+                self.order.fences(agent, action.choice, chain(*self.accesses), own)
             case "registers":
                 self._take_registers(agent, action)
             case _:
@@ -380,16 +381,16 @@ class Machine(State):
         own = earlier.agent == access.agent
         if own and earlier.how == access.how == "tcgen05":  # they run in order
             return not covers
-        if own and access.how == "generic" and self._is_by_own_threads(earlier):
+        if access.how == "generic" and self._is_by_own_threads(earlier, access.agent):
             return not covers
         if not self.order.knows(earlier, access.agent):
             raise self._race(slot, earlier, access)
         self._check_fence(slot, earlier, access)
         return not covers
 
-    def _is_by_own_threads(self, access: Access) -> bool:
-        """Whether threads made an access, or waited for their cp.async: they see their own."""
-        return access.how == "generic" or access.key in self.uncovered.get(access.agent, ())
+    def _is_by_own_threads(self, access: Access, agent: int) -> bool:
+        """Whether an agent's threads made an access, or waited for their cp.async: they see their own."""
+        return access.agent == agent and (access.how == "generic" or access.key in self.uncovered.get(agent, ()))
 
     def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
         program = self.program

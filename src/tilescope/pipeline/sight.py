@@ -9,7 +9,7 @@ It knows nothing of what could have been: an access that begins while another is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from tilescope.pipeline.clocks import Access
@@ -49,6 +49,9 @@ class Sight:
         """Nothing: this order alone counts."""
 
     def counts(self, barrier: int, phase: int, agent: int, past: None, *, weak: bool = False) -> None:
+        """Nothing: this order alone counts."""
+
+    def leaves(self, barrier: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
     def raises(self, barrier: int, agent: int) -> None:
@@ -104,10 +107,10 @@ class Sight:
         """Whether an access must be kept: it is under way, or what comes may need a fence behind it."""
         return access.key in self.under_way or (access.write and access.how in ("generic", "cp.async", "tcgen05"))
 
-    def fences(self, agent: int, kind: str, accesses: Iterable[Access]) -> None:
+    def fences(self, agent: int, kind: str, accesses: Iterable[Access], own: Container[Key]) -> None:
         """A fence: it counts for what the agent's warps did, and for what is over."""
-        own = (access for access in accesses if access.key not in self.under_way or _is_own(access, agent))
-        self.fenced |= {(access.key, kind, agent) for access in own}
+        over = (access for access in accesses if access.key in own or access.key not in self.under_way)
+        self.fenced |= {(access.key, kind, agent) for access in over}
 
     def is_fenced(self, access: Access, kind: str, by: Iterable[int] | None, agent: int) -> bool:
         """Whether a fence has come since the access; `by` says whose fences count, None all."""
@@ -139,7 +142,3 @@ class Sight:
 
     def takes_registers(self, agent: int, block: int, registers: int) -> None:
         """Nothing: this order alone counts."""
-
-
-def _is_own(access: Access, agent: int) -> bool:
-    return access.agent == agent and access.how == "generic"

@@ -312,6 +312,7 @@ class State:
         self.left[agent] = True
         self.present[self.program.agents[agent].block] -= 1
         cluster = self.program.cluster
+        self.order.leaves(cluster, agent)
         self.expected[cluster] -= 1
         if agent not in self.noted(cluster, "arrive")[0]:
             self.pending[cluster] -= 1
