@@ -141,11 +141,14 @@ class Growth:
     def hand_over_to_anyone(self):
         self.hand_over(self.some_agent(), self.some_agent())
 
-    def come_to(self, slot, agent):
-        """The agents that touched a slot let another agent know; mostly."""
-        for other in sorted(self.users.get((slot, self.rank(agent)), ())):
+    def hand_over_from_users(self, slot, rank, agent):
+        """Those who touched a slot let an agent know, mostly."""
+        for other in sorted(self.users.get((slot, rank), ())):
             if other != agent and self.rng.random() < 0.92:
                 self.hand_over(other, agent)
+
+    def come_to(self, slot, agent):
+        self.hand_over_from_users(slot, self.rank(agent), agent)
 
     def shared_slots(self):
         return [name for name, row in self.data["slots"].items() if row.get("space") != "tmem"]
@@ -155,40 +158,43 @@ class Growth:
         return {"tile": self.tiles} if self.rng.random() < 0.7 else {}
 
     def fill_by_copy(self):
+        """Expect bytes, copy them, wait for them and read them; in a cluster also into the other block, or into both."""
         agent, slot = self.some_agent(), self.rng.choice(self.shared_slots())
-        rank, barrier = self.rank(agent), self.rng.choice(list(self.data["barriers"]))
-        there = {}
-        if self.chip.blocks == 2 and self.rng.random() < 0.4:
-            rank = 1 - rank
-            there = {"mask": 1 << rank}
-        for other in sorted(self.users.get((slot, rank), ())):
-            if other != agent and self.rng.random() < 0.92:
-                self.hand_over(other, agent)
+        barrier = self.rng.choice(list(self.data["barriers"]))
+        ranks, there = [self.rank(agent)], {}
+        if self.chip.blocks == 2 and self.rng.random() < 0.5:
+            ranks = self.rng.choice(([1 - ranks[0]], [0, 1]))
+            there = {"mask": sum(1 << rank for rank in ranks)}
+        for rank in ranks:
+            self.hand_over_from_users(slot, rank, agent)
         size = self.data["slots"][slot]["bytes"] or 32
+        pending = max(self.barrier_state(barrier, rank)[1] for rank in ranks)
+        issued = [self.do(agent, **step) for step in self.copy_steps(slot, size, barrier, pending, there)]
+        self.land(0.9)
+        for rank in ranks:
+            reader = self.some_agent(rank)
+            if any(issued):
+                self.users[slot, rank] = {reader}
+            if self.rng.random() < 0.93 and self.wait(reader, barrier) and self.rng.random() < 0.7:
+                self.read(reader, slot)
+
+    def copy_steps(self, slot, size, barrier, pending, there):
+        """Steps that fill a slot and end a phase of the barrier, now and then in another order."""
         self.tiles += 1
-        tile = self.named()
-        _, pending, _, _ = self.barrier_state(barrier, rank)
-        steps = [{"expect": barrier, "bytes": size, "arrive": pending == 1, **there}]
         parts = self.rng.choice((1, 1, 2))
-        by = self.rng.choice(("tma", "bulk"))
-        copies = [
-            {"copy": slot, "bytes": size // parts, "barrier": barrier, "by": by, **tile, **there} for _ in range(parts)
-        ]
+        common = {"barrier": barrier, "by": self.rng.choice(("tma", "bulk")), **self.named(), **there}
+        copies = [{"copy": slot, "bytes": size // parts, **common} for _ in range(parts)]
         if parts == 2 and self.rng.random() < 0.5:
             copies[0]["offset"], copies[1]["offset"] = size // 2, 0
-        steps += copies
-        if pending > 1:
+        apart = pending > 1 or self.rng.random() < 0.2
+        steps = [{"expect": barrier, "bytes": size, "arrive": not apart, **there}, *copies]
+        if apart:
+            steps += [{"fence": "proxy.async"}] * self.rng.choice((0, 0, 5))
             steps.append({"arrive": barrier, "count": pending, **there})
         if self.rng.random() < 0.2:
             first, second = self.rng.sample(range(len(steps)), 2)
             steps[first], steps[second] = steps[second], steps[first]
-        issued = [self.do(agent, **step) for step in steps]
-        self.land(0.9)
-        reader = self.some_agent(rank)
-        if any(issued):
-            self.users[slot, rank] = {reader}
-        if self.rng.random() < 0.93 and self.wait(reader, barrier) and self.rng.random() < 0.7:
-            self.read(reader, slot)
+        return steps
 
     def fill_by_threads(self):
         agent, slot = self.some_agent(), self.rng.choice(self.shared_slots())

@@ -459,8 +459,7 @@ class Naive:
     def do_arrive(self, world, agent, barriers, times, drop):
         for barrier in barriers:
             self.reach(world, barrier, agent)
-            if times:
-                self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
+            self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
 
     def do_cp_arrive(self, world, agent, barriers, times, noinc):
         for barrier in barriers:

@@ -131,6 +131,10 @@ CASES = {
         "",
         pipeline([write("b"), F, expect(32), copy("b", 32), wait(), read("b")]),
     ),
+    "one half over what threads wrote and read": (
+        "partial",
+        pipeline([write("b"), F, read("b"), expect(32), copy("b", 32), wait(), read("b")]),
+    ),
     "halves on two barriers": (
         "",
         pipeline(
@@ -212,6 +216,19 @@ CASES = {
     "threads to tensor core, fenced": (
         "",
         pipeline([write("acc"), BEFORE, arrive("g")], [wait("g"), write(), F, TCGEN05, COMMIT, wait()]),
+    ),
+    "a fence that comes behind the arrival": ("fence", pipeline([write(), arrive(), F], [wait(), *WGMMA])),
+    "tensor core and threads both read": (
+        "",
+        pipeline(
+            [write("acc"), BEFORE, arrive("g")],
+            [wait("g"), {"multiply": ["acc"], "unit": "tcgen05"}, COMMIT],
+            [wait(), read("acc")],
+        ),
+    ),
+    "what threads wrote over the tensor core's result needs no fence of a reader": (
+        "",
+        pipeline([write(), F, TCGEN05, COMMIT], [wait(), AFTER, write("acc"), arrive("g")], [wait("g"), read("acc")]),
     ),
     # cp.async
     "cp.async is under way until its group is waited for": ("race", pipeline([cp_async(), GROUP[0], read()])),
