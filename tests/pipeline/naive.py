@@ -147,6 +147,7 @@ class World:
         "fills",  # copies issued, those of the last fill from each source
         "flights",
         "groups",  # of every agent and kind: accesses of the open group, and of those that were committed
+        "lone",  # what one warp of several has initialised, or waited for as its store: ("init" or "store", what, agent)
         "made",  # barriers that are initialised, and by whom
         "marks",  # fences that are missing
         "meetings",  # of a barrier of threads: who is there, and how many threads are wanted
@@ -282,7 +283,7 @@ class Naive:
     def fresh_world(self):
         world, agents = World.__new__(World), len(self.programs)
         world.accesses = world.arrived = world.fenced = world.fills = world.flights = frozenset()
-        world.made = world.marks = world.meetings = world.passed = frozenset()
+        world.lone = world.made = world.marks = world.meetings = world.passed = frozenset()
         world.barriers = tuple((0, count, 0, count) for count in self.counts)
         world.content = ((),) * len(self.slots)
         world.groups = (((), ()),) * (len(GROUPS) * agents)
@@ -447,9 +448,13 @@ class Naive:
             if any(which == barrier for which, _ in world.made):
                 raise BadOrderError("undefined")
             world.made |= {(barrier, agent)}
+            if self.warps[agent] > 1:
+                world.lone |= {("init", barrier, agent)}
 
     def do_wait(self, world, agent, barrier, _parity):
         self.reach(world, barrier, agent)
+        if ("init", barrier, agent) in world.lone:  # its other warps may be here before the init
+            raise BadOrderError("undefined")
 
     def do_expect(self, world, agent, barriers, size, arrives):
         for barrier in barriers:
@@ -606,6 +611,8 @@ class Naive:
         for other in world.accesses:
             if self.conflict(access, other):
                 raise BadOrderError("race")
+        if access.how == "generic" and access.writes and ("store", access.slot, access.agent) in world.lone:
+            raise BadOrderError("race")  # its other warps may be here while the store reads
         for mark in world.marks:
             if mark.slot == access.slot and self.lacks_fence(access, mark):
                 raise BadOrderError("fence")
@@ -695,6 +702,8 @@ class Naive:
         self.end(world, over)
         if kind == "cp.async" and self.warps[agent] > 1:  # a thread has waited for its own alone
             world.accesses |= {access._replace(how="generic") for access in over}
+        if kind == "bulk" and self.warps[agent] > 1:  # one thread stores, and waits
+            world.lone |= {("store", access.slot, agent) for access in over}
         which = self.group(agent, kind)
         opened, closed = world.groups[which]
         world.groups = replaced(world.groups, which, (opened, closed[max(0, len(closed) - pending) :]))
@@ -713,6 +722,7 @@ class Naive:
             if agent not in world.passed:
                 raise BadOrderError("undefined")
             world.passed -= {agent}
+            self.share(world, agent)
             return
         if agent in world.arrived or agent in world.passed:  # twice without a wait between
             raise BadOrderError("undefined")
@@ -758,9 +768,14 @@ class Naive:
         for each in there:
             if world.standing[each] == key:
                 world.standing = replaced(world.standing, each, None)
+                self.share(world, each)
             elif key == CLUSTER:
                 world.arrived -= {each}
                 world.passed |= {each}
+
+    def share(self, world, agent):
+        """All warps of an agent have met: what one of them did, they all know."""
+        world.lone = frozenset(mark for mark in world.lone if mark[2] != agent)
 
 
 def naive(data, limit=400_000):

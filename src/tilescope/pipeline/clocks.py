@@ -32,7 +32,9 @@ import numpy as np
 from tilescope.pipeline.program import Key, Program
 
 Clock = Any  # an int64 array: rows for control and data; for every agent and barrier, how far its past reaches
-Point = tuple[int, int]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
+Point = tuple[
+    int, int
+]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
 
 _DOUBTS = {
     "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
@@ -72,6 +74,7 @@ class Clocks:
         self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
         self.has_landings = [False] * barriers  # in the running phase: only a wait tells its end
         self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
+        self.released_at: dict[tuple[int, int], Clock] = {}  # the same, of every phase of a flag
         # the last two phases that ended by arrivals alone: whoever knows this knows the end
         self.arrived: list[tuple[tuple[int, Clock], ...]] = [()] * barriers
         self.raised: list[tuple[Point, ...]] = [()] * barriers  # what no arrival of the phase is certainly behind
@@ -123,7 +126,8 @@ class Clocks:
         """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
         clock = self.clock[agent] if past is None else past
         if not self._knows_end(clock, barrier, phase - 1):
-            self.doubt("count" if barrier < self.program.mbarriers else "meet", barrier, phase, agent)
+            of_threads = self.program.mbarriers <= barrier < self.program.first_flag
+            self.doubt("meet" if of_threads else "count", barrier, phase, agent)
         self.has_landings[barrier] |= past is not None
         if weak:
             clock = clock.copy()
@@ -159,6 +163,8 @@ class Clocks:
         released = np.maximum(gathered, self.released[barrier])
         released[:, self.agents + barrier] = phase + 1
         self.released[barrier] = released
+        if self.program.first_flag <= barrier < self.program.grid:
+            self.released_at[barrier, phase] = released
         last = self.arrived[barrier][-1:]
         self.arrived[barrier] = last if self.has_landings[barrier] else (*last, (phase, gathered))
         self.gathered[barrier], self.has_landings[barrier] = None, False
@@ -177,6 +183,16 @@ class Clocks:
             self.doubt("wait", barrier, phase, agent)
         self.meets(barrier, agent)
         self.passed[barrier] = {**self.passed[barrier], agent: int(clock[0, agent])}
+
+    def polls(self, flag: int, phase: int, agent: int) -> None:
+        """A poll passes: the agent knows what those knew who brought the flag to its value, whatever came later."""
+        clock = self.clock[agent]
+        if phase >= 0:
+            np.maximum(clock, self.released_at[flag, phase], out=clock)
+
+    def overshoots(self, flag: int, phase: int, agent: int) -> None:
+        """A flag reaches more than somebody polls for: in another order less would have sufficed."""
+        self.doubt("early", flag, phase, agent)
 
     def meets(self, barrier: int, agent: int) -> None:
         """An agent knows what those knew who ended the last phase."""
@@ -288,7 +304,7 @@ class Clocks:
                 yield block, place
 
     def takes_registers(self, agent: int, block: int, registers: int) -> None:
-        """setmaxnreg takes registers from the block's pool, or gives some back."""
+        """Setmaxnreg takes registers from the block's pool, or gives some back."""
         rises, clock = self.register_rises.setdefault(block, []), self.clock[agent]
         if registers > 0:
             rises.append((*self._now(agent), registers))

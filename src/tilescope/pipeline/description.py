@@ -28,6 +28,7 @@ from tilescope.pipeline.parts import (
     Argument,
     Barrier,
     Expression,
+    Flag,
     Loop,
     Operation,
     Role,
@@ -40,7 +41,7 @@ from tilescope.value import Value
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 MAX_ROLES = 64
-_TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "roles")
+_TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "flags", "roles")
 _MAX_DEPTH = 8
 _LARGEST = 1 << 40
 _STAGES = partial(integer, least=1, most=MAX_STAGES)
@@ -50,11 +51,13 @@ _FIELDS: dict[str, dict[str, tuple[Any, Callable[..., Any]]]] = {
     "slots": {
         "stages": (1, _STAGES),
         "bytes": (0, partial(integer, least=0, most=(1 << 24) - 1)),
-        "space": ("smem", partial(known_name, known=("smem", "tmem"), what="space")),
+        "space": ("smem", partial(known_name, known=("smem", "tmem", "gmem"), what="space")),
     },
+    "flags": {"stages": (1, _STAGES)},
     "roles": {
         "threads": (1, partial(integer, least=1, most=1024)),
         "instances": (1, partial(integer, least=1, most=32)),
+        "earlier": (False, flag),
     },
 }
 Read = TypeVar("Read")
@@ -101,6 +104,7 @@ class Pipeline(Value):
     cluster: tuple[int, int] = (1, 1)
     constants: Mapping[str, int] = field(default_factory=dict)
     registers: int | None = None  # of each thread at entry, where setmaxnreg is used
+    flags: tuple[Flag, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -116,7 +120,8 @@ class Pipeline(Value):
         }
         tables = {
             name: {row.pop("name"): row for row in map(asdict, rows)}
-            for name, rows in (("barriers", self.barriers), ("slots", self.slots))
+            for name, rows in (("barriers", self.barriers), ("slots", self.slots), ("flags", self.flags))
+            if rows or name != "flags"
         }
         shown = {name: value for name, value in optional.items() if value is not None} | tables
         return {"kind": self.kind, "name": self.name} | shown | {"roles": [role.plain() for role in self.roles]}
@@ -166,7 +171,12 @@ class _Reader:
         }
         barriers = tuple(Barrier(name, **fields) for name, fields in self._rows("barriers", data))
         slots = tuple(Slot(name, **fields) for name, fields in self._rows("slots", data))
-        self.known = {"barrier": [row.name for row in barriers], "slot": [row.name for row in slots]}
+        flags = tuple(Flag(name, **fields) for name, fields in self._rows("flags", data))
+        self.known = {
+            "barrier": [row.name for row in barriers],
+            "slot": [row.name for row in slots],
+            "counter": [row.name for row in flags],
+        }
         cluster = self._cluster(data.get("cluster", (1, 1)))
         names = (*SELF_NAMES, *constants)
         roles = tuple(
@@ -184,7 +194,8 @@ class _Reader:
             wanted = "the block's registers at entry, where a step uses setmaxnreg"
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
         raise_all(self.problems)
-        return Pipeline(str(data.get("name", "pipeline")), barriers, slots, roles, cluster, constants, registers)
+        name = str(data.get("name", "pipeline"))
+        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
 
     def _cluster(self, written: Any) -> tuple[int, int]:
         extents = list(written) if isinstance(written, list | tuple) else [written]

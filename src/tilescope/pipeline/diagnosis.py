@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import chain, islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.errors import counted
 from tilescope.pipeline.machine import Machine
@@ -21,15 +21,48 @@ _REGISTER_STEP = 8  # setmaxnreg takes multiples of it
 _WAITS_SHOWN = 4
 
 
+class EarlierStep(NamedTuple):
+    """A step that somebody waits for, and the wait of its own role that would have to come behind it."""
+
+    held: int  # the agent
+    needed: Action
+    wait: Action
+    sentence: str
+
+
 def check_hang(machine: Machine) -> None:
-    """Raise the mistake of a run in which no agent can act and nothing is under way, if some have not left."""
-    if not all(machine.left):
-        blocked = blocked_agents(machine)
+    """Raise the mistake of a run in which no agent can act and nothing is under way, if some have not left.
+
+    A wait that another blocked agent would end is a consequence. So the waits that nobody would end any more come first.
+    """
+    if all(machine.left):
+        return
+    blocked = blocked_agents(machine)
+    roots = [(agent, action) for agent, action in blocked if not _would_be_ended(machine, agent, action)]
+    for suspects in (roots, blocked):
         for cause, ops in _CAUSES.items():
-            for agent, action in blocked:
+            for agent, action in suspects:
                 if action.op in ops:
                     cause(machine, agent, action, action.barrier)
-        raise _circle(machine, blocked)
+    raise _circle(machine, blocked)
+
+
+def _would_be_ended(machine: Machine, agent: int, action: Action) -> bool:
+    """Whether some other agent, which is held up itself, would still do what a wait waits for."""
+    if action.op == "registers":
+        return any(
+            later.op == "registers" and later.number < machine.registers[other]
+            for other in range(machine.agents)
+            if other != agent
+            for later in _coming(machine, other)
+        )
+    return any(
+        _counts_on(later, barrier)
+        for other in range(machine.agents)
+        if other != agent
+        for later in _coming(machine, other)
+        for barrier in action.barriers
+    )
 
 
 def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:
@@ -49,28 +82,43 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
         for agent, action in blocked[:_WAITS_SHOWN]
     ]
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
-    orders = [  # best is a meeting, then an arrival that ends the phase
-        (needed.op not in _MEET_OPS, machine.tx[at] != 0, needed.times < machine.pending[at], agent, needed, held, wait)
-        for agent, action in blocked[:_WAITS_SHOWN]
-        for at in action.barriers
-        for held, wait in blocked
-        for needed in islice(
-            (later for later in _coming(machine, held) if later is not wait and _counts_on(later, at)), 1
-        )
-    ]
-    fix = "Let one of them go on without the others."
-    if orders:
-        *_, agent, needed, held, wait = min(orders, key=lambda order: order[:3])
-        first, then = program.said(needed), program.said(wait)
-        fix = f"Let {program.agents[held].title} do {first!r} before {then!r}: {program.agents[agent].title} waits for it."
-    return program.mistake(
+    orders = _earlier_steps(machine, blocked)
+    error = program.mistake(
         "circle",
         agent=blocked[0][0],
         waits="; ".join(texts) + more,
-        fix=fix,
+        fix=orders[0].sentence if orders else "Let one of them go on without the others.",
         agents=[agent for agent, _ in blocked],
         counts=[(action.number, action.times, *_state(machine, action.barrier)) for _, action in blocked],
     )
+    error.facts["earlier_steps"] = orders
+    return error
+
+
+def _earlier_steps(machine: Machine, blocked: list[tuple[int, Action]]) -> list[EarlierStep]:
+    """Steps that would let a blocked agent go on; best is a meeting, then an arrival that ends the phase."""
+    program = machine.program
+    ranked: list[tuple[tuple[bool, bool, bool], EarlierStep]] = []
+    for agent, action in blocked[:_WAITS_SHOWN]:
+        for barrier in action.barriers:
+            for held, wait in blocked:
+                needed = next(
+                    (later for later in _coming(machine, held) if later is not wait and _counts_on(later, barrier)),
+                    None,
+                )
+                if needed is None:
+                    continue
+                sentence = (
+                    f"Let {program.agents[held].title} do {program.said(needed)!r} before {program.said(wait)!r}: "
+                    f"{program.agents[agent].title} waits for it."
+                )
+                rank = (
+                    needed.op not in _MEET_OPS,
+                    machine.tx[barrier] != 0,
+                    needed.times < machine.pending[barrier],
+                )
+                ranked.append((rank, EarlierStep(held, needed, wait, sentence)))
+    return [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _state(machine: Machine, barrier: int) -> tuple[int, int, int, int]:
@@ -93,9 +141,13 @@ def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
     free = machine.pool[machine.program.agents[agent].block]
     most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
     raise machine.program.mistake(
-        "registers", agent=agent, registers=action.number, need=machine.register_need(agent, action), free=free,
+        "registers",
+        agent=agent,
+        registers=action.number,
+        need=machine.register_need(agent, action),
+        free=free,
         most=most // _REGISTER_STEP * _REGISTER_STEP,
-    )  # fmt: skip
+    )
 
 
 def _meetings(machine: Machine, _: int, __: Action, barrier: int) -> None:
@@ -107,6 +159,20 @@ def _meetings(machine: Machine, _: int, __: Action, barrier: int) -> None:
     if barrier == machine.program.cluster:
         raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
     raise machine.miscounted(barrier, "sync")
+
+
+def _flag(machine: Machine, agent: int, action: Action, flag: int) -> None:
+    """A flag that never reaches the value for which somebody polls."""
+    coming = sum(
+        later.times
+        for other in range(machine.agents)
+        if other != agent
+        for later in _coming(machine, other)
+        if later.op == "signal" and flag in later.barriers
+    )
+    reached = machine.tx[flag] + coming
+    if reached < action.number:
+        raise machine.program.mistake("flag", agent=agent, barrier=flag, value=action.number, reached=reached)
 
 
 def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
@@ -178,6 +244,7 @@ def _start(machine: Machine, agent: int, action: Action, barrier: int) -> None:
 _CAUSES: dict[Callable[[Machine, int, Action, int], None], tuple[str, ...]] = {
     _registers: ("registers",),
     _meetings: _MEET_OPS,
+    _flag: ("poll",),
     **dict.fromkeys((_bytes, _count, _late, _nobody, _parity, _start), WAITS),
 }
 

@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.diagnosis import blocked_agents, check_hang
@@ -57,6 +57,7 @@ class Run:
         self.busy_until = [0] * self.machine.agents
         self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
         self.tick = 0
+        self.error: MistakeFoundError | None = None  # at which the run ended
 
     def __call__(self) -> Mistake | None:
         """Run to the end, or to the first mistake."""
@@ -80,6 +81,7 @@ class Run:
             for agent, action in blocked_agents(machine):  # waits that never pass, up to the end of the run
                 since, at = self.waiting.get(agent, self.tick), self._barrier(action)
                 self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *at))
+            self.error = error
             return error.mistake
         return None
 
@@ -105,7 +107,8 @@ class Run:
             self.parities.setdefault(names, action.number)
         if not machine.enabled(agent):
             assert action is not None
-            self.parked.setdefault(action.barrier, []).append(agent)
+            waited_for = machine.program.grid if machine.starts_late(agent) else action.barrier
+            self.parked.setdefault(waited_for, []).append(agent)
             self.waiting.setdefault(agent, self.tick)
             return
         machine.perform(agent)
@@ -151,6 +154,7 @@ class Found(NamedTuple):
     mistake: Mistake | None
     states: int
     is_complete: bool
+    error: MistakeFoundError | None = None  # of the mistake
 
 
 Way = tuple["Way", int, Action | Flight | None] | None  # the way before, the agent, what it did or what landed
@@ -183,7 +187,7 @@ def search(program: Program, max_states: int) -> Found:
         except MistakeFoundError as error:
             torn = acting.piece if error.mistake.outcome == "race" else None
             mistake = with_way(torn or error.mistake, machine, _steps(program, way))
-            return Found(mistake, len(seen), is_complete=False)
+            return Found(mistake, len(seen), is_complete=False, error=error if torn is None else None)
     return Found(None, len(seen), is_complete=True)
 
 

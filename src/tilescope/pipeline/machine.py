@@ -75,6 +75,7 @@ FENCES = {  # (space, first access, second)
     ("tmem", "generic", "tcgen05"): _INTO_TENSOR_MEMORY,
     **{("smem", "generic", how): _THREADS_TO_ASYNC for how in _ASYNC},
     **{("smem", "cp.async", how): _CP_ASYNC_TO_ASYNC for how in _ASYNC},
+    **{("gmem", "generic", how): _THREADS_TO_ASYNC for how in ("tma", "bulk", "store")},
 }
 
 
@@ -86,6 +87,12 @@ class Machine(State):
         action = self.current(agent)
         if action is None:
             return not self.left[agent]
+        if self.starts_late(agent):
+            return False
+        if action.op == "poll":
+            return self.tx[action.barriers[0]] >= action.number
+        if action.op == "griddepcontrol":
+            return action.choice == "launch" or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
         if action.meets:
@@ -95,11 +102,21 @@ class Machine(State):
             return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
         return True
 
+    def _grid_before_has_ended(self) -> bool:
+        return self.phase[self.program.grid] > 0 or not any(self.program.earlier)
+
+    def starts_late(self, agent: int) -> bool:
+        """Whether an agent has to wait for the grid before, which does not let this one start sooner."""
+        is_first = self.pc[agent] == 0 and self.program.starts_late and not self.program.earlier[agent]
+        return is_first and not self._grid_before_has_ended()
+
     def perform(self, agent: int) -> None:
         """Carry out an agent's next action."""
         action = self.current(agent)
         self.ended, self.sent = [], []
         self.order.begin(agent)
+        if self.program.starts_late and not self.program.earlier[agent] and self.pc[agent] == 0:
+            self.order.meets(self.program.grid, agent)
         self.actions_done += 1
         if action is None:
             self._leave_work(agent)
@@ -120,9 +137,7 @@ class Machine(State):
             case "init":
                 self._initialise(agent, action)
             case "sync" | "bar_arrive" | "cluster":
-                if action.choice != "wait":
-                    self._cover(agent)
-                return self.meet(agent, action)
+                return self._meet_threads(agent, action)
             case "copy":
                 self._copy(agent, action)
             case "cp_arrive":
@@ -138,6 +153,15 @@ class Machine(State):
             case "fence":
                 own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
                 self.order.fences(agent, action.choice, chain(*self.accesses), own)
+            case "signal":
+                self.signal(action.barriers[0], agent, action.times, action.step)
+            case "poll":
+                thresholds = self.program.thresholds.get(action.barriers[0], [])
+                phase = thresholds.index(action.number) if action.number else NONE
+                self.order.polls(action.barriers[0], phase, agent)
+            case "griddepcontrol":
+                if action.choice == "wait":
+                    self.order.meets(self.program.grid, agent)
             case "registers":
                 self._take_registers(agent, action)
             case _:
@@ -163,6 +187,16 @@ class Machine(State):
             weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
             self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
 
+    def _meet_threads(self, agent: int, action: Action) -> bool:
+        """Come to a barrier of threads; whether the action is over: a meeting takes two, arriving and leaving."""
+        if action.choice != "wait":
+            self._cover(agent)
+        is_over = self.meet(agent, action)
+        if is_over and action.meets:  # what one warp knew all of them know
+            self.unmet_stores.pop(agent, None)
+            self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
+        return is_over
+
     def _cover(self, agent: int) -> None:
         """All warps of an agent arrive: what they did before is over for whoever is behind that."""
         for key in self.uncovered.pop(agent, ()):
@@ -173,6 +207,8 @@ class Machine(State):
             if self.initialised[barrier]:
                 raise self.program.mistake("init twice", agent=agent, barrier=barrier)
             self.initialised[barrier] = True
+            if self.program.agents[agent].of.warps > 1:
+                self.unmet_inits[barrier] = agent
             self.order.initialises(barrier, agent)
 
     def _is_elsewhere(self, barrier: int, agent: int) -> bool:
@@ -205,11 +241,21 @@ class Machine(State):
             self._begin(slot, access, ends_at_once=False)
             held = aged(self.contents[slot], fill)
             self.contents[slot] = laid(held, Segment(start, end, action.tile, fill))
+            reads = [self._read_source(source, agent, action, len(action.slots) + number) for source in action.sources]
             if by_threads:
-                self._add_to_group(access)
+                for one in (access, *reads):
+                    self._add_to_group(one)
             elif barrier != NONE:
-                past = self.order.past(agent)
-                self._send(Flight("copy", barrier, action.number, (slot,), agent, past, (access.key,), access.key))
+                past, keys = self.order.past(agent), (access.key, *(one.key for one in reads))
+                self._send(Flight("copy", barrier, action.number, (slot,), agent, past, keys, access.key))
+
+    def _read_source(self, source: int, agent: int, action: Action, number: int) -> Access:
+        """A copy reads its source in global memory until it has landed."""
+        size = self.program.slots[source].of.bytes or 1
+        access = Access(self._key(agent, number), agent, False, action.choice, 0, size)
+        self._begin(source, access, ends_at_once=False)
+        self._require_content(source, agent, action)
+        return access
 
     def _phase_of(self, barrier: int) -> int:
         return self.phase[barrier] if barrier != NONE else 0
@@ -265,8 +311,20 @@ class Machine(State):
             if self.program.agents[agent].of.warps > 1:  # every warp waits for its own
                 self.uncovered[agent] = (*self.uncovered.get(agent, ()), *filter(self.order.is_alive, keys))
                 return
+        if action.choice == "bulk":
+            keys = self._stored(agent, action, keys)
+            if self.program.agents[agent].of.warps > 1:  # one thread stores and waits
+                self.unmet_stores[agent] = (*self.unmet_stores.get(agent, ()), *keys)
         for key in keys:
             self.order.finishes(key, agent)
+
+    def _stored(self, agent: int, action: Action, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Of stores that are waited for, those accesses that are over: with .read only the reads of their sources."""
+        written = tuple(key for key in keys if key in self.store_writes)
+        if action.flag:
+            self.unflushed[agent] = (*self.unflushed.get(agent, ()), *written)
+            return tuple(key for key in keys if key not in self.store_writes)
+        return (*keys, *(self.unflushed.pop(agent, ()) if not action.number else ()))
 
     def _send(self, flight: Flight) -> None:
         """Send bytes or an arrival on their way."""
@@ -329,6 +387,8 @@ class Machine(State):
                 self.contents[slot] = (Segment(0, size, tile, (NONE, agent, NONE)),)
             else:
                 self._require_content(slot, agent, action)
+            if how == "store" and write:
+                self.store_writes[access.key] = True
             if how != "generic":
                 self._add_to_group(access)
             elif not by_one_warp:
@@ -383,6 +443,8 @@ class Machine(State):
             return not covers
         if access.how == "generic" and self._is_by_own_threads(earlier, access.agent):
             return not covers
+        if own and access.how == "generic" and earlier.key in self.unmet_stores.get(access.agent, ()):
+            raise self._race_of_warps(slot, earlier, access)
         if not self.order.knows(earlier, access.agent):
             raise self._race(slot, earlier, access)
         self._check_fence(slot, earlier, access)
@@ -390,16 +452,14 @@ class Machine(State):
 
     def _is_by_own_threads(self, access: Access, agent: int) -> bool:
         """Whether an agent's threads made an access, or waited for their cp.async: they see their own."""
-        return access.agent == agent and (access.how == "generic" or access.key in self.uncovered.get(agent, ()))
+        waited_for = access.how == "cp.async" and access.key in self.uncovered.get(agent, ())
+        return access.agent == agent and (access.how == "generic" or waited_for)
 
     def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
         program = self.program
         how, first, second = HOW[earlier.how], program.agents[earlier.agent], program.agents[access.agent]
         if earlier.key in self.uncovered.get(earlier.agent, ()):
-            warps = program.agents[earlier.agent].of.warps
-            facts = {"agent": access.agent, "agent_before": earlier.agent, "slot": slot, "warps": warps}
-            verbs = {"did": "wrote" if earlier.write else "read", "does": _VERB[access.write]}
-            return program.mistake("warps", **facts, **verbs, how=HOW[access.how].words)
+            return self._race_of_warps(slot, earlier, access)
         if self.order.is_out_of_scope(earlier, access.agent):
             facts = {"agent": access.agent, "agent_before": earlier.agent, "slot": slot}
             return program.mistake("scope", **facts, does=_VERB[access.write], did="wrote" if earlier.write else "read")
@@ -413,8 +473,22 @@ class Machine(State):
             agent_before=earlier.agent,
             done="written" if access.write else "read",
             how=HOW[access.how].words,
+            how_before=earlier.how,
             doing=f"{how.subject.format(first.title)} {'' if earlier.how == 'generic' else 'still '}{_VERB[earlier.write]}",
             finish=how.finish.format(first.title, second.title),
+        )
+
+    def _race_of_warps(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
+        """A warp of a role goes on before the others know, or are done."""
+        return self.program.mistake(
+            "warps" if earlier.how != "store" else "store warps",
+            agent=access.agent,
+            agent_before=earlier.agent,
+            slot=slot,
+            warps=self.program.agents[earlier.agent].of.warps,
+            did="wrote" if earlier.write else "read",
+            does=_VERB[access.write],
+            how=HOW[access.how].words,
         )
 
     def _check_fence(self, slot: int, earlier: Access, access: Access) -> None:

@@ -45,11 +45,14 @@ class Mistake(Value):
 
 
 class MistakeFoundError(Exception):
-    """Stops a run at its first mistake; never leaves this package."""
+    """Stops a run at its first mistake; never leaves this package.
 
-    def __init__(self, mistake: Mistake) -> None:
+    `kind` is its row of the table below, `facts` the numbers of agents, barriers and slots that its sentence was made of.
+    """
+
+    def __init__(self, mistake: Mistake, kind: str, facts: dict[str, Any]) -> None:
         super().__init__(str(mistake))
-        self.mistake = mistake
+        self.mistake, self.kind, self.facts = mistake, kind, facts
 
 
 _RIGHT = 'ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)).violations'
@@ -99,6 +102,8 @@ DEMANDS = {row.name: row for row in (
     pipeline_rule("pipeline-fence",
         "A fence stands between accesses of threads and those of TMA or tensor cores, and around tensor memory.",
         example(_WRITE, _STORE), source="PTX ISA, async proxy; tcgen05.fence"),
+    pipeline_rule("pipeline-flag", "As much is added to a flag in global memory as somebody polls for.",
+        example({"signal": "done"}, {"poll": "done", "value": 2}, flags={"done": {}}), source="what waiting means"),
     pipeline_rule("pipeline-init", "A barrier is initialised, and known to be, before it is used; across blocks with fence.mbarrier_init.",
         example({"init": ["full"]}, others=(({"arrive": "full"},),))),
     pipeline_rule("pipeline-late", "A phase ends only after everyone who waits for the one before has seen that end.",
@@ -119,7 +124,8 @@ DEMANDS = {row.name: row for row in (
     pipeline_rule("pipeline-registers", "Registers of all warpgroups fit into the block's pool, which is known.",
         example({"registers": 240}, registers=168), source="PTX ISA, setmaxnreg"),
     pipeline_rule("pipeline-scope", "An arrival that lets another block see data has the scope of the cluster.",
-        example({"write": ["a"], "when": "rank == 0"}, {"fence": "proxy.async"}, {"arrive": "full", "mask": 2, "scope": "cta", "when": "rank == 0"},
+        example({"write": ["a"], "when": "rank == 0"}, {"fence": "proxy.async"},
+                {"arrive": "full", "mask": 2, "scope": "cta", "when": "rank == 0"},
                 {"wait": "full", "parity": 0, "when": "rank == 1"}, {"expect": "full", "bytes": 4096, "mask": 1, "when": "rank == 1"},
                 {"copy": "a", "bytes": 4096, "barrier": "full", "mask": 1, "when": "rank == 1"},
                 {"wait": "full", "parity": 0, "when": "rank == 0"}, {"cluster": "sync"}, cluster=[2, 1]),
@@ -201,6 +207,9 @@ KINDS = {
         "{agent_before} {did} {slot} with {warps} warps and {agent} {does} it ({how}) before they have met",
         "other warps may not be done when one of them goes on",
         "Put a sync of all its threads behind the access, or let every warp arrive: count = {warps}."),
+    "store warps": Mistake("pipeline-warps", "race", "slot",
+        "{agent} {does} {slot} with {warps} warps, of which one has waited until a store had read it",
+        "the others may be there before it", "Put a sync of all its threads behind cp.async.bulk.wait_group.read."),
     "scope": Mistake("pipeline-scope", "race", "slot",
         "{agent_before} {did} {slot} and {agent} {does} it behind an arrival with scope = cta at another block's barrier",
         "that arrival orders nothing between blocks", "Use scope = cluster, which is the default there."),
@@ -233,6 +242,8 @@ KINDS = {
     "registers": Mistake("pipeline-registers", "hang", "agent",
         "{agent} asks for {registers} registers a thread, {need} more, and the block's pool has {free}",
         "setmaxnreg.inc waits for ever", "Use at most {most} registers a thread there."),
+    "flag": Mistake("pipeline-flag", "hang", "barrier", "{agent} polls {barrier} until it is {value}, and it reaches {reached}",
+        "it waits for ever", "Poll for {reached}, or let {value} be added."),
     "too few bytes": Mistake("pipeline-bytes", "hang", "barrier",
         "{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}", _NEVER, "Expect {brought} bytes.{more}"),
     "too many bytes": Mistake("pipeline-bytes", "hang", "barrier",

@@ -68,7 +68,7 @@ class Argument(NamedTuple):
     """
 
     name: str
-    kind: Literal["number", "bar", "flag", "barrier", "barriers", "slot", "choice"]
+    kind: Literal["number", "bar", "flag", "barrier", "barriers", "counter", "slot", "choice"]
     field: str
     default: int | str | bool | None = None  # None: it must be there; "": it may be left out
     choices: tuple[str, ...] = ()
@@ -105,6 +105,7 @@ class Operation(NamedTuple):
 _BARRIER = Argument("", "barrier", "barriers")
 _CHOICE = Argument("", "choice", "choice")
 _BAR = Argument("", "bar", "number", least=0, most=BARS - 1)  # a bar is a barrier of threads
+_FLAG = Argument("", "counter", "barriers")  # a counter in global memory
 _SLOT = Argument("", "slot", "slots")
 _SLOTS = Argument("", "slot", "slots", many=True)
 # bits of the ranks whose barrier or memory it acts on; "": the role's own
@@ -161,6 +162,7 @@ _ROWS = (
         _TILE,
         Argument("offset", "number", "offset", "", least=0),  # "": behind the copies of the same phase
         Argument("lanes", "number", "times", 1, least=1, most=1024),
+        Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
     ),
     # when the role's cp.async have landed
     _operation(
@@ -179,7 +181,9 @@ _ROWS = (
         _TILE,
     ),
     # cp.async.bulk.tensor.global: TMA reads
-    _operation("store", _SLOTS, "store {slots}", _BYTES._replace(default=0)),
+    _operation(
+        "store", _SLOTS, "store {slots}{into}", _BYTES._replace(default=0), Argument("into", "slot", "into", "")
+    ),
     # closes a group; on a barrier tcgen05.commit
     _operation("commit", _BARRIER._replace(choices=GROUPS), "commit {choice}{to}", _OWN),
     _operation(
@@ -197,6 +201,11 @@ _ROWS = (
     _operation("sync", _BAR, "sync {number}{threads}", _THREADS),  # bar.sync of `threads` threads; 0: all of the block
     _operation("bar_arrive", _BAR, "bar_arrive {number}{threads}", _THREADS),  # arrives there without waiting
     _operation("cluster", _CHOICE._replace(choices=("sync", "arrive", "wait")), "cluster {choice}"),  # barrier.cluster
+    # red.release.gpu.add on a flag in global memory; ld.acquire.gpu until it has a value
+    _operation("signal", _FLAG, "signal {barriers}", _COUNT),
+    _operation("poll", _FLAG, "poll {barriers} for {number}", Argument("value", "number", "number", least=0)),
+    # wait: until the grid before has ended; launch: the next grid may start
+    _operation("griddepcontrol", _CHOICE._replace(choices=("wait", "launch")), "griddepcontrol {choice}"),
     # setmaxnreg
     _operation("registers", Argument("", "number", "number", least=24, most=256, step=8), "registers {number}"),
 )
@@ -214,12 +223,23 @@ class Barrier(Value):
 
 @dataclass(frozen=True, slots=True)
 class Slot(Value):
-    """Memory that is filled and emptied in turn: `stages` buffers of every block, in shared or tensor memory."""
+    """Memory that is filled and emptied in turn: `stages` buffers of every block, in shared or tensor memory.
+
+    In global memory ("gmem") all blocks share them.
+    """
 
     name: str
     stages: int = 1
     bytes: int = 0
     space: str = "smem"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag(Value):
+    """A counter in global memory that all blocks share, or one for each of `stages` stages; 0 at the start."""
+
+    name: str
+    stages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +292,15 @@ class Role(Value):
     threads: int = 1
     instances: int = 1
     mask: int | None = None  # bits of ranks; None: every block
+    earlier: bool = False  # of the grid that runs before this one
 
     def plain(self) -> dict[str, Any]:
         """As it is written in a file."""
-        mask = {} if self.mask is None else {"mask": self.mask}
+        optional: dict[str, Any] = {} if self.mask is None else {"mask": self.mask}
+        if self.earlier:
+            optional["earlier"] = True
         steps = [step.plain() for step in self.steps]
-        return {"name": self.name, "threads": self.threads, "instances": self.instances, **mask, "steps": steps}
+        return {"name": self.name, "threads": self.threads, "instances": self.instances, **optional, "steps": steps}
 
     @property
     def warps(self) -> int:

@@ -31,7 +31,9 @@ from tilescope.swizzle import CHUNK_BYTES
 NONE = -1  # no barrier
 WAITS = ("wait", "tail")
 MAX_ROUNDS = 1 << 40  # of a loop
-Key = tuple[int, int, int]  # of an access or a flight: its agent, the place of the action in its role, the place in the action
+Key = tuple[
+    int, int, int
+]  # of an access or a flight: its agent, the place of the action in its role, the place in the action
 
 
 class Action(NamedTuple):
@@ -50,6 +52,7 @@ class Action(NamedTuple):
     offset: int | None = None  # of a copy in its slot; None: behind the others of its fill
     scope: str = ""  # of an arrival, where it is stated
     step: Step | None = None  # as written
+    sources: tuple[int, ...] = ()  # slots of global memory that a copy reads
 
     @property
     def barrier(self) -> int:
@@ -116,7 +119,8 @@ class Program:
         title = "{} of block {}" if len(blocks) > 1 else "{}"
 
         def instance(of: Any, number: int, block: int, name: str) -> Instance:
-            return Instance(of, number, block, name, title.format(name, block))
+            everywhere = getattr(of, "space", "") == "gmem"
+            return Instance(of, number, block, name, name if everywhere else title.format(name, block))
 
         self.agents = [
             instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
@@ -138,13 +142,34 @@ class Program:
         self.barriers += [instance("bar", bar, block, f"bar {bar}") for block in blocks for bar in range(BARS)]
         self.cluster = len(self.barriers)
         self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
+        self.first_flag = len(self.barriers)
+        for row in pipeline.flags:
+            names = [f"{row.name}[{stage}]" if row.stages > 1 else row.name for stage in range(row.stages)]
+            self.barriers += [Instance(row, stage, 0, name, name) for stage, name in enumerate(names)]
+        self.grid = len(self.barriers)
+        self.barriers.append(Instance("grid", 0, 0, "the grid before", "the grid before"))
+        self.earlier = [agent.of.earlier for agent in self.agents]
+        launches = [any(map(_launches, role.all_steps())) for role in pipeline.roles if role.earlier]
+        # roles of this grid start when the one before has ended, unless all its roles let them start sooner
+        self.starts_late = bool(launches) and not all(launches)
+        self.thresholds = self._thresholds() if pipeline.flags else {}
+
+    def _thresholds(self) -> dict[int, list[int]]:
+        """The values, in order, for which some role polls a flag."""
+        polled: dict[int, set[int]] = {}
+        for agent in self.agents:
+            for action in self.actions(agent):
+                if action.op == "poll" and action.number:
+                    polled.setdefault(action.barriers[0], set()).add(action.number)
+        return {flag: sorted(values) for flag, values in polled.items()}
 
     def mistake(self, kind: str, **facts: Any) -> MistakeFoundError:
         """A mistake of the table: facts called agent, barrier or slot are numbers, and get their names here."""
         row, named = KINDS[kind], {name: self._named(name, fact) for name, fact in facts.items()}
         texts = {part: getattr(row, part).format(**named) for part in ("found", "consequence", "fix")}
         values = {name: named[name] for name, fact in facts.items() if not isinstance(fact, str)}
-        return MistakeFoundError(replace(row, subject=named.get(row.subject, row.subject), values=values, **texts))
+        mistake = replace(row, subject=named.get(row.subject, row.subject), values=values, **texts)
+        return MistakeFoundError(mistake, kind, facts)
 
     def _named(self, name: str, fact: Any) -> Any:
         tables = {"agent": self.agents, "agents": self.agents, "barrier": self.barriers, "slot": self.slots}
@@ -219,7 +244,7 @@ class Program:
         """A function from the values of names to the action of a step: its target and arguments as numbers."""
         op, blocks = step.op, self.pipeline.blocks
         numbers: dict[str, Callable[[dict[str, int]], int]] = {}
-        places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": []}
+        places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": [], "sources": []}
         plain: dict[str, Any] = {"flag": False, "choice": "", "scope": ""}
         for argument, value in step.values():
             if value == "":
@@ -240,9 +265,11 @@ class Program:
         number = numbers.get("number", _zero)
         times = numbers.get("times", _one)
         tile, mask, owner, offset = (numbers.get(name) for name in ("tile", "mask", "owner", "offset"))
-        barriers, slots, into = places.values()
+        barriers, slots, into, sources = places.values()
         if op == "cluster":
             barriers.append(lambda _, __: self.cluster)
+        elif op == "griddepcontrol":
+            barriers.append(lambda _, __: self.grid)
         elif OPERATIONS[op].target.kind == "bar":
             barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number(values))
         own_rank: tuple[int, ...] = (agent.block,)
@@ -279,6 +306,7 @@ class Program:
                 None if offset is None else offset(values),
                 plain["scope"],
                 step,
+                tuple(at(rank, values) for rank in ranks[:1] for at in sources),
             )
 
         return emit
@@ -287,9 +315,14 @@ class Program:
         """What a reference such as full[i % 4] means, as a number."""
         name, text = reference("reference", written)
         index = Expression.read(written, text, names)
-        held = self.slots if kind == "slot" else self.barriers[: self.mbarriers]
+        if kind == "counter":
+            held, offset = self.barriers[self.first_flag : self.grid], self.first_flag
+        else:
+            held, offset = self.slots if kind == "slot" else self.barriers[: self.mbarriers], 0
         first = next(number for number, part in enumerate(held) if part.of.name == name)
-        stages, per_block = held[first].of.stages, len(held) // self.pipeline.blocks
+        stages = held[first].of.stages
+        is_shared = kind == "counter" or (kind == "slot" and held[first].of.space == "gmem")
+        per_block = 0 if is_shared else len(held) // self.pipeline.blocks
 
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
@@ -297,9 +330,13 @@ class Program:
                 found, limit = f"{name}[{stage}], from {written}", f"{name} has stages 0 to {stages - 1}"
                 fix = f"Take the index modulo {stages}."
                 raise DEMANDS["pipeline-stage"].error(written, found, limit, fix, stage=stage, stages=stages)
-            return rank * per_block + first + stage
+            return offset + rank * per_block + first + stage
 
         return number
+
+
+def _launches(step: Step) -> bool:
+    return (step.op, step.target) == ("griddepcontrol", "launch")
 
 
 def _zero(_: dict[str, int]) -> int:

@@ -69,6 +69,12 @@ class Sight:
     def passes(self, barrier: int, phase: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
+    def polls(self, flag: int, phase: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def overshoots(self, flag: int, phase: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
     def meets(self, barrier: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type, counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
-from tilescope.pipeline.mistake import Mistake
+from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.program import NONE, Flight, Program
 from tilescope.pipeline.recurrence import shortened
+from tilescope.pipeline.remedy import remedies
 from tilescope.reading import integer
 from tilescope.value import Value
 
@@ -31,6 +33,8 @@ _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
+_MAX_REMEDIES = 24
+_REMEDY_STATES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     machine = run.machine
     if mistake is not None:
         verdict: Verdict = "mistake"
+        mistake = _with_remedy(machine.program, mistake, decided.error)
     else:
         verdict = "proven" if decided.is_complete else "undecided"
     return Simulation(
@@ -138,6 +143,26 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     )
 
 
+def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | None) -> Mistake:
+    """The mistake with a remedy that was tried; best is one after which the pipeline is proven."""
+    if error is None:
+        return mistake
+    tried = [*islice(remedies(program, error), _MAX_REMEDIES)]
+    helping = ""
+    for remedy in tried:
+        try:
+            left = _decide(remedy.pipeline, _REMEDY_STATES)
+        except RuleError:
+            continue
+        if left.mistake is None and left.is_complete:
+            return replace(mistake, fix=remedy.sentence)
+        if left.mistake is not None and (left.mistake.rule, left.mistake.subject) != (mistake.rule, mistake.subject):
+            helping = helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.rule}."
+    if tried:
+        return replace(mistake, fix=helping or "No single change that was tried cures it.")
+    return mistake
+
+
 class _Decided(NamedTuple):
     """A run with what it, or a search after it, decided."""
 
@@ -146,6 +171,7 @@ class _Decided(NamedTuple):
     states: int = 0
     is_complete: bool = True  # without a mistake: whether that holds for every order
     actions_cut: int = 0
+    error: MistakeFoundError | None = None  # of the mistake
 
 
 def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -> _Decided:
@@ -158,17 +184,17 @@ def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -
     doubts = run.machine.order.doubts
     if mistake is not None:
         if not doubts or mistake.outcome in ("hang", "launch failure"):
-            return _Decided(run, _shortest(run, mistake))
+            return _Decided(run, _shortest(run, mistake), error=run.error)
         found = search(run.machine.program, max_states)  # what clocks cannot order may still be in order
         if found.mistake is None and found.is_complete:
             return _Decided(run, states=found.states, is_complete=not run.machine.program.has_weak_arrivals)
-        return _Decided(run, _shortest(run, mistake), found.states)
+        return _Decided(run, _shortest(run, mistake), found.states, error=run.error)
     if run.queue:  # too many actions
         return _Decided(run, is_complete=False)
     if doubts:
         found = _other_orders(run, max_states)
         certain = found.is_complete and not run.machine.program.has_weak_arrivals
-        return _Decided(run, found.mistake, found.states, certain)
+        return _Decided(run, found.mistake, found.states, certain, error=found.error)
     return _Decided(run)
 
 
@@ -198,7 +224,7 @@ def _other_orders(run: Run, max_states: int) -> Found:
         other = Run(machine.program, **options)
         mistake = other()
         if mistake is not None and mistake.outcome in ("hang", "launch failure"):
-            return Found(_shortest(other, mistake), 0, is_complete=False)
+            return Found(_shortest(other, mistake), 0, is_complete=False, error=other.error)
     return search(machine.program, max_states)
 
 

@@ -57,14 +57,19 @@ class State:
         self.groups: dict[tuple[int, str], Groups] = {}
         self.handed_over: dict[int, int] = {}  # agent: groups of cp.async that were waited for, or handed to a barrier
         self.heard_of: dict[int, tuple[Key, ...]] = {}  # agent: cp.async whose end some barrier hears of
+        self.store_writes: dict[Key, bool] = {}  # what bulk stores write in global memory
+        self.unflushed: dict[int, tuple[Key, ...]] = {}  # agent: such writes, of which only the sources are known read
         self.uncommitted: dict[int, tuple[Key, ...]] = {}  # tcgen05 products that no commit covers
         self.uncovered: dict[int, tuple[Key, ...]] = {}  # accesses of several warps, since these last met
+        self.unmet_stores: dict[int, tuple[Key, ...]] = {}  # agent: stores that one of its warps waited for
+        self.unmet_inits: dict[int, int] = {}  # barrier: the agent of which one warp initialised it
         self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
         # barriers
         counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
-        self.expected = [*counts, *[0] * blocks * BARS, agents]
+        flags = program.grid - program.first_flag
+        self.expected = [*counts, *[0] * blocks * BARS, agents, *[0] * flags, sum(program.earlier)]
         self.pending = list(self.expected)
-        self.tx = [0] * counting
+        self.tx = [0] * counting  # bytes that are missing; of a flag its value
         self.phase = [0] * counting
         self.expected_bytes = [0] * counting  # in the running phase
         self.notes: list[tuple[Note, ...]] = [()] * counting  # of the running phase
@@ -237,9 +242,24 @@ class State:
         self.notes[barrier], self.expected_bytes[barrier] = (), 0
         self.ended.append(barrier)
 
+    def signal(self, flag: int, agent: int, amount: int, step: Step | None) -> None:
+        """Add to a flag: its phases end at the values for which somebody polls."""
+        thresholds = self.program.thresholds.get(flag, [])
+        self.order.counts(flag, self.phase[flag], agent, None)
+        self.notes[flag] += (Note("arrive", agent, amount, step),)
+        self.tx[flag] += amount
+        while self.phase[flag] < len(thresholds) and self.tx[flag] >= thresholds[self.phase[flag]]:
+            if self.tx[flag] > thresholds[self.phase[flag]]:
+                self.order.overshoots(flag, self.phase[flag], agent)
+            self._end_phase(flag)
+            if self.phase[flag] < len(thresholds):
+                self.order.counts(flag, self.phase[flag], agent, None)
+
     def pass_wait(self, barrier: int, agent: int) -> None:
         """A wait passes."""
         self._require_ready(barrier, agent)
+        if self.unmet_inits.get(barrier) == agent:
+            raise self.program.mistake("init", agent=agent, barrier=barrier)
         self.order.passes(barrier, self.phase[barrier], agent)
         self.last_pass[agent, barrier] = self.phase[barrier]
 
@@ -311,6 +331,8 @@ class State:
         """An agent leaves: the cluster barrier no longer waits for it."""
         self.left[agent] = True
         self.present[self.program.agents[agent].block] -= 1
+        if self.program.earlier[agent]:
+            self.count(self.program.grid, agent, arrivals=1)
         cluster = self.program.cluster
         self.order.leaves(cluster, agent)
         self.expected[cluster] -= 1

@@ -42,6 +42,8 @@ _LETTERS = {  # of operations, and what they stand for
     "t": ("store", "store"),
     "i": ("init", "init"),
     "n": ("registers", "registers"),
+    "p": ("poll, or wait for the grid before", "poll", "griddepcontrol"),
+    "u": ("signal", "signal"),
 }
 _LETTER = {operation: letter for letter, (_, *operations) in _LETTERS.items() for operation in operations}
 
@@ -137,7 +139,7 @@ def _shown(events: Sequence[Event], instances: Instances, block: int, *, at_end:
 def _under_way(events: Sequence[Event]) -> Iterator[Event]:
     """The copies that have not landed when a run ends in a mistake, as flights up to its end."""
     landed = {(event.start, slot) for event in events if event.op == "flight" for slot in event.slots}
-    last = max(event.end for event in events)
+    last = max((event.end for event in events), default=0)
     for event in events:
         slots = tuple(slot for slot in event.slots if (event.start, slot) not in landed)
         if event.op == "copy" and event.barrier and slots:

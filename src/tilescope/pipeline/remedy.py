@@ -1,0 +1,331 @@
+"""Changes that could cure a mistake: each as the changed pipeline, with the sentence that asks for it.
+
+    mistake     full expects 8192 bytes, the copies bring 4096
+    remedies    "Expect 4096 bytes."  and the pipeline whose step expects 4096
+
+Whoever prints a remedy runs the changed pipeline first: one that does not cure is not printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.mistake import MistakeFoundError
+from tilescope.pipeline.parts import BARS, WARP_THREADS, Loop, Role, Step, reference
+from tilescope.pipeline.program import Action, Program
+
+_ARRIVING = ("arrive", "release")
+_BAR_OPS = ("sync", "bar_arrive")
+_LEAST_REGISTERS, _REGISTER_STEP = 24, 8
+_MAX_ARRIVALS_LOOKED_AT = 4096
+
+StepChange = Callable[[Step], tuple[Step, ...]]  # from a step to those that stand in its place
+
+
+class Remedy(NamedTuple):
+    """A change in words, and the pipeline with it."""
+
+    sentence: str
+    pipeline: Pipeline
+
+
+def remedies(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
+    """Changes that could cure a mistake, the most likely first; nothing where only advice can be given."""
+    makers: dict[str, Callable[[Program, dict[str, Any]], Iterator[Remedy]]] = {
+        "too few bytes": _other_bytes,
+        "too many bytes": _other_bytes,
+        "too few arrivals": _other_arrivals,
+        "too many arrivals": _other_arrivals,
+        "several roles": _other_arrivals,
+        "some arrive": _other_arrivals,
+        "nobody arrives": _other_arrivals,
+        "nobody arrives again": _other_arrivals,
+        "noinc": _other_arrivals,
+        "parity": _other_parity,
+        "late": _other_parity,
+        "start": _other_parity,
+        "registers": _fewer_registers,
+        "fence": _more_fences,
+        "warps": _more_meetings,
+        "circle": _other_order,
+        "race": _more_waits,
+        "sync": _other_threads,
+        "stores": _last_wait,
+        "products": _last_wait,
+    }
+    maker = makers.get(error.kind)
+    return iter(()) if maker is None else maker(program, error.facts)
+
+
+# ---- changing steps
+
+
+def _changed(pipeline: Pipeline, role: Role, change: StepChange) -> Pipeline:
+    """The pipeline with some steps of a role changed."""
+
+    def walked(steps: tuple[Step | Loop, ...]) -> tuple[Step | Loop, ...]:
+        made: list[Step | Loop] = []
+        for step in steps:
+            if isinstance(step, Loop):
+                made.append(replace(step, steps=walked(step.steps)))
+            else:
+                made.extend(change(step))
+        return tuple(made)
+
+    changed = replace(role, steps=walked(role.steps))
+    return replace(pipeline, roles=tuple(changed if one is role else one for one in pipeline.roles))
+
+
+def _with_argument(pipeline: Pipeline, role: Role, which: Callable[[Step], bool], **arguments: Any) -> Pipeline:
+    """The pipeline in which the steps of a role that `which` names have other arguments."""
+
+    def change(step: Step) -> tuple[Step, ...]:
+        if not which(step):
+            return (step,)
+        return (replace(step, arguments={**step.arguments, **arguments}),)
+
+    return _changed(pipeline, role, change)
+
+
+def _names(step: Step, name: str) -> bool:
+    """Whether a step acts on a barrier or slot of this name."""
+    return any(isinstance(target, str) and target.partition("[")[0].strip() == name for target in step.targets)
+
+
+def _on(name: str, *ops: str) -> Callable[[Step], bool]:
+    """Whether a step is one of some operations on a barrier or slot."""
+    return lambda step: step.op in ops and _names(step, name)
+
+
+# ---- barriers
+
+
+def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    name, brought = program.barriers[facts["barrier"]].of.name, facts["brought"]
+    pipeline = program.pipeline
+    for role in pipeline.roles:
+        for step in role.all_steps():
+            lanes = step.arguments.get("lanes", 1)
+            if step.op == "copy" and lanes != 1 and reference("barrier", step.arguments["barrier"])[0] == name:
+                one = _with_argument(pipeline, role, _same(step), lanes=1)
+                yield Remedy("Let one lane issue the copy: every lane that does brings the bytes once more.", one)
+    expecting = [(role, step) for role in pipeline.roles for step in role.all_steps() if _on(name, "expect")(step)]
+    for role, step in expecting:
+        written = step.arguments["bytes"]
+        missing = brought - facts["expected"]
+        if len(expecting) == 1 and isinstance(written, int):
+            yield Remedy(f"Expect {brought} bytes.", _with_argument(pipeline, role, _same(step), bytes=brought))
+        else:
+            change = f"{abs(missing)} bytes {'more' if missing > 0 else 'less'}"
+            changed = _with_argument(pipeline, role, _same(step), bytes=f"({written}) + ({missing})")
+            yield Remedy(f"Let {role.name} expect {change}: {brought} in all.", changed)
+
+
+def _same(step: Step) -> Callable[[Step], bool]:
+    return lambda other: other is step
+
+
+def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    pipeline, barrier = program.pipeline, facts["barrier"]
+    row = program.barriers[barrier].of
+    if isinstance(row, str):
+        return
+    for role in pipeline.roles:
+        for step in role.all_steps():
+            if _on(row.name, "cp_arrive")(step) and not step.arguments.get("noinc"):
+                changed = _with_argument(pipeline, role, _same(step), noinc=True)
+                yield Remedy("Use .noinc, which takes the arrival from those that init counts.", changed)
+            if _on(row.name, "expect")(step) and step.arguments.get("arrive") is False:
+                changed = _with_argument(pipeline, role, _same(step), arrive=True)
+                yield Remedy("Use mbarrier.arrive.expect_tx, which arrives as well.", changed)
+    came, of_a_round = facts.get("came", 0), _arrivals_of_a_round(program, barrier)
+    for count in dict.fromkeys((of_a_round, came)):
+        if count and count != row.count:
+            barriers = tuple(replace(one, count=count) if one is row else one for one in pipeline.barriers)
+            yield Remedy(f"Initialise it with {count}.", replace(pipeline, barriers=barriers))
+    everyone = (1 << pipeline.blocks) - 1
+    for role in pipeline.roles:
+        for step in role.all_steps():
+            if not _on(row.name, *_ARRIVING)(step):
+                continue
+            if pipeline.blocks > 1 and step.arguments.get("mask") != everyone:
+                changed = _with_argument(pipeline, role, _same(step), mask=everyone)
+                yield Remedy(f"Let {role.name} release it in every block: mask = {everyone:#x}.", changed)
+            written = step.arguments.get("count", 1)
+            wanted = row.count - (of_a_round - written) if isinstance(written, int) else 0
+            if wanted > 0 and wanted != written:
+                changed = _with_argument(pipeline, role, _same(step), count=wanted)
+                yield Remedy(f"Let {role.name} arrive with count = {wanted}.", changed)
+
+
+def _arrivals_of_a_round(program: Program, barrier: int) -> int:
+    """The arrivals at a barrier if every agent that ever arrives there does so once."""
+    total = 0
+    for agent in program.agents:
+        for number, action in enumerate(program.actions(agent)):
+            if barrier in action.barriers and (arrivals := _arrivals(action)):
+                total += arrivals * action.barriers.count(barrier)
+                break
+            if number >= _MAX_ARRIVALS_LOOKED_AT:
+                break
+    return total
+
+
+def _arrivals(action: Action) -> int:
+    if action.op == "expect":
+        return int(action.flag)
+    return action.times if action.op in (*_ARRIVING, "cp_arrive") else int(action.op == "commit")
+
+
+def _other_parity(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    name, role = program.barriers[facts["barrier"]].of.name, program.agents[facts["agent"]].of
+    waits = [step for step in role.all_steps() if _on(name, "wait", "tail")(step)]
+    written = {str(step.arguments["parity"]) for step in waits}
+    if len(written) != 1:
+        return
+    text = written.pop()
+    parity = _flipped(text)
+    changed = _with_argument(program.pipeline, role, _on(name, "wait", "tail"), parity=parity)
+    if "parity" not in facts:  # it never passed: a producer
+        sentence = f"Start with parity 1, which passes on a fresh barrier: parity = {parity}."
+    else:
+        sentence = f"Let {role.name} wait with the other parity: {parity}."
+    yield Remedy(sentence, changed)
+
+
+def _flipped(text: str) -> str | int:
+    """The expression of the other parity.
+
+    >>> _flipped("i / 4 % 2"), _flipped("i / 4 % 2 ^ 1"), _flipped("0")
+    ('(i / 4 % 2) ^ 1', 'i / 4 % 2', 1)
+    """
+    if text in ("0", "1"):
+        return 1 - int(text)
+    head, _, tail = text.rpartition("^")
+    return head.strip() if tail.strip() == "1" and head.strip() else f"({text}) ^ 1"
+
+
+def _other_threads(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """bar.sync with as many threads as come."""
+    came, asked = facts["came"], facts["expected"]
+
+    def asks(step: Step) -> bool:
+        return step.op in _BAR_OPS and step.arguments.get("threads", 0) in (asked, 0)
+
+    pipeline = program.pipeline
+    for number in range(len(pipeline.roles)):
+        pipeline = _with_argument(pipeline, pipeline.roles[number], asks, threads=came)
+    yield Remedy(f"Let it count {came} threads.", pipeline)
+
+
+# ---- memory
+
+
+def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    name, instruction = program.slots[facts["slot"]].of.name, facts["fence"]
+    first, second = (program.agents[facts[agent]].of for agent in ("agent_before", "agent"))
+    kinds = {"fence.proxy.async": "proxy.async"}
+    kind = kinds.get(instruction) or ("tcgen05.after" if "after" in instruction else "tcgen05.before")
+    fence = Step("fence", kind)
+
+    def behind(step: Step) -> tuple[Step, ...]:
+        return (step, fence) if step.op in ("read", "write", "multiply") and _names(step, name) else (step,)
+
+    def before(step: Step) -> tuple[Step, ...]:
+        touches = step.op in ("read", "write", "multiply", "store", "copy")
+        return (fence, step) if touches and _names(step, name) else (step,)
+
+    if kind != "tcgen05.after":
+        where = f"behind the access of {first.name} and before its barrier"
+        yield Remedy(f"Put {instruction} {where}.", _changed(program.pipeline, first, behind))
+    if kind != "tcgen05.before":
+        sentence = f"Put {instruction} behind the wait of {second.name}."
+        yield Remedy(sentence, _changed(program.pipeline, second, before))
+
+
+def _more_meetings(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """A sync of the role's warps behind what they read or wrote."""
+    role, name = program.agents[facts["agent_before"]].of, program.slots[facts["slot"]].of.name
+    used = {step.target for one in program.pipeline.roles for step in one.all_steps() if step.op in _BAR_OPS}
+    free = [bar for bar in range(1, BARS) if bar not in used]
+    if not free or role.instances > 1:
+        return
+    threads = role.whole_threads(WARP_THREADS)
+    sync = Step("sync", free[0], {"threads": threads})
+
+    def behind(step: Step) -> tuple[Step, ...]:
+        if step.op in ("read", "write", "multiply") and _names(step, name):
+            return step, sync
+        return (step,)
+
+    def behind_fence(step: Step) -> tuple[Step, ...]:
+        return (step, sync) if step.op == "fence" and step.target == "proxy.async" else (step,)
+
+    sentence = f"Put a sync of the {threads} threads of {role.name} behind the access and its fence."
+    yield Remedy(sentence, _changed(program.pipeline, role, behind_fence))
+    yield Remedy(sentence.replace(" and its fence", ""), _changed(program.pipeline, role, behind))
+
+
+def _more_waits(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """A wait for a group before a slot is released, or before it is touched again."""
+    role = program.agents[facts["agent_before"]].of
+    groups = {
+        "wgmma": ("Let wgmma.wait_group come before the release.", "wgmma", _ARRIVING),
+        "store": ("Let the issuing thread wait with cp.async.bulk.wait_group.read first.", "bulk", ("write", "sync")),
+        "cp.async": ("Wait for its group first: cp.async.wait_group 0.", "cp.async", ("read", "multiply", *_ARRIVING)),
+    }
+    if facts["how_before"] not in groups:
+        return
+    sentence, group, before = groups[facts["how_before"]]
+    wait = Step("wait_group", group, {"read": True} if group == "bulk" else {})
+
+    def change(step: Step) -> tuple[Step, ...]:
+        return (wait, step) if step.op in before else (step,)
+
+    yield Remedy(sentence, _changed(program.pipeline, role, change))
+
+
+# ---- roles
+
+
+def _fewer_registers(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    role, asked = program.agents[facts["agent"]].of, facts["registers"]
+    for registers in range(asked - _REGISTER_STEP, _LEAST_REGISTERS - 1, -_REGISTER_STEP):
+
+        def change(step: Step, registers: int = registers) -> tuple[Step, ...]:
+            return (replace(step, target=registers),) if (step.op, step.target) == ("registers", asked) else (step,)
+
+        sentence = f"Use at most {registers} registers a thread there."
+        yield Remedy(sentence, _changed(program.pipeline, role, change))
+
+
+def _other_order(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """A step before the wait that holds it up."""
+    for order in facts["earlier_steps"]:
+        role = program.agents[order.held].of
+
+        def change(step: Step, order: Any = order) -> tuple[Step, ...]:
+            if step is order.needed.step:
+                return ()
+            return (order.needed.step, step) if step is order.wait.step else (step,)
+
+        yield Remedy(order.sentence, _changed(program.pipeline, role, change))
+
+
+def _last_wait(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """A wait for all groups at the end of a role."""
+    role = program.agents[facts["agent"]].of
+    kinds = {
+        "wgmma": ("wgmma", "End with wgmma.wait_group 0."),
+        "": ("bulk", "End with cp.async.bulk.wait_group.read 0."),
+    }
+    group, sentence = kinds.get(facts.get("unit", ""), ("", ""))
+    if not group:
+        return
+    waits = [Step("commit", group), Step("wait_group", group, {"read": True} if group == "bulk" else {})]
+    longer = replace(role, steps=(*role.steps, *waits))
+    roles = tuple(longer if one is role else one for one in program.pipeline.roles)
+    yield Remedy(sentence, replace(program.pipeline, roles=roles))
