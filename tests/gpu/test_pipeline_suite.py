@@ -76,11 +76,11 @@ def cp_async():
     return one_role(*steps, {"wait": "f", "parity": 0}, {"read": ["a"], "tile": 7}, barriers={"f": {"count": 32}})
 
 
-def never_complete():
-    """bar.sync for more threads than come, and a cluster barrier that one role stays away from."""
-    absent = {"name": "absent", "steps": [{"fence": "proxy.async"}]}
+def cluster_meeting(*others):
+    """Two blocks, in each of which a warp waits at the cluster's barrier and another role does something else."""
     waits = {"name": "waits", "threads": 32, "steps": [{"cluster": "sync"}]}
-    return one_role({"sync": 1, "threads": 64}), {"cluster": [2, 1], "roles": [waits, absent]}
+    other = {"name": "other", "steps": list(others)}
+    return {"cluster": [2, 1], "barriers": {"f": {"count": 1}}, "roles": [waits, other]}
 
 
 # what a byte of every seed is
@@ -90,11 +90,12 @@ KNOWN = {
     "multicast": (multicast(), 0),
     "stores": (stores(), 0),
     "cp.async": (cp_async(), 0),
+    "a role leaves before the cluster meets": (cluster_meeting({"fence": "proxy.async"}), 0),
     "the last of two copies": (two_copies(read=1), 0),
     "the producer starts with parity 0": (ring(parity="i / 2 % 2"), HUNG),
     "more bytes expected than come": (one_role({"expect": "f", "bytes": 32}, {"wait": "f", "parity": 0}), HUNG),
-    "bar.sync for more threads": (never_complete()[0], HUNG),
-    "a role stays away from the cluster's barrier": (never_complete()[1], HUNG),
+    "bar.sync for more threads than come": (one_role({"sync": 1, "threads": 64}), HUNG),
+    "a role never comes to the cluster's barrier": (cluster_meeting({"wait": "f", "parity": 0}), HUNG),
     "a part of the slot copied": (ring(copied=128), WRONG),
     "the first of two copies": (two_copies(read=0), WRONG),
     "a read before the copy": (one_role({"read": ["a"]}, {"write": ["a"]}), WRONG),

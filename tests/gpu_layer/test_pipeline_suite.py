@@ -120,6 +120,15 @@ def test_a_wgmma_reads_again_when_it_is_waited_for():
     assert [row[4] for row in rows(encoded, "read")] == [1, 1]  # by the first warp
 
 
+def test_the_cluster_does_not_wait_for_a_role_that_has_left():
+    waits = {"name": "waits", "steps": [{"write": ["a"]}, {"cluster": "sync"}, {"read": ["a"]}]}
+    leaves = {"name": "leaves", "steps": [{"fence": "proxy.async"}]}
+    stays = {"name": "stays", "steps": [{"wait": "f", "parity": 0}]}
+    data = {"cluster": [2, 1], "barriers": {"f": {"count": 1}}, "slots": {"a": {"bytes": 16}}}
+    assert [serials.tolist() for serials in Encoded(data | {"roles": [waits, leaves]}).expected] == [[0], [1]]
+    assert [serials.tolist() for serials in Encoded(data | {"roles": [waits, stays]}).expected] == [[NEVER], [NEVER]]
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -213,7 +222,7 @@ def test_shapes_run_in_every_order_tried_and_show_every_read_one_content(shape):
     """A shape with nothing changed in it ends, and names no tile that is not there; what has grown may do anything."""
     ran = 0
     for number in range(8):
-        data = shape(random.Random(f"{shape.__name__} {number}"))  # noqa: S311
+        data = shape(random.Random(f"{shape.__name__} {number}"))
         try:
             encoded = Encoded(data)
         except (RuleError, NotRunnableError):

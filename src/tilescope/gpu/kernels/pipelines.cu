@@ -5,8 +5,8 @@
 // suites/pipeline_steps.py writes these rows. Slots hold chunks of 16 bytes: {serial, place in the slot, ~serial, MARK}. Every
 // copy and every write has a serial number of its own, so a reader sees whose bytes it got.
 //
-// Everything that waits gives up after a while. bar.sync and barrier.cluster cannot give up: counters in shared memory and an
-// mbarrier of the interpreter's own stand for them.
+// Everything that waits gives up after a while. bar.sync and barrier.cluster cannot give up: counters in shared memory stand
+// for them.
 enum { END, WAIT, EXPECT, ARRIVE, COPY, CP_ASYNC, CP_ARRIVE, READ, WRITE, STORE, COMMIT, WAIT_GROUP, FENCE, SYNC, BAR_ARRIVE, CLUSTER, INIT };
 enum { BULK_GROUP, CP_ASYNC_GROUP };
 enum { PROXY_ASYNC, MBARRIER_INIT };
@@ -110,6 +110,40 @@ __device__ int met(Meeting* meeting, u32 threads, int waits) {
   return __shfl_sync(ALL_LANES, in_time, 0);
 }
 
+// barrier.cluster: the words lie in the first block. A warp that leaves is not waited for any more.
+//
+//   state        members << 16 | those that came
+//   generation   how often all members have come
+struct ClusterMeeting {
+  u32 state_at, generation_at;  // in shared::cluster
+
+  __device__ __forceinline__ u32 add(u32 address, u32 number) const {
+    u32 before;
+    asm volatile("atom.acq_rel.cluster.shared::cluster.add.u32 %0, [%1], %2;" : "=r"(before) : "r"(address), "r"(number)
+                 : "memory");
+    return before;
+  }
+  __device__ __forceinline__ void changed(u32 state) const {
+    u32 members = state >> 16, came = state & 0xFFFF;
+    if (came == 0 || came != members) return;
+    add(state_at, -came);
+    add(generation_at, 1);
+  }
+  __device__ __forceinline__ void arrive() const { changed(add(state_at, 1) + 1); }
+  __device__ __forceinline__ void leave() const { changed(add(state_at, -(1u << 16)) - (1u << 16)); }
+
+  // Whether the generation after `seen` others is complete.
+  __device__ __forceinline__ int waited(u32 seen) const {
+    Patience patience;
+    u32 generation;
+    while (true) {
+      asm volatile("ld.acquire.cluster.shared::cluster.u32 %0, [%1];" : "=r"(generation) : "r"(generation_at) : "memory");
+      if (__all_sync(ALL_LANES, generation > seen)) return 1;
+      if (__any_sync(ALL_LANES, patience.is_over())) return 0;
+    }
+  }
+};
+
 #define WAIT_FOR(NUMBER, INSTRUCTION) case NUMBER: asm volatile(INSTRUCTION " " #NUMBER ";" ::: "memory"); break;
 #define WAIT_FOR_GROUPS(INSTRUCTION)                                                                              \
   switch (pending) {                                                                                              \
@@ -160,15 +194,17 @@ __device__ __forceinline__ void carry_out(const Pipeline* pipelines, const Warp*
                                           const u32* serials, const int* counts, const u8* source, int seeds,
                                           int target_bytes, u8* targets, int* results) {
   __shared__ Meeting meetings[2 * BARS];  // of bar.sync, then of the warps of every role
-  __shared__ __align__(8) u64 cluster_words[1];
+  __shared__ u32 cluster_words[2];
   u32 rank = cluster_rank(), blocks = cluster_blocks(), job = blockIdx.x / blocks, seed = job % seeds;
   Pipeline pipeline = pipelines[job / seeds];
   int* result = results + job * RESULT_FIELDS;
-  u32 base = shared_address(smem), cluster_barrier = shared_address(cluster_words);
+  u32 base = shared_address(smem);
+  ClusterMeeting cluster{address_in(shared_address(cluster_words), 0), address_in(shared_address(cluster_words + 1), 0)};
 
   if (threadIdx.x < 2 * BARS) meetings[threadIdx.x] = Meeting{0, 0};
   if (threadIdx.x == 0) {
-    barrier_init(cluster_barrier, pipeline.warps_of_cluster);
+    cluster_words[0] = pipeline.warps_of_cluster << 16;
+    cluster_words[1] = 0;
     if (pipeline.is_ready)
       for (int i = 0; i < pipeline.barriers; i++) barrier_init(base + 8 * i, counts[pipeline.first_count + i]);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -184,7 +220,8 @@ __device__ __forceinline__ void carry_out(const Pipeline* pipelines, const Warp*
   Warp self = warps[pipeline.first_warp + rank * MAX_WARPS + warp];
   int thread = self.number * LANES + lane, threads = self.warps * LANES;
   bool is_first = thread == 0, in_time = true;
-  int cluster_waits = 0, at = self.first_step;
+  u32 cluster_arrivals = 0, cluster_waits = 0;
+  int at = self.first_step;
 
   for (; self.first_step >= 0 && steps[at].op != END; at++) {
     Step step = steps[at];
@@ -257,9 +294,10 @@ __device__ __forceinline__ void carry_out(const Pipeline* pipelines, const Warp*
         in_time = met(meetings + step.a, step.b, step.op == SYNC);
         break;
       case CLUSTER:
-        if (step.a != CLUSTER_WAIT && lane == 0)
-          for (u32 other = 0; other < blocks; other++) arrive(cluster_barrier, 1, other);
-        if (step.a != CLUSTER_ARRIVE) in_time = waited(cluster_barrier, cluster_waits++ & 1);
+        if (step.a != CLUSTER_WAIT) cluster_arrivals++;
+        if (step.a != CLUSTER_WAIT && lane == 0) cluster.arrive();
+        __syncwarp();
+        if (step.a != CLUSTER_ARRIVE) in_time = cluster.waited(cluster_waits++);
         break;
       case INIT:
         if (is_first) barrier_init(barrier, step.b);
@@ -269,6 +307,11 @@ __device__ __forceinline__ void carry_out(const Pipeline* pipelines, const Warp*
     if (in_time && step.warps_meet && self.warps > 1)
       in_time = met(meetings + BARS + self.role, threads, 1);
     if (!in_time) break;
+  }
+  __syncwarp();
+  if (self.first_step >= 0 && in_time) {
+    if (cluster_arrivals > cluster_waits) cluster.waited(cluster_arrivals - 1);  // it still counts in this generation
+    if (lane == 0) cluster.leave();
   }
   __syncwarp();
 

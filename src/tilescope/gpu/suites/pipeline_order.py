@@ -92,6 +92,9 @@ class Order:
         self.tiles: dict[int, int | None] = {NEVER: None}  # of serials
         self.meetings: dict[tuple[int, int], _Meeting] = {}
         self.cluster = _Meeting()
+        # those that leave are not waited for any more
+        self.cluster_members = {number for number, agent in enumerate(agents) if agent.actions}
+        self.cluster_came: set[int] = set()
         self.places = [0] * len(agents)
         self.waiting: dict[int, int] = {}  # agents at a meeting, and the generation that they wait to see the end of
         self.cluster_waits: Counter[int] = Counter()
@@ -121,6 +124,9 @@ class Order:
             return False
         self._do(number, agent, action)
         self.places[number] += 1
+        if self.places[number] == len(agent.actions):
+            self.cluster_members.remove(number)
+            self._end_cluster_meeting()
         return True
 
     def _passes(self, number: int, agent: Agent, action: Action) -> bool:
@@ -142,7 +148,7 @@ class Order:
         if action.op == "cluster" and action.targets[0] != "arrive":
             if action.targets[0] == "sync" and number not in self.waiting:
                 self.waiting[number] = 0
-                self._come(self.cluster, 1, len(self.agents))
+                self._come_to_cluster(number)
             if self.cluster.generation <= self.cluster_waits[number]:
                 return False
             self.waiting.pop(number, None)
@@ -184,7 +190,7 @@ class Order:
             case "bar_arrive":
                 self._come(self._meeting(agent, action), WARP_THREADS * agent.warps, self._threads(agent, action))
             case "cluster" if action.targets[0] == "arrive":
-                self._come(self.cluster, 1, len(self.agents))
+                self._come_to_cluster(number)
 
     def _copy(self, key: tuple[int, int], agent: Agent, action: Action) -> None:
         arguments, slot = action.arguments, action.targets[0]
@@ -228,6 +234,15 @@ class Order:
 
     def _threads(self, agent: Agent, action: Action) -> int:
         return meeting_threads(self.agents, agent, action)
+
+    def _come_to_cluster(self, number: int) -> None:
+        self.cluster_came.add(number)
+        self._end_cluster_meeting()
+
+    def _end_cluster_meeting(self) -> None:
+        if self.cluster_came and self.cluster_members <= self.cluster_came:
+            self.cluster_came.clear()
+            self.cluster.generation += 1
 
     @staticmethod
     def _come(meeting: _Meeting, coming: int, wanted: int) -> None:
