@@ -57,6 +57,11 @@ _FIELDS: dict[str, dict[str, tuple[Any, Callable[..., Any]]]] = {
         "instances": (1, partial(integer, least=1, most=32)),
     },
 }
+# what is taken for a field that nobody states
+FIELD_DEFAULTS = {
+    kind: {name: default for name, (default, _) in fields.items() if default is not None}
+    for kind, fields in _FIELDS.items()
+}
 Read = TypeVar("Read")
 
 NAME = pipeline_rule(
