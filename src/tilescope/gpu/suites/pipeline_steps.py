@@ -141,6 +141,8 @@ class Encoded:
                     return "no such bulk copy"
                 if arguments["by"] == "cp.async" and arguments["mask"] is not None:
                     return "cp.async to another block"
+                if arguments["by"] != "cp.async" and arguments["barrier"] is None:
+                    return "without a barrier"
             case "cp_arrive" if not 0 < arguments["count"] <= WARP_THREADS * agent.warps:
                 return "more arrivals than the role has threads"
             case "arrive" if arguments["drop"]:
