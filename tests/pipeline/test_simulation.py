@@ -1,7 +1,5 @@
 """What `ts.simulate` says beyond right and wrong: sentences, ways, warnings, bounds, speed."""
 
-import json
-
 import pytest
 from descriptions import RIGHT, planned, ring
 from naive import naive
@@ -261,11 +259,12 @@ def test_the_command(tmp_path, capsys):
     assert run(["pipeline", "128x64", "bf16", "--stages", "2"]) == 0
     assert capsys.readouterr().out.startswith("128x64 bfloat16, 2 stages: proven\n")
     assert run(["pipeline", "128x64", "bf16", "--stages", "2", "--describe"]) == 0
-    path = tmp_path / "kernel.json"
-    described = json.loads(capsys.readouterr().out)
-    loop = next(step for step in described["roles"][0]["steps"] if "loop" in step)
-    loop["steps"][1]["bytes"] = 16000
-    path.write_text(json.dumps(described))
+    path = tmp_path / "kernel.toml"
+    path.write_text(
+        capsys.readouterr().out.replace(
+            '{expect = "full[i % STAGES]", bytes = 16384}', '{expect = "full[i % STAGES]", bytes = 16000}'
+        )
+    )
     assert run(["pipeline", str(path)]) == 1
     assert "the copies bring 16384: it ends before the last bytes arrive, or never" in " ".join(
         capsys.readouterr().out.split()

@@ -33,6 +33,7 @@ def verify(
     \b
     tilescope verify                             all suites
     tilescope verify loads stores --count 500
+    tilescope verify pipelines                   proven ones must not hang
     tilescope verify --save h200.npz             to send, or to check later
     tilescope verify --replay h200.npz           without a GPU
 

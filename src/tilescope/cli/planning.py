@@ -31,6 +31,8 @@ from tilescope.inputs import Input, chosen, flag
 from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
+from tilescope.pipeline.template import template_names, template_text
+from tilescope.pipeline.toml_text import toml_text
 from tilescope.planner import GemmPlan, PlanReport, Unplanned, plan_gemm
 from tilescope.planner import plan as find_plans
 from tilescope.planner.barrier_roles import plan_pipeline
@@ -129,9 +131,17 @@ def _counted(problems: list[Any], show: Any) -> Iterator[Any]:
     Input("block", "--block", "The block whose timeline is drawn", "", number, "that of the mistake, or 0"),
     _MAX_STATES,
     Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag),
+    Input("template", "--template", "Print a description with comments to start from", choices=template_names()),
 )
-@click.argument("words", nargs=-1, required=True, metavar="FILE | TILE… TYPE")
-def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int | None = None, **said: Any) -> int:
+@click.argument("words", nargs=-1, metavar="FILE | TILE… TYPE")
+def pipeline(
+    words: tuple[str, ...],
+    describe: bool,
+    output: Output,
+    block: int | None = None,
+    template: str | None = None,
+    **said: Any,
+) -> int:
     """Run a pipeline in every order: proven, or the mistake and the shortest way into it.
 
     FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Or tiles are planned:
@@ -141,17 +151,30 @@ def pipeline(words: tuple[str, ...], describe: bool, output: Output, block: int 
     tilescope pipeline 128x64 bf16 --stages 4
     tilescope pipeline 128x64 256x64 bf16 --stages 3 --consumers 2 --cluster 2x1
     tilescope pipeline 4096x4096x4096 bf16
+    tilescope pipeline --template ping-pong > kernel.toml
 
     Exit status 1: a mistake, or undecided.
     """  # noqa: D301  \b keeps the lines below it apart
+    refuse(
+        (template is not None and words, "--template prints a file to start from; leave the words out."),
+        (template is None and not words, "name a FILE, tiles and their TYPE such as 128x64 bf16, or a --template."),
+    )
+    if template is not None:
+        text = template_text(template)
+        return _print_description(Pipeline.from_text(text.encode(), f"{template}.toml"), text, output)
     described = _from_file(words[0]) if len(words) == 1 else _planned(words, **said)
     if describe:
-        click.echo(json.dumps(described.to_dict(), indent=2))
-        return 0
+        return _print_description(described, toml_text(described), output)
     beyond = block is not None and not 0 <= block < described.blocks
     refuse((beyond, f"--block {block}: the cluster has blocks 0 to {described.blocks - 1}."))
     simulation = simulate(described, **chosen((_MAX_STATES,), said))
     return output.show(simulation, ok=simulation.verdict == "proven", block=block)
+
+
+def _print_description(described: Pipeline, text: str, output: Output) -> int:
+    """Print a description as TOML, or as JSON where that is asked for."""
+    click.echo(json.dumps(described.to_dict(), indent=2) if output.as_json else text.rstrip("\n"))
+    return 0
 
 
 def _from_file(name: str) -> Pipeline:

@@ -106,6 +106,7 @@ class SuiteResult(Value):
     equal: int
     difference: str  # the first one, in words; empty where there is none
     seconds: float
+    note: str = ""  # what is told of all cases together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +170,11 @@ def _compared(
         kept.append(replace(result, data=None) if is_long and not words else result)
         if progress is not None:
             progress(suite.name, number + 1, len(cases))
+    note = "" if suite.note is None else suite.note(cases, kept)
     seconds = round(time.monotonic() - start, 1)
-    made = SuiteResult(suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds)
+    made = SuiteResult(
+        suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds, note=note
+    )
     return made, Recording(suite.name, tuple(cases), tuple(kept))
 
 
@@ -185,7 +189,8 @@ def draw_verification(verification: Verification) -> Drawing:
     if equal < cases:
         conclusion = f"The card did something else in {cases - equal} of {counted(cases, 'case')}."
     headings = ("suite", "cases", "equal", "seconds", "first difference")
-    parts: list[Part] = [Table(rows, headings, align="lrrrl"), conclusion]
+    notes = [f"{suite.suite}: {suite.note}" for suite in verification.suites if suite.note]
+    parts: list[Part] = [Table(rows, headings, align="lrrrl"), *notes, conclusion]
     if verification.left_out:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")

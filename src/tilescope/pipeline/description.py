@@ -60,6 +60,11 @@ _FIELDS: dict[str, dict[str, tuple[Any, Callable[..., Any]]]] = {
         "earlier": (False, flag),
     },
 }
+# what is taken for a field that nobody states
+FIELD_DEFAULTS = {
+    kind: {name: default for name, (default, _) in fields.items() if default is not None}
+    for kind, fields in _FIELDS.items()
+}
 Read = TypeVar("Read")
 
 NAME = pipeline_rule(

@@ -81,6 +81,9 @@ class Suite:
     feature: str = "tma"  # what an architecture must have (see arch.py)
     children: int = 1  # processes side by side: more where most cases kill theirs
     seconds_at_most: float = 120.0  # that a child may take for what it was sent
+    # where a case has no one right result: what is wrong with an outcome, in words (none: nothing)
+    judge: Callable[[Case, Outcome], str] | None = None
+    note: Callable[[Sequence[Case], Sequence[Outcome]], str] | None = None  # what is told of all cases together
 
     def cases(self, count: int, seed: int, arch: str) -> list[Case]:
         """The first `count` cases of a seed. A case has a generator of its own, so case 7 is the same in any count."""
@@ -110,6 +113,8 @@ class Suite:
 
     def difference(self, case: Case, measured: Outcome) -> str:
         """How the card's outcome differs from ours, in words; empty where they are equal."""
+        if self.judge is not None:
+            return self.judge(case, measured)
         expected = self.expected(case)
         if measured == expected:
             return ""
@@ -151,6 +156,7 @@ _MODULES = {
     "tensor_cores": "wgmma tcgen05 fragments tensor_memory ldmatrix",
     "wavefronts": "banks",
     "emitting": "emitted",
+    "pipelines": "pipelines",
 }
 _MODULE = {name: module for module, names in _MODULES.items() for name in names.split()}
 SUITE_NAMES = tuple(_MODULE)

@@ -1,0 +1,91 @@
+"""A pipeline as TOML, written as the documentation writes it: a table a line, steps below their role.
+
+    [barriers]
+    full = {count = 1, stages = 3}
+
+    [[roles]]
+    name = "producer"
+    steps = [
+        {loop = "i", count = 64, steps = [
+            {wait = "empty[i % 3]", parity = "i / 3 % 2 ^ 1"},
+        ]},
+    ]
+
+What a reader takes by default is left out. `Pipeline.from_text` gives back an equal pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tilescope.pipeline.description import FIELD_DEFAULTS, Pipeline
+
+_INDENT = "    "
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_text(pipeline: Pipeline) -> str:
+    """The file that describes a pipeline.
+
+    >>> steps = [{"arrive": "full"}]
+    >>> pipeline = Pipeline.from_dict({"barriers": {"full": {"count": 1}}, "roles": [{"name": "p", "steps": steps}]})
+    >>> print(toml_text(pipeline).splitlines()[3])
+    full = {count = 1}
+    >>> Pipeline.from_text(toml_text(pipeline).encode(), "kernel.toml") == pipeline
+    True
+    """
+    data = pipeline.to_dict()
+    lines = [f"{name} = {_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data]
+    for kind in ("barriers", "slots"):
+        if data[kind]:
+            lines += ["", f"[{kind}]"]
+            lines += [f"{_key(name)} = {_value(_stated(kind, row))}" for name, row in data[kind].items()]
+    for role in data["roles"]:
+        lines += ["", "[[roles]]"]
+        lines += [f"{name} = {_value(value)}" for name, value in _stated("roles", role).items() if name != "steps"]
+        lines += ["steps = [", *_steps(role["steps"], _INDENT), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _stated(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row that are not what a reader takes by default."""
+    defaults = FIELD_DEFAULTS[kind]
+    return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
+
+
+def _steps(steps: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
+    """A line for each step; those of a loop stand below it."""
+    for step in steps:
+        if "loop" not in step:
+            yield f"{indent}{_value(step)},"
+            continue
+        head = ", ".join(f"{_key(name)} = {_value(value)}" for name, value in step.items() if name != "steps")
+        yield f"{indent}{{{head}, steps = ["
+        yield from _steps(step["steps"], indent + _INDENT)
+        yield f"{indent}]}},"
+
+
+def _value(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A basic string: JSON's escapes are TOML's; TOML has one more, and no halves of surrogate pairs."""
+    whole = text.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007f")
