@@ -75,7 +75,7 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
 FIXED = {"mxf4nvf4.2X", "mxf4nvf4.4X", "mxfp4", "nvfp4"}  # the formats of the kinds that have k = 96
 
 
-@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 16), (2, 128, 64), (2, 256, 32)])
+@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 16), (1, 128, 8), (2, 128, 64), (2, 256, 32)])
 @pytest.mark.parametrize("kind", sorted(FIXED))
 def test_products_of_k_96_are_right(kind, group, m, n):
     """3 or 6 scales of a row to an instruction, which run on into the next word; every third step crosses an atom."""

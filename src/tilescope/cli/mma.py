@@ -129,17 +129,19 @@ def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     Input("negate_b", "--negate-b", "Multiply by -B", read=flag),
     Input("saturate", "--saturate", "Sums of kind i8 saturate", read=flag),
     Input("sparse", "--sparse", "A is sparse (.sp)", read=flag),
-    Input("sparsity_selector", "--selector", "Selector of the metadata", "0 to 3.", number, "0"),
+    Input("sparsity_selector", "--selector", "Selector of the metadata", "0 to 3 for kinds f16 and tf32, else 0.", number, "0"),
     Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", number, "0"),
     Input("scale_type", "--scale-type", "Type of the scale factors", "ue8m0 or ue4m3."),
     Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", number, "0"),
     Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", number, "0"),
-    Input("k", "--k", "K of one step", "96 for mxf4nvf4's wide one.", number, "the kind's"),
+    Input("k", "--k", "K of one step", "96 for the wide one of mxf4 and mxf4nvf4 (sm_103a).", number, "the kind's"),
     group=mma,
     short_help="Build tcgen05's instruction descriptor.",
 )
 def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) -> int:
     """Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
+
+    For a pair of blocks (cta_group::2) M and N are those of the pair.
 
     \b
     tilescope mma instruction f16 128x256 --a-type bf16

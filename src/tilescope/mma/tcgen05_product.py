@@ -156,9 +156,9 @@ def tcgen05_product(
     written, forms = f"cta_group::{cta_group}{'.ws' * ws}", {form.form: form for form in kind.shapes(sparse=sparse)}
     if written not in forms:
         raise TCGEN05["shape"].error("ws", written, f"kind {kind.name} has {', '.join(forms)}", "Use ws=False.")
-    # k = 96: PTX's table has a pair with m 256 alone; CUTLASS issues these shapes, with n in steps of 16.
-    known_n = [extent for extent in forms[written].n if step != WIDE_K or extent % 16 == 0]
-    known_m = [extent for extent in forms[written].m if not sparse or extent == _SPARSE_ROWS * cta_group]
+    # k = 96: PTX's table has one block with m 128 and a pair with m 256; CUTLASS also issues a pair with m 128.
+    known_n = forms[written].n
+    known_m = [extent for extent in forms[written].m if not sparse or ws or extent == _SPARSE_ROWS * cta_group]
     fits_m, fits_n = (
         [extent for extent in known if (whole == extent if exact else whole % extent == 0)]
         for whole, known in ((m, known_m), (n, known_n))
