@@ -135,6 +135,17 @@ def test_products_of_ws_are_right(data_type, m, n):
     assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
 
 
+@pytest.mark.parametrize(("m", "n"), [(32, 64), (32, 128), (64, 64), (64, 128), (128, 64), (96, 64)])
+@pytest.mark.parametrize("data_type", KINDS)
+def test_sparse_products_of_ws_are_right(data_type, m, n):
+    """With m 64 and 32 every part of n reads a copy of the metadata of its own."""
+    random = np.random.default_rng(m + n)
+    k = 256 // DataType.named(data_type).smem_bits * 8
+    a, b = pruned(elements(data_type, (m, k), random), data_type, random), elements(data_type, (k, n), random)
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", ws=True, sparse=True)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
 @pytest.mark.parametrize(
     ("options", "m"),
     [
@@ -144,6 +155,7 @@ def test_products_of_ws_are_right(data_type, m, n):
         ({"cta_group": 2}, 256),
         ({"ws": True}, 64),
         ({"sparse": True}, 128),
+        ({"ws": True, "sparse": True}, 64),
     ],
 )
 @pytest.mark.parametrize("data_type", KINDS)
