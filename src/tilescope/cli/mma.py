@@ -76,7 +76,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
 @command(
     Input("n", "--n", "Columns of the accumulator D", read=number),
     Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, default="1"),
+    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 for a pair: M and N are the pair's.", number, "1"),
     Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
     Input("sparse", "--sparse", "The .sp instruction", read=flag),
     Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
@@ -86,7 +86,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
     group=mma,
     short_help="Draw a matrix in tensor memory (Blackwell).",
 )
-@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 of both blocks.")
+@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 the pair's.")
 def tmem(
     m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
 ) -> int:

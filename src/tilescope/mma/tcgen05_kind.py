@@ -210,6 +210,8 @@ def in_steps(extents: Sequence[int]) -> str:
     >>> in_steps((8, 16, 24, 32, 48, 64, 80))
     '8, 16, 24, 32 to 80 in steps of 16'
     """
+    if len(extents) < 4:
+        return ", ".join(map(str, extents))
     step = extents[-1] - extents[-2]
     run = [extent for extent in extents if extents[-1] - extent == (len(extents) - 1 - extents.index(extent)) * step]
     if len(run) < 4:

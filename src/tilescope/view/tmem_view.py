@@ -278,7 +278,7 @@ def _columns_said(scales: ScaleLayout) -> str:
     if scales.rows not in (192, 256):  # up to 128 columns they are as many; the other widths no pair has
         return said
     as_b = scales.columns_per_word("B", m=128, cta_group=2)
-    return f"{said}; as B of a pair with m = 128 {as_b * along}, {as_b} for each word"
+    return f"{said}; as B of a pair with m = 128: {as_b * along}, {as_b} for each word"
 
 
 def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
