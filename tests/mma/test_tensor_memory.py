@@ -363,7 +363,9 @@ def test_b_scales_of_a_pair_with_m_128_fill_4_columns_for_each_word(n, columns):
     """JAX copies every word of k to 4 columns, whatever n is; CuTe and CUTLASS have the same for n = 256."""
     scales = scale_layout(n, 1024, "nvfp4")
     placed = scales.tensor_memory("B", m=128, cta_group=2)
-    used = {scales_at.column for block in range(64) for scales_at in (placed.place(0, block), placed.place(n - 1, block))}
+    used = {
+        scales_at.column for block in range(64) for scales_at in (placed.place(0, block), placed.place(n - 1, block))
+    }
     assert max(used) < columns
     assert [copy.address.column for copy in scales.copies("B", m=128, cta_group=2)] == list(range(0, columns, 4))
 

@@ -29,7 +29,9 @@ def test_a_foreign_lane_quarter_is_a_warning_that_names_the_right_lane(warp, qua
         assert (found.sentence, found.cause) == (loads, None)
     else:
         assert (found.cause, found.correction) == ("lane-quarter", TmemAddress(32 * own, 8))
-        assert found.sentence.startswith(f"{loads} Lane quarter: warp {warp} reaches lanes {32 * own} to {32 * own + 31} alone")
+        assert found.sentence.startswith(
+            f"{loads} Lane quarter: warp {warp} reaches lanes {32 * own} to {32 * own + 31} alone"
+        )
 
 
 def test_other_mistakes_of_loads():

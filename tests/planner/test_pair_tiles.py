@@ -57,7 +57,12 @@ def test_all_speak_of_the_same_tile():
     assert slot_bytes(planned([(m, k), (n, k)])) == [a.layout.size_bytes, b.layout.size_bytes]
     ones = np.ones((m, k)), np.ones((k, n))
     product = ts.emulate_mma(
-        *ones, data_type="bf16", consumer="tcgen05", cta_group=2, a_layout=a.layout, b_layout=b.layout.with_start(1 << 15)
+        *ones,
+        data_type="bf16",
+        consumer="tcgen05",
+        cta_group=2,
+        a_layout=a.layout,
+        b_layout=b.layout.with_start(1 << 15),
     )
     assert (product == k).all()
 
@@ -79,11 +84,16 @@ def test_a_half_keeps_the_swizzle_where_it_can():
     assert (columns.swizzle.name, half_of(columns).swizzle.name) == ("128B", "64B")
 
 
+NO_PAIR_OF_64_ROWS = (
+    "m = 64 in a tile of A of a pair; tiles of a pair are those of both blocks; kind f16 in cta_group::2 has m 128, 256, and a "
+    "tile is a whole number of instructions. Use m = 128."
+)
+
+
 @pytest.mark.parametrize(
     ("cta_group", "tiles", "data_type", "sentence"),
     [
-        (2, [(64, 64), (64, 64)], "bf16", "m = 64 in a tile of A of a pair; tiles of a pair are those of both blocks; kind f16 in "
-         "cta_group::2 has m 128, 256, and a tile is a whole number of instructions. Use m = 128."),
+        (2, [(64, 64), (64, 64)], "bf16", NO_PAIR_OF_64_ROWS),
         (2, [(192, 64), (64, 64)], "bf16", "Use m = 256."),
         (2, [(128, 64), (24, 64)], "bf16", "n = 24 in a tile of B of a pair"),
         (2, [(128, 32), (16, 32)], "s8", "kind i8 in cta_group::2 has n 32 to 256 in steps of 32"),
@@ -91,7 +101,7 @@ def test_a_half_keeps_the_swizzle_where_it_can():
         (1, [(32, 64), (64, 64)], "bf16", "m = 32 in a tile of A; kind f16 in cta_group::1 has m 64, 128"),
         (1, [(64, 128), (64, 128)], "e2m1", "kind mxf4 in cta_group::1 has m 128,"),
     ],
-)  # fmt: skip
+)
 def test_shapes_that_tcgen05_lacks_are_refused_with_the_rule(cta_group, tiles, data_type, sentence):
     with pytest.raises(ts.RuleError) as refused:
         planned(tiles, data_type, cta_group=cta_group, cluster=cta_group)

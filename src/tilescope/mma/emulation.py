@@ -76,10 +76,10 @@ def emulate_mma(
     that is no whole number of atoms) is refused with its reasons.
 
     tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
-    cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y) blocks what several
-    of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and .sp instructions and
-    the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors
-    `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
+    cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y)
+    blocks what several of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and
+    .sp instructions and the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with
+    scale factors `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0

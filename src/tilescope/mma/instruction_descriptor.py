@@ -250,7 +250,9 @@ def _limits(
     if told["sparse"] and kind.name in _SELECTED_KINDS:
         selectors = (0, 1, 2, 3)
     elif told["sparse"]:
-        why_selector = f": one instruction takes all of its metadata columns; only kinds {' and '.join(_SELECTED_KINDS)} select"
+        why_selector = (
+            f": one instruction takes all of its metadata columns; only kinds {' and '.join(_SELECTED_KINDS)} select"
+        )
     shifts = any(row.form.endswith(".ws") and told["m"] in row.m and told["n"] in row.n for row in shapes)
     ws = "" if shifts or kind.is_scaled else ": a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
     return {

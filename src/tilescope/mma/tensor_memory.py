@@ -54,7 +54,8 @@ _LOAD = f"{_MEMORY}.alloc(64).load({{}})"
         ("leak", "A kernel frees all columns before it ends.", "tcgen05.alloc: all of it is deallocated before the kernel exits",
          f"{_MEMORY}.alloc(32).dealloc(0, 32).exit_problems()", f"{_MEMORY}.alloc(32).exit_problems()"),
         ("quarter", "A warp reaches the 32 lanes of the quarter that is its number modulo 4, and the lane field names them.",
-         "tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts", _STORE.format("32 << 16"), _STORE.format(0)),
+         "tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
+         _STORE.format("32 << 16"), _STORE.format(0)),
         ("split", "Only .16x32bx2 has an immediate: how many columns its second half lies further on.",
          "tcgen05.ld: immHalfSplitoff", _LOAD.format('"16x32bx2.x8", 0, warp=0, split=8'), _LOAD.format('"32x32b.x8", 0, warp=0, split=8')),
         ("unallocated", "Instructions touch columns that the block has allocated.",
@@ -291,9 +292,10 @@ class TensorMemory(Documented, Value):
         own, form, further = number % QUARTERS * QUARTER_LANES, move.form, plain_int(split)
         lane = own + place.lane % QUARTER_LANES
         no_split = split is not None and (form.places == 1 or further is None or further < 0)
+        starts = f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"
         # fmt: off
         problems += failed(
-            _lane_check(place.lane, form.lanes, f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"),
+            _lane_check(place.lane, form.lanes, starts),
             (no_split, TMEM_SPLIT, "split", f"split = {printed(split)} with .{form.name}",
              "only .16x32bx2 has a split, a number of columns", "Leave split out."),
             warp=number, lane=place.lane, split=further,
@@ -302,7 +304,8 @@ class TensorMemory(Documented, Value):
         warnings = []
         if place.lane != lane:
             found = f"warp {number} at lane {place.lane}"
-            limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}, whatever the field names"
+            reached = f"lanes {own} to {own + 31}, whatever the field names"
+            limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: {reached}"
             fix = f"Set the lane field to {lane}: PTX asks for it, and debug builds trap."
             warnings.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
         step = 0 if no_split else move.columns if further is None else further

@@ -133,7 +133,12 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
 
 
 def _scaled(
-    scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOperand, k: Any, address: TmemAddress, cta_group: int
+    scales: ScaleLayout,
+    word: InstructionDescriptor,
+    operand: ScaleOperand,
+    k: Any,
+    address: TmemAddress,
+    cta_group: int,
 ) -> TmemAgreement:
     """Whether an instruction finds the scales of its own k."""
     where: Any = {"m": word.m, "cta_group": cta_group if word.m == 128 else 2}
@@ -176,9 +181,8 @@ def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> 
     down, along = scales.atoms
     in_halves = any(copy.shape == PAIR_B_COPY for copy in copies)
     where: Any = {"m": 128, "cta_group": 2} if in_halves else {}
-    first, base = (
-        min(places) for places in zip(*((copy.descriptor.start_address, copy.address.column) for copy in copies), strict=True)
-    )
+    first = min(copy.descriptor.start_address for copy in copies)
+    base = min(copy.address.column for copy in copies)
     places = {copy.address.column: divmod(copy.descriptor.start_address - first, ATOM_BYTES) for copy in copies}
     rest = max(rest for _, rest in places.values())
     modes = dict.fromkeys((copy.descriptor.swizzle.name, copy.descriptor.stride_bytes) for copy in copies)
@@ -218,7 +222,9 @@ def _listed_copies(copies: Any) -> list[_Copy]:
     """Copies as a shape, a descriptor and an address; pairs of the last two are of one atom."""
     listed = [entries(copy, 4) or [] for copy in entries(copies, 1 << 16) or ()]
     known = all(
-        len(copy) in (2, 3) and isinstance(copy[-2], Tcgen05Descriptor) and all(isinstance(name, str) for name in copy[:-2])
+        len(copy) in (2, 3)
+        and isinstance(copy[-2], Tcgen05Descriptor)
+        and all(isinstance(name, str) for name in copy[:-2])
         for copy in listed
     )
     if not listed or not known:

@@ -120,7 +120,9 @@ class _Planning:
             return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        self.tiles = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]  # as they were asked for
+        self.tiles = (
+            [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
+        )  # as they were asked for
         if not self.tiles or not all(isinstance(tile, Plan) for tile in self.tiles):
             raise PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan)).error()
         self.first = first = self.tiles[0].problem
