@@ -1,9 +1,12 @@
 """Tiles of a pair (cta_group::2) are the pair's: each block brings half of A's rows and half of B's columns."""
 
+import json
+
 import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.cli import run
 from tilescope.mma.consumer import tcgen05_descriptors
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.tcgen05_product import pair_shares
@@ -120,3 +123,20 @@ def test_a_gemm_tile_that_a_pair_lacks_is_refused():
 def test_descriptors_of_a_tile_that_a_pair_lacks_are_refused(operand, mn, up):
     with pytest.raises(ts.RuleError, match=f"= {mn} of a pair; a tile of a pair is that of both blocks.* Use {up}"):
         tcgen05_descriptors((mn, 64), "bf16", operand=operand, cta_group=2)
+
+
+def test_the_command_says_what_the_pair_brings(capsys):
+    pair = ["--arch", "sm_100", "--cta-group", "2", "--cluster", "2x1"]
+    assert run(["pipeline", "256x64", "256x64", "bf16", *pair, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "proven"
+    assert told["barriers"][0]["bytes"] == [65536, 0]
+    assert run(["pipeline", "64x64", "64x64", "bf16", *pair]) == 2
+    assert "tcgen05-shape: m = 64 in a tile of A of a pair" in capsys.readouterr().err
+    assert run(["pipeline", "--help"]) == 0
+    assert "With --cta-group 2 tiles are the pair's" in capsys.readouterr().out
+
+
+def test_stores_have_no_instruction_to_fit():
+    stored = ts.plan((24, 64), "bf16", arch="sm_100", direction="store").best
+    assert ts.simulate(ts.plan_pipeline(stored, stages=2)).verdict == "proven"

@@ -20,7 +20,7 @@ they stand here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -120,9 +120,8 @@ class _Planning:
             return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        self.tiles = (
-            [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
-        )  # as they were asked for
+        # the plans of the tiles as they were asked for: of a pair the pair's
+        self.tiles = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
         if not self.tiles or not all(isinstance(tile, Plan) for tile in self.tiles):
             raise PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan)).error()
         self.first = first = self.tiles[0].problem
@@ -150,7 +149,11 @@ class _Planning:
         self.copiers = 1 if first.copy == "tma" else WARPGROUP_THREADS  # threads that arrive at a full barrier
         # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
         self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
-        self.drain = [] if gemm is None or gemm.epilogue is None else [_DRAIN]
+        epilogue = None if gemm is None else gemm.epilogue
+        self.drain = [] if epilogue is None else [_DRAIN]
+        # of a slice of C in one block: the blocks of a pair have half of its rows each
+        self.c_stage_bytes = 0 if epilogue is None else epilogue.stage_bytes // self.cta_group
+        self.c_stored_bytes = 0 if epilogue is None else epilogue.transaction_bytes // self.cta_group
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         raise_all(problems)
         if contradictions := violations(self._contradictions()):
@@ -181,7 +184,7 @@ class _Planning:
             (self.blocks > 1 and direction == "store", PLAN_PIPELINE.broken("cluster", "store")),
         )
         yield from (one for broken, one in checks if broken)
-        if self.in_tmem and not unpaired:
+        if self.in_tmem and direction == "load" and not unpaired:
             yield from partial_instructions(self.tiles, self.cta_group)
 
     def _beyond_a_block(self) -> Iterator[Obstacle]:
@@ -194,17 +197,12 @@ class _Planning:
     def _beyond_shared_memory(self) -> Iterator[Obstacle]:
         """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
         arch, stage_bytes = self.first.arch, sum(plan.stage_bytes for plan in self.plans) + barrier_bytes(self.first)
-        limit = arch.smem_per_block_bytes - self._c_bytes(lambda epilogue: epilogue.stage_bytes)
+        limit = arch.smem_per_block_bytes - self.c_stage_bytes
         if self.stages * stage_bytes > limit:
             fitting = {"limit_bytes": limit, "fit": limit // stage_bytes or None}
             yield PLAN_PIPELINE.broken(
                 "stages", "room", stages=self.stages, stage_bytes=stage_bytes, arch=arch.name, **fitting
             )
-
-    def _c_bytes(self, size_of: Callable[[Plan], int]) -> int:
-        """Bytes of a GEMM's slice of C in one block, of a pair half of the rows; 0 without an epilogue."""
-        epilogue = None if self.gemm is None else self.gemm.epilogue
-        return 0 if epilogue is None else size_of(epilogue) // self.cta_group
 
     def loading(self) -> dict[str, Any]:
         """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
@@ -225,8 +223,7 @@ class _Planning:
             barriers |= {"acc_full": {"count": 1, "stages": 2}, "acc_empty": emptied}
             roles.append(self._tmem_epilogue())
         if gemm is not None and gemm.epilogue is not None:
-            c_bytes = self._c_bytes(lambda epilogue: epilogue.stage_bytes)
-            slots["c"] = {"stages": self.writers, "bytes": c_bytes // self.writers}
+            slots["c"] = {"stages": self.writers, "bytes": self.c_stage_bytes // self.writers}
         return {
             "cluster": list(self.cluster),
             "constants": {"STAGES": stages, **looped},
@@ -353,10 +350,9 @@ class _Planning:
         if self.gemm is None or self.gemm.epilogue is None:
             return []
         parts = [f"c[{part}]" for part in range(self.writers)]
-        bytes_stored = self._c_bytes(lambda epilogue: epilogue.transaction_bytes)
         meet = {"sync": _EPILOGUE_BAR, "threads": self.writers * self.threads}
         first = {"when": "instance == 0"} if self.writers > 1 else {}
-        steps = _stored("c[instance]", parts, bytes_stored, meet, 0, first)
+        steps = _stored("c[instance]", parts, self.c_stored_bytes, meet, 0, first)
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
 
     def storing(self) -> dict[str, Any]:
