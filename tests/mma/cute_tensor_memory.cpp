@@ -68,6 +68,21 @@ void metadata(std::string const& name)
   finish("metadata", name, size(layout), [&](long i) { return (unsigned long long)layout(int(i)) * EntryBits / Elements; });
 }
 
+// Metadata of .ws: the copies count as further rows of k.
+template <class T, int M, int K, int EntryBits>
+void metadata_ws(std::string const& name)
+{
+  auto layout = UMMA::tmem_e_frg_ws<T>::make(Shape<Shape<Int<M>, Int<K>>, _1, _1>{}).layout();
+  finish("metadata ws", name + " " + std::to_string(M), size(layout),
+         [&](long i) { return (unsigned long long)layout(int(i)) * EntryBits; });
+}
+
+template <int M>
+void metadata_of_ws()
+{
+  metadata_ws<float, M, 16, 2>("tf32"); metadata_ws<half_t, M, 32, 1>("f16"); metadata_ws<uint8_t, M, 64, 1>("e4m3");
+}
+
 // Thread t, piece v of `Bits` bits: where in tensor memory.
 template <class Op, int Bits>
 void moved(std::string const& name)
@@ -126,16 +141,17 @@ void scales(int rows, int k)
          [&](long i) { return layout(make_coord(int(i % rows), int(i / rows) * Block, 0)); });
 }
 
-template <int Block, int NSM, bool IsA, UMMA::TmemAllocMode Mode, int MN, int K>
+// K is that of one instruction, of which there are Steps along k.
+template <int Block, int NSM, bool IsA, UMMA::TmemAllocMode Mode, int MN, int K, int Steps = 1>
 void scales_in_tensor_memory(std::string const& name)
 {
   using T = float_ue8m0_t;
   auto tensor = UMMA::tmem_sf_frg<T, Block, NSM, IsA, Mode>::make(
-      Shape<Shape<Int<MN>, Shape<Int<Block>, Int<K / Block>>>, _1, _1>{});
+      Shape<Shape<Int<MN>, Shape<Int<Block>, Int<K / Block>>>, _1, Int<Steps>>{});
   auto layout = tensor.layout();
-  // ((row, copies), (element of the block, block)): the first element of each block
+  // ((row, copies), (element of the block, block), steps): the first element of each block
   constexpr int copies = Mode == UMMA::TmemAllocMode::ScaleFactorDuplicated2by2 ? 2 : 4;
-  constexpr int blocks = K / Block;
+  constexpr int blocks = K / Block * Steps;
   finish("scales in tensor memory", name + " " + std::to_string(MN) + "x" + std::to_string(blocks), long(MN) * copies * blocks,
          [&](long i) {
            long place = i % (MN * copies), block = i / (MN * copies);
@@ -161,6 +177,7 @@ int main()
   a_operands<float, 8>("tf32"); a_operands<half_t, 16>("f16"); a_operands<half_t, 64>("f16"); a_operands<uint8_t, 32>("e4m3");
   metadata<float, 16, 2>("tf32"); metadata<half_t, 32, 1>("f16"); metadata<uint8_t, 64, 1>("e4m3");
   metadata<float_e2m1_t, 128, 1, 2>("e2m1");
+  metadata_of_ws<128>(); metadata_of_ws<64>(); metadata_of_ws<32>();
   UP_TO_32(16dp256b, "16x256b")
   UP_TO_32(16dp128b, "16x128b") MOVE(16dp128b, "16x128b", 64)
   UP_TO_128(16dp64b, "16x64b")
@@ -179,6 +196,9 @@ int main()
   scales_in_tensor_memory<16, 1, false, UMMA::TmemAllocMode::ScaleFactorDuplicated4by1, 64, 64>("SFB");
   scales_in_tensor_memory<16, 2, false, UMMA::TmemAllocMode::ScaleFactorDuplicated2by2, 256, 64>("SFB pair");
   scales_in_tensor_memory<16, 2, false, UMMA::TmemAllocMode::ScaleFactorDuplicated2by2, 128, 64>("SFB pair");
+  scales_in_tensor_memory<16, 1, false, UMMA::TmemAllocMode::ScaleFactorDuplicated4by1, 256, 64, 16>("SFB");
+  scales_in_tensor_memory<16, 2, false, UMMA::TmemAllocMode::ScaleFactorDuplicated2by2, 256, 64, 4>("SFB pair");
+  scales_in_tensor_memory<16, 2, false, UMMA::TmemAllocMode::ScaleFactorDuplicated2by2, 256, 64, 16>("SFB pair");
   lanes<SM120::BLOCKSCALED::SM120_16x8x32_TN_VS<float_e4m3_t, float_e4m3_t, float, float_ue8m0_t, 32>>("m16n8k32");
   lanes<SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<float_e2m1_t, float_e2m1_t, float, float_ue4m3_t, 16>>("m16n8k64");
 }

@@ -35,9 +35,12 @@ def matrix(operand, case, data_type):
     return layout.bit_addresses().transpose(1, 2, 0).ravel()
 
 
-def metadata(data_type):
+def metadata(data_type, m=128, ws=False):
+    """All entries, row fastest; the copies of .ws count as further k, as in CuTe."""
     k = {"tf32": 16, "f16": 32, "e4m3": 64, "e2m1": 128}[data_type]
-    return tmem_layout((128, k), operand="metadata", data_type=data_type).bit_addresses()[..., 0].T.ravel()
+    layout = tmem_layout((m, k), operand="metadata", data_type=data_type, ws=ws)
+    assert layout.shape[:2] == (m, k)
+    return layout.bit_addresses().transpose(2, 1, 0).ravel()
 
 
 def moved(direction, name):
@@ -62,7 +65,7 @@ def scales(case):
 def scales_in_tensor_memory(case):
     operand, *pair, shape = case.split()
     rows, blocks = extents(shape)
-    layout = scale_layout(rows, blocks * (16 if blocks == 4 else 32), "nvfp4" if blocks == 4 else "mxfp8")
+    layout = scale_layout(rows, blocks * 32, "mxfp8") if blocks == 1 else scale_layout(rows, blocks * 16, "nvfp4")
     placed = layout.tensor_memory(operand[-1], m=128, cta_group=2 if pair else 1)
     return placed.bit_addresses()[:rows, :blocks].transpose(1, 2, 0).ravel()
 
@@ -86,6 +89,9 @@ def places(what, case):
             return matrix("A", case, data_type)
         case ["metadata"]:
             return metadata(case)
+        case ["metadata", "ws"]:
+            data_type, m = case.split()
+            return metadata(data_type, int(m), ws=True)
         case ["ld" | "st" as direction]:
             return moved(direction, case)
         case ["cp"]:

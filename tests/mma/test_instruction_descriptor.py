@@ -50,8 +50,8 @@ def legal_shapes(kind, transposed_bytes, sparse=False, k=None):
         one["n"], two["n"] = [8, 16, 24, 32, *range(48, 257, 16)], range(32, 257, 32)
     if not scaled:
         forms.append({"m": (32, 64, 128), "n": (64, 128) if sparse else (64, 128, 256), "bytes": 16})
-    if k == 96:
-        forms = [{"m": (256,), "n": range(16, 257, 16), "bytes": 32}]
+    if k == 96:  # PTX ISA 9.4; up to 9.3 the pair alone
+        two["m"] = (256,)
     return {
         (m, n) for form in forms for m in form["m"] for n in form["n"] if not transposed_bytes or n % form["bytes"] == 0
     }
@@ -99,10 +99,26 @@ def test_forms_of_sparse_instructions():
         InstructionDescriptor("f16", 128, 256, a_type="f16", sparse=True, max_shift=8)
 
 
-def test_a_refusal_of_k_96_says_what_cute_has():
-    """PTX has k = 96 under cta_group::2 with m = 256 alone; CUTLASS's SM103 atoms issue m = 128 in one block."""
-    with pytest.raises(ts.RuleError, match="CuTe also has m = 128 in one block"):
-        InstructionDescriptor("mxf4nvf4", 128, 256, k=96)
+@pytest.mark.parametrize("kind", ["mxf4", "mxf4nvf4"])
+def test_k_96_exists_in_one_block(kind):
+    """PTX ISA 9.4, "Matrix shape": cta_group::1 has m 128 with k = 64 and 96; a pair has k = 96 with m 256 alone."""
+    assert InstructionDescriptor(kind, 128, 256, k=96).forms == ("cta_group::1",)
+    assert InstructionDescriptor(kind, 128, 8, k=96).forms == ("cta_group::1",)
+    assert InstructionDescriptor(kind, 256, 256, k=96).forms == ("cta_group::2",)
+
+
+@pytest.mark.parametrize(("kind", "a_type"), [("i8", "s8"), ("f8f6f4", "e4m3"), ("f8f6f4", "e2m1")])
+def test_the_sparsity_selector_is_0_where_all_metadata_columns_are_taken(kind, a_type):
+    """PTX ISA, "Sparsity selector": it must be 0 for .kind::i8 and .kind::f8f6f4."""
+    word = InstructionDescriptor(kind, 128, 64, a_type=a_type, sparse=True).encode()
+    for selector in (1, 2, 3):
+        with pytest.raises(ts.RuleError, match=f"sparsity_selector of kind {kind} is 0: one instruction takes all"):
+            InstructionDescriptor(kind, 128, 64, a_type=a_type, sparse=True, sparsity_selector=selector)
+        with pytest.raises(ts.RuleError, match="sparsity_selector"):
+            InstructionDescriptor.decode(word | selector, kind)
+    for selected in ("f16", "tf32"):
+        descriptor = InstructionDescriptor(selected, 128, 64, a_type=selected, sparse=True, sparsity_selector=1)
+        assert descriptor.encode() & 3 == 1
 
 
 @pytest.mark.parametrize(
@@ -187,7 +203,7 @@ def descriptors(draw):
         ])  # fmt: skip
         options |= {"a_scale_id": draw(ids), "b_scale_id": draw(ids)}
     else:
-        if options["sparse"]:
+        if options["sparse"] and kind in ("f16", "tf32"):
             options["sparsity_selector"] = draw(st.integers(0, 3))
         if m in (32, 64, 128) and n in ((64, 128) if options["sparse"] else (64, 128, 256)):
             options["max_shift"] = draw(st.sampled_from([0, 8, 16, 32]))

@@ -75,7 +75,7 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
 FIXED = {"mxf4nvf4.2X", "mxf4nvf4.4X", "mxfp4", "nvfp4"}  # the formats of the kinds that have k = 96
 
 
-@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 16), (2, 128, 64), (2, 256, 32)])
+@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 16), (1, 128, 8), (2, 128, 64), (2, 256, 32)])
 @pytest.mark.parametrize("kind", sorted(FIXED))
 def test_products_of_k_96_are_right(kind, group, m, n):
     """3 or 6 scales of a row to an instruction, which run on into the next word; every third step crosses an atom."""
@@ -135,6 +135,17 @@ def test_products_of_ws_are_right(data_type, m, n):
     assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
 
 
+@pytest.mark.parametrize(("m", "n"), [(32, 64), (32, 128), (64, 64), (64, 128), (128, 64), (96, 64)])
+@pytest.mark.parametrize("data_type", KINDS)
+def test_sparse_products_of_ws_are_right(data_type, m, n):
+    """With m 64 and 32 every part of n reads a copy of the metadata of its own."""
+    random = np.random.default_rng(m + n)
+    k = 256 // DataType.named(data_type).smem_bits * 8
+    a, b = pruned(elements(data_type, (m, k), random), data_type, random), elements(data_type, (k, n), random)
+    d = emulate_mma(a, b, data_type=data_type, consumer="tcgen05", ws=True, sparse=True)
+    assert (d == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
 @pytest.mark.parametrize(
     ("options", "m"),
     [
@@ -144,6 +155,7 @@ def test_products_of_ws_are_right(data_type, m, n):
         ({"cta_group": 2}, 256),
         ({"ws": True}, 64),
         ({"sparse": True}, 128),
+        ({"ws": True, "sparse": True}, 64),
     ],
 )
 @pytest.mark.parametrize("data_type", KINDS)

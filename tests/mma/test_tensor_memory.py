@@ -154,25 +154,44 @@ def test_copies_spread_narrow_values_to_bytes(name, bits, shift):
     assert ("unconfirmed" in memory.findings[0].limit) == (bits == 6)
 
 
-def test_a_shift_moves_a_quarter_down_and_says_that_it_is_unconfirmed():
+def test_a_shift_moves_31_rows_and_says_what_is_unconfirmed():
+    """PTX ISA, "Data movement shape": .31x256b for tcgen05.shift."""
     memory = numbered().shift(TmemAddress(32, 16))
     assert memory.cells[33, 16] == TmemAddress(32, 16).encode()
     assert memory.cells[63, 23] == TmemAddress(62, 23).encode()
     changed = np.argwhere(memory.cells != numbered().cells)
     assert (changed.min(axis=0).tolist(), changed.max(axis=0).tolist()) == ([33, 16], [63, 23])
-    assert "unconfirmed" in str(memory.findings[0])
+    assert len(np.unique(changed[:, 0])) == 31
+    told = str(memory.findings[0])
+    assert "PTX moves 31 rows (.31x256b)" in told
+    assert "how many rows" not in told
+    assert "unconfirmed" in told  # the direction
+
+
+@pytest.mark.parametrize("warp", range(4))
+def test_a_warp_stays_in_its_own_quarter_and_is_warned_about_a_foreign_one(warp):
+    """DeepGEMM lets all warps of its epilogue pass lane 0; PTX asks for 32 x (warp mod 4)."""
+    memory = numbered()
+    own, foreign = TmemAddress(32 * warp), TmemAddress(32 * ((warp + 1) % 4))
+    assert (memory.load("32x32b.x8", foreign, warp=warp) == memory.load("32x32b.x8", own, warp=warp)).all()
+    registers = np.full((32, 8), 7, np.uint32)
+    stored, warned = (memory.store("32x32b.x8", registers, place, warp=warp) for place in (own, foreign))
+    assert (stored.cells == warned.cells).all()
+    assert stored.findings == ()
+    assert [(each.rule, each.severity) for each in warned.findings] == [("tmem-quarter", "warning")]
+    assert f"Set the lane field to {32 * warp}" in str(warned.findings[0])
+    upper = memory.load("16x64b.x4", TmemAddress(32 * ((warp + 1) % 4) + 16), warp=warp)
+    assert (upper == memory.load("16x64b.x4", TmemAddress(32 * warp + 16), warp=warp)).all()
 
 
 def test_rules_of_loads_and_stores():
     memory = TensorMemory().alloc(64)
-    assert refused(memory.load, "32x32b.x8", TmemAddress(0, 0), warp=1) == ["tmem-quarter"]
     assert refused(memory.load, "32x32b.x8", TmemAddress(16, 0), warp=0) == ["tmem-lane"]
     assert memory.load("16x64b.x8", TmemAddress(16, 0), warp=0).shape == (32, 8)
     assert refused(memory.load, "16x64b.x8", TmemAddress(8, 0), warp=0) == ["tmem-lane"]
     assert refused(memory.load, "32x32b.x64", TmemAddress(0, 32), warp=0) == ["tmem-unallocated"]
     assert refused(memory.load, "32x32b.x64", TmemAddress(0, 480), warp=0) == ["tmem-extent"]
     assert refused(memory.load, "32x32b.x64", TmemAddress(33, 480), warp=0) == [
-        "tmem-quarter",
         "tmem-lane",
         "tmem-extent",
     ]
@@ -269,8 +288,23 @@ def test_matrices_start_where_their_layout_may():
     assert refused(tmem_layout, (32, 64), operand="A", ws=True) == ["tmem-unknown"]
     assert refused(tmem_layout, (128, 24), operand="A", data_type="bf16") == ["tmem-k"]
     assert refused(tmem_layout, (64, 32), operand="metadata") == ["tmem-unknown"]
+    assert refused(tmem_layout, (64, 128), operand="metadata", data_type="e2m1", ws=True) == ["tmem-unknown"]
     assert "TVM" in tmem_layout((64, 32), operand="A", ws=True).source
-    assert "CuTe" in tmem_layout((64, 32), operand="A").source
+    assert "CuTe and Triton" in tmem_layout((64, 32), operand="A").source
+
+
+def test_provenance_names_every_source_that_agrees():
+    """Triton gives A in tensor memory the encoding of D; JAX issues metadata of 4 bits and three shapes of tcgen05.cp."""
+    assert tmem_layout((128, 128), operand="metadata", data_type="e2m1").source == "CuTe and JAX"
+    assert tmem_layout((128, 16), operand="metadata", data_type="tf32").source == "one source: CuTe"
+    assert {name: row.source for name, row in CP_SHAPES.items()} == {
+        "128x256b": "CuTe and TVM",
+        "128x128b": "CuTe, TVM and JAX",
+        "64x128b.warpx2::02_13": "CuTe and TVM",
+        "64x128b.warpx2::01_23": "CuTe, TVM and JAX",
+        "32x128b.warpx4": "CuTe, TVM and JAX",
+        "4x256b": "CuTe and TVM",
+    }
 
 
 def naive_offset(row, block, blocks):
@@ -322,6 +356,18 @@ def test_packing_refuses_what_it_cannot_take():
     target = np.ones(512, np.uint8)
     assert pack_scales(scales, out=target) is target
     assert not target.any()
+
+
+@pytest.mark.parametrize(("n", "columns"), [(64, 64), (128, 64), (192, 64), (256, 64)])
+def test_b_scales_of_a_pair_with_m_128_fill_4_columns_for_each_word(n, columns):
+    """JAX copies every word of k to 4 columns, whatever n is; CuTe and CUTLASS have the same for n = 256."""
+    scales = scale_layout(n, 1024, "nvfp4")
+    placed = scales.tensor_memory("B", m=128, cta_group=2)
+    used = {
+        scales_at.column for block in range(64) for scales_at in (placed.place(0, block), placed.place(n - 1, block))
+    }
+    assert max(used) < columns
+    assert [copy.address.column for copy in scales.copies("B", m=128, cta_group=2)] == list(range(0, columns, 4))
 
 
 def test_copies_bring_the_scales_where_instructions_look():

@@ -18,21 +18,20 @@ LOAD = "tcgen05.ld.32x32b.x64"
 
 @pytest.mark.parametrize("warp", range(8))
 @pytest.mark.parametrize("quarter", range(4))
-def test_a_wrong_lane_quarter_is_named_and_cured(warp, quarter):
+def test_a_foreign_lane_quarter_is_a_warning_that_names_the_right_lane(warp, quarter):
     d = tmem_layout((128, 64), address=TmemAddress(0, 8))
-    asked = TmemAddress(32 * quarter, 8)
+    asked, own = TmemAddress(32 * quarter, 8), warp % 4
     found = compatible(d, LOAD, warp=warp, address=asked)
-    assert bool(found) == (warp % 4 == quarter)
-    memory = TensorMemory().alloc(128)
-    if found:
-        assert found.sentence == f"Warp {warp} loads rows {32 * quarter} to {32 * quarter + 31} of D."
-        assert memory.load(LOAD, asked, warp=warp).shape == (32, 64)
+    loads = f"Warp {warp} loads rows {32 * own} to {32 * own + 31} of D."
+    assert found
+    assert TensorMemory().alloc(128).load(LOAD, asked, warp=warp).shape == (32, 64)
+    if own == quarter:
+        assert (found.sentence, found.cause) == (loads, None)
     else:
-        assert found.cause == "lane-quarter"
-        assert "Lane quarter" in str(found)
-        assert compatible(d, LOAD, warp=warp, address=found.correction)
-        with pytest.raises(RuleError, match="tmem-quarter"):
-            memory.load(LOAD, asked, warp=warp)
+        assert (found.cause, found.correction) == ("lane-quarter", TmemAddress(32 * own, 8))
+        assert found.sentence.startswith(
+            f"{loads} Lane quarter: warp {warp} reaches lanes {32 * own} to {32 * own + 31} alone"
+        )
 
 
 def test_other_mistakes_of_loads():
@@ -88,6 +87,26 @@ def test_scales_of_k_96_say_on_what_they_rest():
         descriptor = InstructionDescriptor("mxf4", 256, 64, k=96, a_scale_id=step.scale_id, b_scale_id=step.scale_id)
         found = compatible(scales, descriptor, operand="A", k=step.k, address=TmemAddress(0, step.column))
         assert (bool(found), "one source: CUTLASS" in str(found)) == (True, True)
+
+
+def test_b_scales_of_a_pair_with_m_128_take_4_columns_for_each_word():
+    """n = 256: W is 8 for one block and 4 for the pair, whose halves of n lie in quarters of their own."""
+    scales = scale_layout(256, 1024, "nvfp4")
+    descriptor = InstructionDescriptor("mxf4nvf4", 128, 256, scale_type="ue4m3")
+    for step in scales.steps(operand="B", m=128, cta_group=2):
+        place = TmemAddress(0, step.column)
+        assert step.column == 4 * (step.k // 64)
+        assert compatible(scales, descriptor, operand="B", k=step.k, address=place, cta_rank=0)
+        alone = compatible(scales, descriptor, operand="B", k=step.k, address=place)
+        assert bool(alone) == (step.k == 0)
+        assert alone.correction == (None if step.k == 0 else TmemAddress(0, 2 * step.column))
+    copies = scales.copies("B", m=128, cta_group=2)
+    assert compatible(scales, copies, operand="B")
+    assert compatible(scales, copies[:-1], operand="B").cause == "atom-missing"
+    moved = [copies[1]._replace(address=copies[0].address), copies[0]._replace(address=copies[1].address), *copies[2:]]
+    wrong = compatible(scales, moved, operand="B")
+    assert wrong.cause == "atom-order"
+    assert "both halves of 256 columns, blocks 0 to 3" in str(wrong)
 
 
 def test_scales_of_another_kind_are_named():

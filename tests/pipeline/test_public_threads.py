@@ -25,8 +25,8 @@ READ = [{"wait": "bar", "parity": 0}, {"read": ["tile"]}]
 
 
 def pair_expects(total):
-    """Blackwell's 2-SM tutorial with another number of bytes."""
-    data = planned([(128, 64), (128, 64)], BLACKWELL, stages=1, steps=2, cluster=2, cta_group=2)
+    """Blackwell's 2-SM tutorial, 256 x 256 x 64 for a pair, with another number of bytes."""
+    data = planned([(256, 64), (256, 64)], BLACKWELL, stages=1, steps=2, cluster=2, cta_group=2)
     steps = next(step for step in data["roles"][0]["steps"] if "loop" in step)["steps"]
     steps[1]["bytes"] = total
     return data

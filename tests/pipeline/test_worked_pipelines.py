@@ -43,8 +43,8 @@ PUBLISHED = {
     "CUTLASS blackwell/03": (
         [(128, 64), (256, 64)], "bf16", BLACKWELL, {"stages": 1, "cluster": (4, 4)}, (1, 49152), 7,
     ),
-    "CUTLASS blackwell/04": (
-        [(128, 64), (128, 64)], "bf16", BLACKWELL, {"stages": 1, "cluster": (4, 4), "cta_group": 2}, (1, 65536), 5,
+    "CUTLASS blackwell/04": (  # its MMA tile, 256 x 256 x 64, is the pair's
+        [(256, 64), (256, 64)], "bf16", BLACKWELL, {"stages": 1, "cluster": (4, 4), "cta_group": 2}, (1, 65536), 5,
     ),
     "DeepGEMM sm90_fp8_gemm_1d2d, its scales as 512 more bytes": (
         [(128, 128), (128, 128), (8, 64)], "e4m3", HOPPER, {"stages": 4, "consumers": 2, "cluster": 2, "arrivals": "warp"},

@@ -127,10 +127,27 @@ def test_allocations_and_budgets_are_drawn():
     assert "no room" in view.text(full)
 
 
+@pytest.mark.parametrize("kind", ["mxfp8", "mxfp4", "nvfp4"])
+def test_every_lane_of_sm_120_is_told(kind):
+    """Rows 0 to 7 of A from lanes 0, 4 … 28, rows 8 to 15 from the lanes beside them; columns of B from lanes 0, 4 … 28."""
+    told = " ".join(view.text(ts.scale_layout(128, 256, kind), width=80).split())
+    assert "A from lanes 0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29 (rows 0 to 15)" in told
+    assert "B from lanes 0, 4, 8, 12, 16, 20, 24, 28 (columns 0 to 7)" in told
+    assert "…" not in told.split("sm_120")[1].split("basis")[0]
+
+
+def test_columns_of_b_in_a_pair_are_told_where_they_are_fewer():
+    told, narrow = (" ".join(view.text(ts.scale_layout(n, 256, "nvfp4"), width=80).split()) for n in (256, 128))
+    assert "as B of a pair with m = 128: 16, 4 for each word" in told
+    assert "as B of a pair" not in narrow
+
+
 def test_verdicts_and_addresses_are_drawn():
-    wrong = ts.compatible(ts.tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
-    assert "does not agree: lane-quarter" in view.text(wrong)
-    assert "0x00200000" in view.text(wrong)
+    warned = ts.compatible(ts.tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
+    assert "agrees; warning: lane-quarter" in view.text(warned)
+    assert "0x00200000" in view.text(warned)
+    wrong = ts.compatible(ts.tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0x00200040)
+    assert "does not agree: columns" in view.text(wrong)
     assert "lane 96 of 128: quarter 3" in view.text(TmemAddress(96, 37))
 
 

@@ -76,7 +76,14 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
 @command(
     Input("n", "--n", "Columns of the accumulator D", read=number),
     Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", read=number, default="1"),
+    Input(
+        "cta_group",
+        "--cta-group",
+        "Blocks that multiply together",
+        "2 for a pair: M and N are the pair's.",
+        number,
+        "1",
+    ),
     Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
     Input("sparse", "--sparse", "The .sp instruction", read=flag),
     Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
@@ -86,7 +93,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
     group=mma,
     short_help="Draw a matrix in tensor memory (Blackwell).",
 )
-@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 of both blocks.")
+@click.option("--m", type=reading(number), required=True, metavar="M", help="Rows; with --cta-group 2 the pair's.")
 def tmem(
     m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
 ) -> int:
@@ -129,17 +136,26 @@ def scales(shape: Any, kind: str, output: Output, element: Any = None) -> int:
     Input("negate_b", "--negate-b", "Multiply by -B", read=flag),
     Input("saturate", "--saturate", "Sums of kind i8 saturate", read=flag),
     Input("sparse", "--sparse", "A is sparse (.sp)", read=flag),
-    Input("sparsity_selector", "--selector", "Selector of the metadata", "0 to 3.", number, "0"),
+    Input(
+        "sparsity_selector",
+        "--selector",
+        "Selector of the metadata",
+        "0 to 3 for kinds f16 and tf32, else 0.",
+        number,
+        "0",
+    ),
     Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", number, "0"),
     Input("scale_type", "--scale-type", "Type of the scale factors", "ue8m0 or ue4m3."),
     Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", number, "0"),
     Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", number, "0"),
-    Input("k", "--k", "K of one step", "96 for mxf4nvf4's wide one.", number, "the kind's"),
+    Input("k", "--k", "K of one step", "96 for the wide one of mxf4 and mxf4nvf4 (sm_103a).", number, "the kind's"),
     group=mma,
     short_help="Build tcgen05's instruction descriptor.",
 )
 def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) -> int:
     """Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
+
+    For a pair of blocks (cta_group::2) M and N are those of the pair.
 
     \b
     tilescope mma instruction f16 128x256 --a-type bf16

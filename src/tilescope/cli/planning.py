@@ -150,8 +150,12 @@ def pipeline(
     tilescope pipeline kernel.toml
     tilescope pipeline 128x64 bf16 --stages 4
     tilescope pipeline 128x64 256x64 bf16 --stages 3 --consumers 2 --cluster 2x1
+    tilescope pipeline 256x64 256x64 bf16 --arch sm_100 --cta-group 2 --cluster 2x1
     tilescope pipeline 4096x4096x4096 bf16
     tilescope pipeline --template ping-pong > kernel.toml
+
+    With --cta-group 2 tiles are the pair's, as m and n of tcgen05.mma are: each block brings half of A's rows and half of B's
+    columns.
 
     Exit status 1: a mistake, or undecided.
     """  # noqa: D301  \b keeps the lines below it apart

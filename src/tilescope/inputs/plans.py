@@ -70,5 +70,6 @@ PIPELINE = (
     Input("arrivals", "--arrivals", "Arrivals", "a consumer arrives once per warpgroup, warp or thread.",
           default="warpgroup; warp if threads read the tile", choices=("warpgroup", "warp", "thread")),
     Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
-    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 for a pair (tcgen05).", number, "1"),
+    Input("cta_group", "--cta-group", "Blocks that multiply together",
+          "2 for a pair (tcgen05), whose tiles these are; each block brings half.", number, "1"),
 )  # fmt: skip

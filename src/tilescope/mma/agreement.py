@@ -100,7 +100,8 @@ def compatible(
         major        majorness set in the instruction
         tile_major   "K" if the map's innermost dimension is k, "MN" if it is mn; a plan sets it, otherwise it is `major`
         data_type    type that the tensor core reads, if the map moves the bytes as another, such as uint8
-        cta_rank     the block's place in a pair (cta_group::2): the copies must bring its half of the rows
+        cta_rank     the block's place in a pair (cta_group::2): the copies must bring its half of the rows; for scale
+                     factors: that the instruction is a pair's
 
     What lies in tensor memory is compared too: an accumulator (`tmem_layout`) with the load of a `warp` at an `address`, such
     as compatible(d, "tcgen05.ld.32x32b.x32", warp=1, address=0x200000); scale factors (`scale_layout`) of `operand` with the
@@ -117,7 +118,8 @@ def compatible(
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):
-        return tmem_compatible(tensor_map_or_plan, descriptor, warp=warp, address=address, operand=operand, k=k)
+        options = {"warp": warp, "address": address, "operand": operand, "k": k, "cta_rank": cta_rank}
+        return tmem_compatible(tensor_map_or_plan, descriptor, **options)
     smem_address = integer("smem_address", smem_address)
     source, reader, data_major = tensor_map_or_plan, descriptor, None
     if isinstance(source, PlannedTile):

@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from tilescope.arch import Arch, Basis, architectures_with
 from tilescope.data_type import DataType
-from tilescope.errors import printed, raise_all
+from tilescope.errors import printed, raise_all, rounded_up
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
-from tilescope.mma.descriptor_loop import DescriptorLoop, Extents, SmemOperand
+from tilescope.mma.descriptor_loop import LOOP_RULES, SMEM_OPERANDS, DescriptorLoop, Extents, SmemOperand
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
-from tilescope.reading import is_one_of, pair, plain_int
+from tilescope.reading import is_one_of, known_name, pair, plain_int
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
@@ -98,9 +98,9 @@ class Tcgen05Loop(DescriptorLoop):
 class Tcgen05PairLoop(Tcgen05Loop):
     """The descriptors of one block of a pair (cta_group::2): it holds half of A's rows, and half of B's columns.
 
-    >>> loop = tcgen05_descriptors((128, 64), "bf16", swizzle="128B", cta_group=2)
-    >>> len(loop), loop.block_mn, loop.instruction
-    (1, 128, 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
+    >>> loop = tcgen05_descriptors((256, 64), "bf16", swizzle="128B", cta_group=2)
+    >>> len(loop), loop.layout.shape, loop.instruction
+    (1, (128, 64), 'tcgen05.mma.cta_group::2.kind::f16, m256 k16')
     """
 
     form: ClassVar[str] = "cta_group::2"
@@ -126,6 +126,21 @@ def _loop(
     canonical, shape = canonical_layout(major, swizzle, row), pair("tile", tile, 1)
     raise_all(kind.unreadable(shape, row, operand, canonical))  # before what atoms say of the shape
     return kind(canonical.tile(shape, atom_order=atom_order, start=start), operand, row, **options)
+
+
+def _half_of_pair(tile: Any, data_type: DataType, operand: SmemOperand) -> tuple[int, int]:
+    """What one block holds of a pair's tile; refused where a pair has no instructions for all of it."""
+    mn, k = pair("tile", tile, 1)
+    is_a = known_name("operand", operand, SMEM_OPERANDS) == "A"
+    extents = Tcgen05PairLoop.extents(data_type)
+    multiple = 2 * (extents.m if is_a else extents.n)[0]
+    if mn % multiple:
+        letter = "m" if is_a else "n"
+        limit = f"a tile of a pair is that of both blocks, and cta_group::2 takes {letter} of {data_type.name} in multiples of {multiple}"
+        values = {letter: mn, "multiple": multiple}
+        fix = f"Use {rounded_up(mn, multiple)}."
+        raise LOOP_RULES["tcgen05"]["tile"].error("tile", f"{letter} = {mn} of a pair", limit, fix, **values)
+    return mn // 2, k
 
 
 def wgmma_descriptors(
@@ -154,10 +169,10 @@ def tcgen05_descriptors(
 ) -> Tcgen05Loop:  # fmt: skip
     """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
 
-    A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. The
-    blocks are those of cta_group::1; with cta_group=2 the tile is what one block of the pair holds, half of A's rows or of B's
-    columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a. A `Layout` in place of the tile says its swizzle,
-    majorness, order and address itself.
+    A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. With
+    cta_group=2 the tile is the pair's, as m and n of the instruction are: the descriptors are those of one block, which holds
+    half of A's rows or of B's columns. `k_step_bytes` is 48 for the k = 96 instructions of sm_103a. A `Layout` in place of the
+    tile says its swizzle, majorness, order and address itself: it is the shared memory of one block.
 
     >>> loop = tcgen05_descriptors((128, 8), "tf32", major="MN", swizzle="128B_ATOM_32B", smem_address=0x400)
     >>> loop.leading_bytes, loop.stride_bytes, hex(loop[0][0].encode())
@@ -170,6 +185,8 @@ def tcgen05_descriptors(
         limit, group = "one block multiplies, or a pair", plain_int(cta_group)
         raise MMA_GROUP.error("cta_group", printed(cta_group), limit, "Use 1 or 2.", cta_group=group)
     kind = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
+    if cta_group == 2 and not isinstance(tile, Layout):
+        tile = _half_of_pair(tile, DataType.named(data_type), operand)
     return _loop(kind, tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
 
 

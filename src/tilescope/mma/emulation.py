@@ -76,10 +76,10 @@ def emulate_mma(
     that is no whole number of atoms) is refused with its reasons.
 
     tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
-    cta_group=2 each block of a pair brings half of A's rows and half of B's columns; in a `cluster` of (x, y) blocks what several
-    of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and .sp instructions and
-    the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors
-    `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
+    cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y)
+    blocks what several of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and
+    .sp instructions and the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with
+    scale factors `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
@@ -218,7 +218,9 @@ class OperandPath(NamedTuple):
         tile = smem_tile(name, layout)
         if tile.shape != shape or tile.element_bits != row.smem_bits:
             found = f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits"
-            limit = f"one block holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
+            group = 1 if self.product is None else self.product.cta_group
+            holder = "one block of a pair" if group == 2 else "one block"
+            limit = f"{holder} holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
             fix, values = f"Use Layout({shape}, {row.smem_bits}).", {"layout": tile.shape, "shape": shape}
             raise MMA_SHAPE.error(name, found, limit, fix, **values, element_bits=tile.element_bits)
         return tile

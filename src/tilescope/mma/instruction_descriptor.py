@@ -28,6 +28,7 @@ from tilescope.value import Value, row_field
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
 _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
 MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
+_SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
 # CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
 _TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
 
@@ -84,7 +85,7 @@ class InstructionDescriptor(Documented, Value):
     """
 
     mma_kind: str
-    m: int
+    m: int  # of the whole instruction: with cta_group::2 of both blocks together, and so is n
     n: int
     k: int  # of a dense instruction; a sparse one takes as many of A, and twice as many of B
     a_type: DataType = row_field(DataType.named)
@@ -244,6 +245,14 @@ def _limits(
         scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or told["k"] == WIDE_K else (0, 2)
         if told["scale_type"] == "ue4m3":
             scale_ids = (0, 2) if told["k"] == WIDE_K else (0,)
+    selectors: tuple[int, ...] = (0,)
+    why_selector = ": a dense A has no metadata" if not told["sparse"] else ""
+    if told["sparse"] and kind.name in _SELECTED_KINDS:
+        selectors = (0, 1, 2, 3)
+    elif told["sparse"]:
+        why_selector = (
+            f": one instruction takes all of its metadata columns; only kinds {' and '.join(_SELECTED_KINDS)} select"
+        )
     shifts = any(row.form.endswith(".ws") and told["m"] in row.m and told["n"] in row.n for row in shapes)
     ws = "" if shifts or kind.is_scaled else ": a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
     return {
@@ -251,7 +260,7 @@ def _limits(
         "d_type": ("type", sums, ": products of bfloat16 are summed in float32" * ("bfloat16" in types)),
         "a_major": ("major", majors[0], transposable), "b_major": ("major", majors[1], transposable),
         "negate_a": signs, "negate_b": signs, "saturate": ("flag", (False, True) if is_i8 else (False,), ": only i8 saturates"),
-        "sparsity_selector": ("field", (0, 1, 2, 3) if told["sparse"] and not kind.is_scaled else (0,), ""),
+        "sparsity_selector": ("field", selectors, why_selector),
         "max_shift": ("field", MAX_SHIFTS if shifts else (0,), ws), "scale_type": ("field", kind.scales or (None,), ""),
         "a_scale_id": ("field", scale_ids, ""), "b_scale_id": ("field", scale_ids, ""),
         "k": ("field", (kind.k, WIDE_K) if kind.is_dense_4_bit and not told["sparse"] else (kind.k,), ""),

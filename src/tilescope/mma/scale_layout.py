@@ -15,6 +15,10 @@ The scale of (row i, block b) lies at byte
 and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
 4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor picks the byte.
 
+B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h) and 32 further
+on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and 3, and W is 4 for up to 256
+columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
+
 The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one for B, and
 thread-id and byte-id, immediates of the instruction, choose:
 
@@ -69,6 +73,7 @@ ScaleOperand = Literal["A", "B"]
 _SCALED_OPERAND = "operand with scale factors"
 _EXTENTS: dict[ScaleOperand, int] = {"A": 16, "B": 8}  # rows of A, columns of B of an mma.sync
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
+ATOM_COPY, PAIR_B_COPY = "32x128b.warpx4", "64x128b.warpx2::01_23"  # shapes of tcgen05.cp: an atom; two, half of n each
 _ATOM_COLUMNS = 4  # of tensor memory
 _ATOM_FIELDS: Any = {"leading_bytes": 0, "stride_bytes": 128, "swizzle": "none"}  # of a descriptor: 8 rows x 16 bytes
 
@@ -223,11 +228,26 @@ class ScaleLayout(Documented, Value):
 
     @property
     def word_columns(self) -> int:
-        """Columns of tensor memory from one word of k to the next: 4 for 128 rows (a convention)."""
+        """Columns of tensor memory from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
         return _ATOM_COLUMNS * self.atoms[0]
 
-    def steps(self, k: int | None = None) -> tuple[ScaleStep, ...]:
+    def columns_per_word(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
+        """Columns from one word of k to the next: `word_columns`, but 4 for B of a pair with m = 128, however wide.
+
+        There each half of n lies in quarters of its own.
+
+        >>> scales = scale_layout(256, 1024, "nvfp4")
+        >>> scales.columns_per_word("B"), scales.columns_per_word("B", m=128, cta_group=2)
+        (8, 4)
+        """
+        return _ATOM_COLUMNS if self._halves(operand, m, cta_group) == 2 else self.word_columns
+
+    def steps(
+        self, k: int | None = None, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1
+    ) -> tuple[ScaleStep, ...]:
         """What the instructions along k need; `k` is that of the instruction: 96 for the wide ones of sm_103a.
+
+        `operand`, `m` and `cta_group` are as in `tensor_memory`.
 
         >>> [(step.column, step.scale_id, step.scales) for step in scale_layout(128, 128, "mxfp8").steps()]
         [(0, 0, (0,)), (0, 1, (1,)), (0, 2, (2,)), (0, 3, (3,))]
@@ -238,7 +258,7 @@ class ScaleLayout(Documented, Value):
         if not is_one_of(step_k, self.format.k_steps):
             limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
             raise SCALE_K.error("k", f"k = {printed(k)}", limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
-        block, columns, steps = self.format.block, self.word_columns, []
+        block, columns, steps = self.format.block, self.columns_per_word(operand, m=m, cta_group=cta_group), []
         for first_k in range(0, self.k, step_k):
             first_block = first_k // block
             word, scale_id = divmod(first_block, ATOM_SCALES)
@@ -249,20 +269,23 @@ class ScaleLayout(Documented, Value):
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
     ) -> TmemLayout:
-        """The scales in tensor memory: (row, block, copy) → bit address.
+        """The scales in tensor memory of one block: (row, block, copy) → bit address. `m` is the instruction's: of a pair the pair's.
 
         Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
-        half of the columns, and two the second.
+        half of the columns, and two the second, so that n = 256 takes 4 columns for each word of k.
 
         >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
         TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
         >>> scale_layout(256, 256, "nvfp4").tensor_memory("B", m=128, cta_group=2).place(200, 0)
         TmemPlace(cta=0, lanes=(72, 104), column=2, bit=0)
+        >>> scale_layout(256, 1024, "nvfp4").tensor_memory("B", m=128, cta_group=2).columns
+        64
         """
         halves = self._halves(operand, m, cta_group)
         groups, quarter = ceil_div(self.rows // halves, QUARTER_LANES), QUARTER_LANES * LANE_BITS
         rows = ((QUARTER_LANES, LANE_BITS), (groups, CELL_BITS), (halves, 2 * quarter))[: 1 + halves]
-        blocks = (ATOM_SCALES, 8), (self.atoms[1], self.word_columns * CELL_BITS)
+        word_columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
+        blocks = (ATOM_SCALES, 8), (self.atoms[1], word_columns * CELL_BITS)
         modes = Modes.of_indices((rows, blocks, ((QUARTERS // halves, quarter),)))
         return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=self.shape)
 
@@ -284,14 +307,15 @@ class ScaleLayout(Documented, Value):
             found, fix = f"smem_address = {smem_address}", f"Use {first // 16 * 16:#x}."
             limit = "atoms start at a multiple of 16 bytes"
             raise SMEM_ALIGNMENT.error("smem_address", found, limit, fix, smem_address=first)
-        shape, starts = "32x128b.warpx4", np.arange(down * along).reshape(down, along)  # the atoms, (rows, words of k)
+        shape, starts = ATOM_COPY, np.arange(down * along).reshape(down, along)  # the atoms, (rows, words of k)
         if self._halves(operand, m, cta_group) == 2:
-            shape, starts = "64x128b.warpx2::01_23", 2 * np.arange(along)[None]
+            shape, starts = PAIR_B_COPY, 2 * np.arange(along)[None]
+        word_columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
         return tuple(
             ScaleCopy(
                 shape,
                 Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_FIELDS),
-                base.moved(columns=word * self.word_columns + row * _ATOM_COLUMNS),
+                base.moved(columns=word * word_columns + row * _ATOM_COLUMNS),
             )
             for word, atoms in enumerate(starts.T.tolist())
             for row, atom in enumerate(atoms)

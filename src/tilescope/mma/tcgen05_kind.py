@@ -1,7 +1,8 @@
 """The kinds of tcgen05.mma: which types they multiply, by which codes, in which shapes.
 
 One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also come with
-k = 96. All of this is known from documents.
+k = 96. m and n are those of the whole instruction: with cta_group::2 of both blocks together. All of this is known from
+documents.
 """
 
 from __future__ import annotations
@@ -130,16 +131,17 @@ class Tcgen05Kind:
 
         >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes()]
         [('cta_group::1', (128,)), ('cta_group::2', (128, 256))]
-        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes(k=96)]
-        [('cta_group::2', (256,))]
+        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes(k=96)]  # PTX 9.4; up to 9.3 the pair alone
+        [('cta_group::1', (128,)), ('cta_group::2', (256,))]
         """
         scaled, wide = self.is_scaled, self.is_scaled and k == WIDE_K
         one_n, two_n = _INTEGER_N if self.name == "i8" else _FLOAT_N
-        forms = (
+        forms: tuple[Shapes, ...] = (
             Shapes("cta_group::1", (128,) if scaled else (64, 128), one_n),
             Shapes("cta_group::2", (256,) if wide or (scaled and sparse) else (128, 256), two_n),
-            Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),
-        )[1 if wide else 0 : 2 if scaled else 3]
+        )
+        if not scaled:
+            forms += (Shapes("cta_group::1.ws", (32, 64, 128), (64, 128) if sparse else (64, 128, 256)),)
         if not transposed_bytes:
             return forms
         steps = {"cta_group::2": 32}  # others 16
@@ -196,8 +198,6 @@ def shape_problems(
     known = [f"{form.form} with m {', '.join(map(str, form.m))}, n {in_steps(form.n)}" for form in shapes]
     near = sorted((extent for form in shapes if m in form.m for extent in form.n), key=lambda extent: abs(extent - n))
     fix = f"Use n = {near[0]}." if near else f"Use m = {shapes[0].m[-1]}, n = {shapes[0].n[-1]}."
-    if k == WIDE_K and m == 128:
-        fix = "Use m = 256. CuTe also has m = 128 in one block, which PTX's table of shapes does not."
     conditions = ", sparse" * sparse + f", k = {k}" * (k == WIDE_K)
     found = f"m = {m}, n = {n}{conditions}" + ", and B MN-major of 8 bits" * transposed_bytes
     limit = f"kind {kind.name}{conditions}{',' * bool(conditions)} has {'; '.join(known)}"
@@ -210,6 +210,8 @@ def in_steps(extents: Sequence[int]) -> str:
     >>> in_steps((8, 16, 24, 32, 48, 64, 80))
     '8, 16, 24, 32 to 80 in steps of 16'
     """
+    if len(extents) < 4:
+        return ", ".join(map(str, extents))
     step = extents[-1] - extents[-2]
     run = [extent for extent in extents if extents[-1] - extent == (len(extents) - 1 - extents.index(extent)) * step]
     if len(run) < 4:

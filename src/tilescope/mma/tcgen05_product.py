@@ -77,7 +77,7 @@ Matrix = npt.NDArray[Any]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Matrix]
 _MAX_CLUSTER = 16  # bits of a multicast mask
-_SPARSE_ROWS = 128  # of a block: for fewer no document says where the metadata lies
+_SPARSE_ROWS = 128  # of a block: for fewer, only those of .ws, formulas say where the metadata lies
 _LARGEST_LOAD = 128  # columns of tcgen05.ld.32x32b.x128
 _PIECE = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
 _TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
@@ -156,9 +156,9 @@ def tcgen05_product(
     written, forms = f"cta_group::{cta_group}{'.ws' * ws}", {form.form: form for form in kind.shapes(sparse=sparse)}
     if written not in forms:
         raise TCGEN05["shape"].error("ws", written, f"kind {kind.name} has {', '.join(forms)}", "Use ws=False.")
-    # k = 96: PTX's table has a pair with m 256 alone; CUTLASS issues these shapes, with n in steps of 16.
-    known_n = [extent for extent in forms[written].n if step != WIDE_K or extent % 16 == 0]
-    known_m = [extent for extent in forms[written].m if not sparse or extent == _SPARSE_ROWS * cta_group]
+    # k = 96: PTX's table has one block with m 128 and a pair with m 256; CUTLASS also issues a pair with m 128.
+    known_n = forms[written].n
+    known_m = [extent for extent in forms[written].m if not sparse or ws or extent == _SPARSE_ROWS * cta_group]
     fits_m, fits_n = (
         [extent for extent in known if (whole == extent if exact else whole % extent == 0)]
         for whole, known in ((m, known_m), (n, known_n))
@@ -275,7 +275,9 @@ def _a_read(product: Tcgen05Product, a: Matrix, metadata: Matrix, d: TmemLayout)
         copies = list(read.view(row.numpy)[..., 0])
     if product.sparse:
         nibbles = _metadata_read(product, metadata)
-        copies = [_expanded(copy, nibbles, row) for copy in copies]
+        parts = max(len(copies), len(nibbles))  # one of both may lie in one place for all parts of n
+        copies, nibbles = (held * (parts // len(held)) for held in (copies, nibbles))
+        copies = [_expanded(copy, own, row) for copy, own in zip(copies, nibbles, strict=True)]
     return copies
 
 
@@ -289,18 +291,17 @@ def _through_tensor_memory(codes: Matrix, layout: TmemLayout) -> Matrix:
     return np.moveaxis(cells[place], 2, 0)
 
 
-def _metadata_read(product: Tcgen05Product, nibbles: Matrix) -> Matrix:
-    """The nibbles (row, group) as the instructions find them in tensor memory, one K step after the other."""
+def _metadata_read(product: Tcgen05Product, nibbles: Matrix) -> list[Matrix]:
+    """The nibbles (row, group) as the instructions find them in tensor memory, one K step after the other: every copy."""
     layout = product.layout("metadata", 2 * product.k)
     group = 2 if product.data_type.smem_bits == 32 else 4 * _PIECE[product.data_type.smem_bits]
-    shift = (4 * np.arange(group) // group).astype(
-        np.uint8
-    )  # an element's first bit in the nibble; pairs of 4 bits share it
+    # an element's first bit in the nibble; pairs of 4 bits share it
+    shift = (4 * np.arange(group) // group).astype(np.uint8)
     codes = nibbles[..., None] >> shift & (1 << layout.element_bits) - 1
     steps = codes.reshape(len(nibbles), -1, 2 * product.k, 1)
-    read = np.stack([_through_tensor_memory(steps[:, step], layout)[0] for step in range(steps.shape[1])], axis=1)
-    merged: Matrix = np.bitwise_or.reduce(read.reshape(codes.shape) << shift, axis=-1)
-    return merged
+    # (copies, rows, K steps, elements of a step, their byte)
+    read = np.stack([_through_tensor_memory(steps[:, step], layout) for step in range(steps.shape[1])], axis=2)
+    return [np.bitwise_or.reduce(copy.reshape(codes.shape) << shift, axis=-1) for copy in read]
 
 
 def _scales_read(scaling: Scaling | None, operand: ScaleOperand, product: Tcgen05Product) -> Any:
@@ -316,11 +317,11 @@ def _scales_read(scaling: Scaling | None, operand: ScaleOperand, product: Tcgen0
     cells = memory.cells.view(np.uint8).reshape(TMEM_LANES, -1)
     placed = layout.tensor_memory(operand, **where).bit_addresses()[: layout.rows, 0]  # (rows, copies)
     lane, first_column = placed // LANE_BITS, placed % LANE_BITS // CELL_BITS
-    read = np.empty((*placed.shape, layout.blocks), np.uint8)
-    for step in layout.steps(product.k):
+    read, word_columns = np.empty((*placed.shape, layout.blocks), np.uint8), layout.columns_per_word(operand, **where)
+    for step in layout.steps(product.k, operand, **where):
         for number, block in enumerate(step.scales):
             further, byte = divmod(step.scale_id + number, 4)  # those of k = 96 run on into the next word
-            column = first_column + step.column + further * layout.word_columns
+            column = first_column + step.column + further * word_columns
             read[..., block] = cells[lane, column * 4 + byte]
     assert (read == read[:, :1]).all()  # every quarter reads its own
     values = read[:, 0].copy().view(DataType.named("ue8m0" if row.scale_type == "ue8m0" else "e4m3").numpy)

@@ -8,14 +8,15 @@
     tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
     tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
 
-What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not allocated, a warp
-outside its quarter, a lane that the shape does not start at. All of it is known from documents.
+What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not allocated, a lane
+that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field names: DeepGEMM lets all four
+warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All of it is known from documents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +32,9 @@ from tilescope.reading import attempted, entries, flag, integer, plain_int
 from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME
 from tilescope.value import Value, array_field, read_only
 
-_SEVERITY: dict[str, Severity] = {"alloc-order": "warning", "unconfirmed": "note"}
+_SEVERITY: dict[str, Severity] = {"alloc-order": "warning", "quarter": "warning", "unconfirmed": "note"}
 _MEMORY = "ts.TensorMemory()"
+_STORE = f'{_MEMORY}.alloc(64).store("32x32b.x8", np.zeros((32, 8), np.uint32), {{}}, warp=1).findings'
 _LOAD = f"{_MEMORY}.alloc(64).load({{}})"
 # fmt: off
 (TMEM_ALLOC, TMEM_ALLOC_ORDER, TMEM_FULL, TMEM_RELINQUISHED, TMEM_DEALLOC, TMEM_LEAK, TMEM_QUARTER, TMEM_SPLIT, TMEM_UNALLOCATED,
@@ -51,22 +53,32 @@ _LOAD = f"{_MEMORY}.alloc(64).load({{}})"
          f"{_MEMORY}.alloc(64).dealloc(0, 64)", f"{_MEMORY}.alloc(64).dealloc(0, 32)"),
         ("leak", "A kernel frees all columns before it ends.", "tcgen05.alloc: all of it is deallocated before the kernel exits",
          f"{_MEMORY}.alloc(32).dealloc(0, 32).exit_problems()", f"{_MEMORY}.alloc(32).exit_problems()"),
-        ("quarter", "A warp reaches the 32 lanes of the quarter that is its number modulo 4.", "tcgen05.ld: Access restrictions",
-         _LOAD.format('"32x32b.x8", 32 << 16, warp=1'), _LOAD.format('"32x32b.x8", 0, warp=1')),
+        ("quarter", "A warp reaches the 32 lanes of the quarter that is its number modulo 4, and the lane field names them.",
+         "tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
+         _STORE.format("32 << 16"), _STORE.format(0)),
         ("split", "Only .16x32bx2 has an immediate: how many columns its second half lies further on.",
          "tcgen05.ld: immHalfSplitoff", _LOAD.format('"16x32bx2.x8", 0, warp=0, split=8'), _LOAD.format('"32x32b.x8", 0, warp=0, split=8')),
         ("unallocated", "Instructions touch columns that the block has allocated.",
          "the run-time checks that ptxas emits with -g-tensor-memory-access-check",
          _LOAD.format('"32x32b.x64", 0, warp=0'), _LOAD.format('"32x32b.x64", 32, warp=0')),
-        ("unconfirmed", "Documents leave open how many rows tcgen05.shift moves and what .unpack::16b leaves in the upper halves.",
+        ("unconfirmed", "Documents leave open which way tcgen05.shift moves and what .unpack::16b leaves in the upper halves.",
          "tcgen05.shift and tcgen05.st", f"{_MEMORY}.alloc(32).findings", f"{_MEMORY}.alloc(32).shift(0).findings"),
     )
 )
 # fmt: on
 SLICE_COLUMNS = 32  # what a bit of the hardware's book stands for
-SHIFT_COLUMNS = 8  # 32 bytes
+SHIFT_ROWS, SHIFT_COLUMNS = 31, 8  # PTX ISA, "Data movement shape": tcgen05.shift is .31x256b, implicitly
 Cells = npt.NDArray[np.uint32]
 Places = npt.NDArray[np.int64]
+
+
+class _Reached(NamedTuple):
+    """What a warp's load or store touches: lane and column of every (thread, value); and what is advised against."""
+
+    places: tuple[Places, Places]
+    warnings: list[Violation]
+
+
 _EMPTY = read_only(np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32))
 
 
@@ -189,10 +201,11 @@ class TensorMemory(Documented, Value):
         """tcgen05.ld by one warp: registers (32, n) of its threads.
 
         `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many columns its
-        second half lies further on (by default right behind the first). ld.red gives one register more.
+        second half lies further on (by default right behind the first). ld.red gives one register more. The warp reads its own
+        quarter; where the lane field names another, `ts.compatible` warns.
         """
         move = _named("ld", instruction)
-        registers: Cells = self.cells[self._reached(move, address, warp, split)]
+        registers: Cells = self.cells[self._reached(move, address, warp, split).places]
         if move.packed:
             registers = np.ascontiguousarray((registers & 0xFFFF).astype(np.uint16)).view(np.uint32)
         if move.reduction is None:
@@ -205,18 +218,24 @@ class TensorMemory(Documented, Value):
     def store(
         self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
     ) -> TensorMemory:
-        """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed)."""
+        """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed).
+
+        The warp writes its own quarter; a lane field that names another is a warning in `findings`.
+        """
         move = _named("st", instruction)
-        places = self._reached(move, address, warp, split)
+        reached = self._reached(move, address, warp, split)
         shape = QUARTER_LANES, move.registers
         array = array_where(
             "registers", registers, lambda array: array.shape == shape and array.dtype.str[1:] in ("i4", "u4", "f4"),
             f"{move.opcode} takes {by(shape)} registers of 32 bits", f"Use a uint32 array of shape {shape}.", registers=shape,
         )  # fmt: skip
         words, cells = np.ascontiguousarray(array).view(np.uint32), self.cells.copy()
-        cells[places] = words.view(np.uint16) if move.packed else words
-        left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"
-        return self._next(cells, [_unconfirmed(".unpack::16b", left_open)] if move.packed else [])
+        cells[reached.places] = words.view(np.uint16) if move.packed else words
+        notes = reached.warnings
+        if move.packed:
+            left_open = "no document says what .unpack::16b leaves in the upper halves of cells: zeros here"
+            notes = [*notes, _unconfirmed(".unpack::16b", left_open)]
+        return self._next(cells, notes)
 
     def copy(
         self, shape: str, smem: npt.ArrayLike, descriptor: Any, address: Any, *, smem_address: int = 0,
@@ -245,47 +264,56 @@ class TensorMemory(Documented, Value):
         return self._next(cells, copy_notes(place.column, decompress))
 
     def shift(self, address: Any) -> TensorMemory:
-        """tcgen05.shift.down: 32 bytes of 32 lanes move to the lane below, the last lane's are lost (unconfirmed).
+        """tcgen05.shift.down: 32 bytes of 31 lanes of a quarter move by one lane, .31x256b in PTX's table of data movement shapes.
 
-        PTX says "down across all the rows, except the last, by one row", and leaves open how many rows: its title speaks of
-        a warp, and the lane has to be a multiple of 32.
+        PTX says "downwards across all the rows, except the last, by one row". Here lane l goes to lane l + 1, and what the last
+        lane held is lost; which way "down" is, is unconfirmed.
         """
         place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)
         start = _lane_check(place.lane, QUARTER_LANES, "tcgen05.shift starts at a multiple of 32 lanes")
         raise_all([*problems, *failed(start, lane=place.lane)])
         cells, columns = self.cells.copy(), slice(place.column, place.column + SHIFT_COLUMNS)
-        first, last = place.lane, place.lane + QUARTER_LANES
-        cells[first + 1 : last, columns] = self.cells[first : last - 1, columns]
-        note = _unconfirmed("tcgen05.shift.down", "PTX does not say how many rows it shifts; tilescope takes 32")
-        return self._next(cells, [note])
+        moved = slice(place.lane, place.lane + SHIFT_ROWS)
+        cells[moved.start + 1 : moved.stop + 1, columns] = self.cells[moved, columns]
+        left_open = (
+            f"PTX moves {SHIFT_ROWS} rows (.31x256b) and calls the direction down. Lane l goes to lane l + 1 here; "
+            "a public read-back on a B200 saw lane l + 1 go to lane l, in all four quarters"
+        )
+        return self._next(cells, [_unconfirmed("tcgen05.shift.down", left_open)])
 
     def _next(self, cells: Cells, notes: list[Violation]) -> TensorMemory:
         return replace(self, cells=read_only(cells), findings=tuple(dict.fromkeys((*self.findings, *notes))))
 
-    def _reached(self, move: TmemMove, address: Any, warp: Any, split: Any) -> tuple[Places, Places]:
-        """Lane and column of every (thread, value) of a warp, or all that is wrong."""
+    def _reached(self, move: TmemMove, address: Any, warp: Any, split: Any) -> _Reached:
+        """Lane and column of every (thread, value) of a warp, in its own quarter; or all that is wrong."""
         place, problems = TmemAddress.of(address), list[Violation]()
         number = attempted(problems, place.quarter, integer, "warp", warp, 0)
-        own, lane, form, further = number % QUARTERS * QUARTER_LANES, place.lane, move.form, plain_int(split)
+        own, form, further = number % QUARTERS * QUARTER_LANES, move.form, plain_int(split)
+        lane = own + place.lane % QUARTER_LANES
         no_split = split is not None and (form.places == 1 or further is None or further < 0)
+        starts = f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"
         # fmt: off
         problems += failed(
-            (place.quarter != number % QUARTERS, TMEM_QUARTER, "address", f"warp {number} at lane {lane}",
-             f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: lanes {own} to {own + 31}",
-             f"Set the lane field to {own + lane % 32}."),
-            _lane_check(lane, form.lanes, f".{form.name} starts at the first lane of a quarter{', or 16 further on' * (form.lanes < 32)}"),
+            _lane_check(place.lane, form.lanes, starts),
             (no_split, TMEM_SPLIT, "split", f"split = {printed(split)} with .{form.name}",
              "only .16x32bx2 has a split, a number of columns", "Leave split out."),
-            warp=number, lane=lane, split=further,
+            warp=number, lane=place.lane, split=further,
         )
         # fmt: on
+        warnings = []
+        if place.lane != lane:
+            found = f"warp {number} at lane {place.lane}"
+            reached = f"lanes {own} to {own + 31}, whatever the field names"
+            limit = f"a warp reaches the 32 lanes of its own quarter, {number} mod 4: {reached}"
+            fix = f"Set the lane field to {lane}: PTX asks for it, and debug builds trap."
+            warnings.append(TMEM_QUARTER.violation("address", found, limit, fix, warp=number, lane=place.lane))
         step = 0 if no_split else move.columns if further is None else further
         for first in range(move.form.places):
             problems += self._column_problems(place.column + first * step, move.columns)
         raise_all(problems)
         matrix, lanes, columns = fragment(move.opcode).indices()
-        return lane + lanes, place.column + columns + matrix * step
+        return _Reached((lane + lanes, place.column + columns + matrix * step), warnings)
 
     def _column_problems(self, first: int, columns: int) -> list[Violation]:
         last = first + columns - 1

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tilescope.errors import RuleError, Violation, argument_type, printed, raise_all, rounded_up
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
-from tilescope.mma.scale_layout import SCALE_K, ScaleLayout, ScaleOperand
+from tilescope.mma.scale_layout import ATOM_COPY, PAIR_B_COPY, SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES
 from tilescope.mma.tcgen05_kind import WIDE_K, Documented, blackwell_rule
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
@@ -41,16 +41,19 @@ TmemCause = Literal[
 class TmemAgreement(Documented, Value):
     """The answer of `compatible` about tensor memory: true where all agrees, else the cause and what would be right.
 
+    A warp reaches its own quarter whatever quarter its address names. So such a load agrees, with cause "lane-quarter" as a
+    warning: PTX asks for the warp's own lanes, and debug builds trap.
+
     >>> from tilescope.mma.tmem_layout import tmem_layout
-    >>> wrong = tmem_compatible(tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
-    >>> bool(wrong), wrong.cause, wrong.correction
-    (False, 'lane-quarter', TmemAddress(lane=32))
+    >>> warned = tmem_compatible(tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
+    >>> bool(warned), warned.cause, warned.correction
+    (True, 'lane-quarter', TmemAddress(lane=32))
     """
 
     agrees: bool
     subject: str  # what was looked for
     sentence: str
-    cause: TmemCause | None = None
+    cause: TmemCause | None = None  # why it does not agree, or what is advised against
     correction: TmemAddress | None = None  # the address that would be right
     scale_id: int | None = None  # the id that would be right
 
@@ -74,41 +77,44 @@ def _verdict(subject: str, agreed: str, checks: tuple[Check, ...], scale_id: int
 
 def tmem_compatible(
     held: TmemLayout | ScaleLayout, reader: Any, *, warp: Any = None, address: Any = None, operand: Any = None, k: Any = None,
+    cta_rank: Any = None,
 ) -> TmemAgreement:  # fmt: skip
     """Whether a load, an instruction or copies agree with what lies in tensor memory.
 
     A TmemLayout (of D) is read by tcgen05.ld, whose opcode is `reader`, by `warp`, at `address`. The scale factors of `operand`
     are read by an InstructionDescriptor for the instruction that begins at `k`, with the word at `address`; or they are brought
-    by copies, (Tcgen05Descriptor, address) each.
+    by copies, (Tcgen05Descriptor, address) each. A `cta_rank` says that the instruction is a pair's: a word with m = 128 can be
+    either. Copies of shape 64x128b.warpx2::01_23 (a ScaleCopy names its shape) are those of B for a pair with m = 128.
     """
     place = TmemAddress.of(0 if address is None else address)
     if isinstance(held, TmemLayout):
         return _loaded(held, reader, warp, place)
     operand = known_name("operand", operand, ("A", "B"), "operand with scale factors")
     if isinstance(reader, InstructionDescriptor):
-        return _scaled(held, reader, operand, k, place)
-    return _copied(held, _pairs(reader), operand)
+        return _scaled(held, reader, operand, k, place, 1 if cta_rank is None else 2)
+    return _copied(held, _listed_copies(reader), operand)
 
 
 def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> TmemAgreement:
-    """Whether a warp's load stays in its quarter and meets the matrix."""
+    """Whether a warp's load, which stays in the warp's own quarter, meets the matrix."""
     move = named_move(opcode.strip().casefold() if isinstance(opcode, str) else printed(opcode))
-    number, name, lane, reach = integer("warp", warp, 0), held.operand, address.lane, move.form.lanes
-    own, end = number % QUARTERS * QUARTER_LANES, lane + reach - 1
+    number, name, reach = integer("warp", warp, 0), held.operand, move.form.lanes
+    own = number % QUARTERS * QUARTER_LANES
+    lane = own + address.lane % QUARTER_LANES
+    end = lane + reach - 1
     first, last = held.base.column, held.base.column + held.columns - 1
     reads = address.column, address.column + move.columns * move.form.places - 1
     lane_of, column_of = np.divmod(held.bit_addresses()[: held.rows] >> 5, 1 << 16)
     inside = (lane <= lane_of) & (lane_of <= end)
     rows = np.flatnonzero((inside & (column_of == address.column)).any(axis=(1, 2))).tolist()
-    whole, start = TmemAddress(own + lane % QUARTER_LANES, address.column), TmemAddress(own, address.column)
+    whole, start = TmemAddress(lane, address.column), TmemAddress(own, address.column)
     used, span = len(np.unique(lane_of[inside])), f"{rows[0]} to {rows[-1]}" if rows else ""
-    agreed = f"Warp {number} loads rows {span} of {name}{f', in {used} of {reach} lanes' * (used < reach)}."
+    part = f", in {used} of {reach} lanes" if used < reach else ""
+    agreed = f"Warp {number} loads rows {span} of {name}{part}."
     # fmt: off
-    return _verdict(name, agreed, (
-        (whole != address, "lane-quarter", whole, (
-            f"Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), "
-            f"and the address names lane {lane}. Set its lane field: {whole}.")),
-        (lane % reach, "lane-start", start, f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {lane}. Use {start}."),
+    verdict = _verdict(name, agreed, (
+        (lane % reach, "lane-start", start,
+            f"Lane: .{move.form.name} starts at lane {own} of its quarter, not {lane}. Use {start}."),
         (move.packed and (held.element_bits, name) != (16, "D"), "packing", None,
             f"Packing: {move.opcode} takes the low halves of cells, and elements of {name} fill them."),
         (reads[0] < first or reads[1] > last, "columns", TmemAddress(lane, first),
@@ -116,13 +122,28 @@ def _loaded(held: TmemLayout, opcode: Any, warp: Any, address: TmemAddress) -> T
         (not rows, "lane-start", None, f"Lanes: nothing of {name} lies in lanes {lane} to {end}."),
     ))
     # fmt: on
+    if not verdict or whole == address:
+        return verdict
+    warned = (
+        f"{agreed} Lane quarter: warp {number} reaches lanes {own} to {own + QUARTER_LANES - 1} alone ({number} mod 4), and the "
+        f"address names lane {address.lane}. The hardware takes the warp's own quarter, as DeepGEMM relies on; PTX asks for it in the "
+        f"lane field: {whole}."
+    )
+    return TmemAgreement(True, name, warned, "lane-quarter", whole)
 
 
 def _scaled(
-    scales: ScaleLayout, word: InstructionDescriptor, operand: ScaleOperand, k: Any, address: TmemAddress
+    scales: ScaleLayout,
+    word: InstructionDescriptor,
+    operand: ScaleOperand,
+    k: Any,
+    address: TmemAddress,
+    cta_group: int,
 ) -> TmemAgreement:
     """Whether an instruction finds the scales of its own k."""
-    steps, form = {step.k: step for step in scales.steps(word.k)}, scales.format
+    where: Any = {"m": word.m, "cta_group": cta_group if word.m == 128 else 2}
+    columns, form = scales.columns_per_word(operand, **where), scales.format
+    steps = {step.k: step for step in scales.steps(word.k, operand, **where)}
     if not is_one_of(k, steps):
         limit = f"instructions of kind {word.mma_kind} begin at multiples of {word.k} below {scales.k}"
         raise SCALE_K.error("k", f"k = {printed(k)}", limit, "Use 0, the first k of an instruction.", k=plain_int(k))
@@ -139,7 +160,7 @@ def _scaled(
             f"the instruction is of kind {word.mma_kind} with {word.scale_type}.")),
         (address.column != step.column, "scale-column", right, (
             f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; the instruction's address names column "
-            f"{address.column}. The word of the next 4 blocks is {scales.word_columns} columns further.")),
+            f"{address.column}. The word of the next 4 blocks is {columns} columns further.")),
         (told != step.scale_id, "scale-id", right, (
             f"Scale id: k {step.k} needs {blocks}, which begin{'s' * one} at byte {step.scale_id} of the word; the descriptor says {told}. "
             f"Use {operand.lower()}_scale_id={step.scale_id}.")),
@@ -147,22 +168,42 @@ def _scaled(
     # fmt: on
 
 
-def _copied(
-    scales: ScaleLayout, copies: list[tuple[Tcgen05Descriptor, TmemAddress]], operand: ScaleOperand
-) -> TmemAgreement:
+class _Copy(NamedTuple):
+    """A tcgen05.cp of scale factors; a shape that was not named is that of one atom."""
+
+    shape: str
+    descriptor: Tcgen05Descriptor
+    address: TmemAddress
+
+
+def _copied(scales: ScaleLayout, copies: list[_Copy], operand: ScaleOperand) -> TmemAgreement:
     """Whether copies leave the atoms where instructions look for them."""
     down, along = scales.atoms
-    first, base = (min(places) for places in zip(*((at.start_address, to.column) for at, to in copies), strict=True))
-    places = {to.column: divmod(at.start_address - first, ATOM_BYTES) for at, to in copies}
+    in_halves = any(copy.shape == PAIR_B_COPY for copy in copies)
+    where: Any = {"m": 128, "cta_group": 2} if in_halves else {}
+    first = min(copy.descriptor.start_address for copy in copies)
+    base = min(copy.address.column for copy in copies)
+    places = {copy.address.column: divmod(copy.descriptor.start_address - first, ATOM_BYTES) for copy in copies}
     rest = max(rest for _, rest in places.values())
-    modes = dict.fromkeys((at.swizzle.name, at.stride_bytes) for at, _ in copies)
+    modes = dict.fromkeys((copy.descriptor.swizzle.name, copy.descriptor.stride_bytes) for copy in copies)
     swizzle, stride = next((mode for mode in modes if mode != ("none", 128)), ("none", 128))
-    wanted = {base + to.column: at.start_address // ATOM_BYTES for _, at, to in scales.copies(operand)}
+    wanted = {base + to.column: at.start_address // ATOM_BYTES for _, at, to in scales.copies(operand, **where)}
     column = next((column for column, atom in sorted(wanted.items()) if places.get(column, (None, 0))[0] != atom), base)
     atom, (other, _), right = wanted[column], places.get(column, (-1, 0)), TmemAddress(0, column)
-    row, word = 128 * (atom // along), 4 * (atom % along)
-    which = f"rows {row} to {row + 127}, blocks {word} to {word + 3}"
+
+    # an atom holds 128 rows; a copy of a pair's B brings two, half of n each
+    row, word = (0, atom // 2) if in_halves else divmod(atom, along)
+    other_row, other_word = (0, other // 2) if in_halves else divmod(other, along)
+    rows = f"both halves of {scales.rows} columns" if in_halves else f"rows {128 * row} to {128 * row + 127}"
+    which = f"{rows}, blocks {4 * word} to {4 * word + 3}"
     agreed = f"The copies bring all {down} x {along} atoms where instructions look for them."
+    order = "In shared memory the atoms along k follow each other"
+    columns = scales.columns_per_word(operand, **where)
+    further = f"in tensor memory the next word of k is {columns} columns on, the next 128 rows 4"
+    if in_halves:
+        agreed = f"The copies bring both halves of n, {along} words of k each, where instructions look for them."
+        order = "In shared memory the atoms of the two halves of n follow each other, word of k by word of k"
+        further = f"in tensor memory the next word of k is {columns} columns on"
     # fmt: off
     return _verdict(f"SF{operand}", agreed, (
         ((swizzle, stride) != ("none", 128), "atom-rows", None, (
@@ -171,20 +212,25 @@ def _copied(
         (rest, "atom-rows", None, f"Rows of an atom: a copy starts {rest} bytes after one; atoms are {ATOM_BYTES} bytes."),
         (other < 0, "atom-missing", right, f"Atom missing: no copy brings {which} to column {column}."),
         (other != atom, "atom-order", right, (
-            f"Atom order: column {column} gets atom {other} (rows from {128 * (other // along)}, blocks from {4 * (other % along)}), "
-            f"and instructions look there for atom {atom} ({which}). In shared memory the atoms along k follow each other; "
-            f"in tensor memory the next word of k is {scales.word_columns} columns on, the next 128 rows 4.")),
+            f"Atom order: column {column} gets atom {other} (rows from {128 * other_row}, blocks from {4 * other_word}), "
+            f"and instructions look there for atom {atom} ({which}). {order}; {further}.")),
     ))
     # fmt: on
 
 
-def _pairs(copies: Any) -> list[tuple[Tcgen05Descriptor, TmemAddress]]:
-    """Copies as (descriptor, address); a ScaleCopy has its shape before them."""
-    listed = [(entries(copy, 4) or [])[-2:] for copy in entries(copies, 1 << 16) or ()]
-    if not listed or not all(len(pair) == 2 and isinstance(pair[0], Tcgen05Descriptor) for pair in listed):
+def _listed_copies(copies: Any) -> list[_Copy]:
+    """Copies as a shape, a descriptor and an address; pairs of the last two are of one atom."""
+    listed = [entries(copy, 4) or [] for copy in entries(copies, 1 << 16) or ()]
+    known = all(
+        len(copy) in (2, 3)
+        and isinstance(copy[-2], Tcgen05Descriptor)
+        and all(isinstance(name, str) for name in copy[:-2])
+        for copy in listed
+    )
+    if not listed or not known:
         limit = "an InstructionDescriptor, or copies: (Tcgen05Descriptor, address) each"
         raise ARGUMENT_TYPE.error("descriptor", printed(copies), limit, "Use scale_layout(…).copies().")
-    return [(descriptor, TmemAddress.of(address)) for descriptor, address in listed]
+    return [_Copy(copy[0] if len(copy) == 3 else ATOM_COPY, copy[-2], TmemAddress.of(copy[-1])) for copy in listed]
 
 
 _BUDGET = 'ts.TensorMemory.budget({{"D": (ts.tmem_layout((128, 256)), {})}}).violations'

@@ -60,7 +60,8 @@ TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION = (
     )
 )
 TMEM_CP_SHAPE = blackwell_rule(
-    "tmem-cp-shape", "tcgen05.cp has six shapes; those of 64 and 32 rows are multicast to two or four quarters.", "tcgen05.cp",
+    "tmem-cp-shape", "tcgen05.cp has six shapes; those of 64 and 32 rows are multicast to two or four quarters.",
+    "tcgen05.cp; the lanes as CuTe and TVM have them, JAX those of 128x128b, 64x128b.warpx2::01_23 and 32x128b.warpx4",
     _COPY.format(shape="32x128b.warpx4", column=0, more=""), _COPY.format(shape="32x128b", column=0, more=""),
 )
 TMEM_CP_COLUMN = blackwell_rule(
@@ -219,6 +220,7 @@ class CpShape:
     name: str
     row_bytes: int
     modes: Modes  # (row, copy) → lane
+    source: str  # what says where the rows go
 
     @property
     def rows(self) -> int:
@@ -236,16 +238,17 @@ class CpShape:
         return self.modes.offsets()
 
 
-# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them.
+_BOTH, _ALL = "CuTe and TVM", "CuTe, TVM and JAX"
+# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them, and as JAX uses the shapes that it issues.
 # fmt: off
 CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
-    #       name                     bytes  (row, copy) → lane
-    CpShape("128x256b",               32, Modes((128, 1), (1, 0))),
-    CpShape("128x128b",               16, Modes((128, 1), (1, 0))),
-    CpShape("64x128b.warpx2::02_13",  16, Modes((64, 2), (1, 64))),
-    CpShape("64x128b.warpx2::01_23",  16, Modes(((32, 2), 2), ((1, 64), 32))),
-    CpShape("32x128b.warpx4",         16, Modes((32, 4), (1, 32))),
-    CpShape("4x256b",                 32, Modes((4, 1), (32, 0))),
+    #       name                     bytes  (row, copy) → lane                    source
+    CpShape("128x256b",               32, Modes((128, 1), (1, 0)),               _BOTH),
+    CpShape("128x128b",               16, Modes((128, 1), (1, 0)),               _ALL),
+    CpShape("64x128b.warpx2::02_13",  16, Modes((64, 2), (1, 64)),               _BOTH),
+    CpShape("64x128b.warpx2::01_23",  16, Modes(((32, 2), 2), ((1, 64), 32)),    _ALL),
+    CpShape("32x128b.warpx4",         16, Modes((32, 4), (1, 32)),               _ALL),
+    CpShape("4x256b",                 32, Modes((4, 1), (32, 0)),                _BOTH),
 )}
 # fmt: on
 

@@ -18,7 +18,8 @@ PTX calls the ways in which an accumulator uses the 128 lanes layouts A to G; m 
     F        M 64                            64   m mod 16 + 32 (m / 16)    n          half of each quarter
     G        M 32, .ws                       32   m + 32 (n / (N/4))        n mod N/4  1 x 4
 
-C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16.
+C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16. m and n of a pair are the
+pair's: its blocks hold half of the rows of D each, with all columns.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
     Datapath("C", 128, 2, _NO,  _YES,  True,  None),
     Datapath("D", 128, 1, _ANY, _ANY),
     Datapath("E",  64, 1, _YES, _ANY,  False, "one source: TVM"),
-    Datapath("F",  64, 1, _NO,  _ANY,  True,  "CuTe; TVM says lanes 0 to 63 instead"),
+    Datapath("F",  64, 1, _NO,  _ANY,  True,  "CuTe and Triton; TVM says lanes 0 to 63 instead"),
     Datapath("G",  32, 1, _YES, _ANY,  False, None),
 )}
 # fmt: on
@@ -331,30 +332,46 @@ def _require_k(k: int, whole: int, data_type: DataType, limit: str) -> None:
         raise TMEM_K.error("shape", f"k = {k} of {data_type.name}", limit, f"Use {whole}.", k=k)
 
 
-# Element (m, k) of one instruction → bit, for 128 rows. k counts elements of the unpacked A.
-# f16 and 8 bits: CuTe and JAX; tf32 and 4 bits: CuTe alone.
-_ROWS = Modes(128, LANE_BITS)
-_ROWS_16 = Modes((8, 2, 8), (LANE_BITS, 16, 16 * LANE_BITS))
+class Metadata(NamedTuple):
+    """Where the metadata of a sparse A lies: entry (m, k) of one instruction, k counting the elements of the unpacked A."""
+
+    k: int
+    k_modes: Modes  # → bit
+    entry_bits: int
+    in_halves: bool  # rows 8 apart share a lane: the upper half of its cell is the second one's
+    source: str  # "": several sources agree
+
+    def modes(self, rows: int) -> Modes:
+        """(m, k, copy) → bit. .ws with fewer than 128 rows reads a copy in every group of lanes, as A and D lie."""
+        down = Modes((8, 2, rows // 16), (LANE_BITS, 16, 16 * LANE_BITS)) if self.in_halves else Modes(rows, LANE_BITS)
+        copies = [] if rows == TMEM_LANES else [Modes(TMEM_LANES // rows, rows * LANE_BITS)]
+        return Modes.joined(down, self.k_modes, *copies)
+
+
+# f16 and 8 bits: CuTe (tmem_e_frg) and JAX; tf32: CuTe alone. JAX has the two columns of 4 bits too.
 # fmt: off
 _METADATA = {
-    # width of A: k, modes of m and k, bits of an entry, source
-    32: (16,  Modes.joined(_ROWS_16, Modes((8, 2), (2, 8 * LANE_BITS))),  2, "one source: CuTe"),
-    16: (32,  Modes.joined(_ROWS_16, Modes((16, 2), (1, 8 * LANE_BITS))), 1, ""),
-    8:  (64,  Modes.joined(_ROWS, Modes(64, 1)),                          1, ""),
-    4:  (128, Modes.joined(_ROWS, Modes((2, 64), (0, 1))),                1, "one source: CuTe"),
+    # width of A    k    modes of k                         bits  halves  source
+    32: Metadata(   16,  Modes((8, 2), (2, 8 * LANE_BITS)),  2,   True,   "one source: CuTe"),
+    16: Metadata(   32,  Modes((16, 2), (1, 8 * LANE_BITS)), 1,   True,   ""),
+    8:  Metadata(   64,  Modes(64, 1),                       1,   False,  ""),
+    4:  Metadata(  128,  Modes((2, 64), (0, 1)),             1,   False,  "CuTe and JAX"),
 }
 # fmt: on
+_WS_METADATA_SOURCE = "one source: CuTe"  # tmem_e_frg_ws
 
 
 def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  it is of a sparse A
-    tcgen05_for(data_type)
-    step, modes, bits, source = _METADATA[data_type.smem_bits]
-    if row.rows != 128:
+    kind, entry, by_ws = tcgen05_for(data_type), _METADATA[data_type.smem_bits], row.ws == _YES
+    if row.rows != TMEM_LANES and not by_ws:
         found = f"metadata of {row.rows} rows a block (layout {row.name})"
-        limit = "formulas are known for 128 rows a block; for fewer PTX has a figure alone"
+        limit = "formulas are known for 128 rows a block and for .ws; for others PTX has a figure alone"
         raise TMEM_UNKNOWN.error("shape", found, limit, "Use M 128, or 256 for a pair.", rows=row.rows)
-    _require_k(k, step, data_type, f"the metadata of one instruction is of {step} elements along k")
-    return modes, bits, source
+    if by_ws and kind.is_scaled:
+        found, limit = f".ws of {data_type.name}", f"kind {kind.name} has no .ws instruction"
+        raise TMEM_UNKNOWN.error("ws", found, limit, "Use ws=False with M 128.")
+    _require_k(k, entry.k, data_type, f"the metadata of one instruction is of {entry.k} elements along k")
+    return entry.modes(row.rows), entry.entry_bits, _WS_METADATA_SOURCE if by_ws else entry.source
 
 
 _MODES_OF: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}

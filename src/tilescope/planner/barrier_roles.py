@@ -8,6 +8,12 @@ In a cluster of Cx x Cy blocks (rank = x + Cx y) blocks with the same x share A 
 block loads its part of a shared tile into all of them. So every block expects whole tiles, and a slot is free when the
 consumers of every block that it feeds have released it.
 
+With cta_group=2 two blocks along x multiply together, and tiles are the pair's, as m and n of the instruction are: each block
+brings half of the rows of A and half of the columns of B, and the even block's barrier expects what both bring.
+
+    A 256 x 64, B 256 x 64 of bf16    block 0: A rows 0-127, B columns 0-127      16384 + 16384 bytes ─┐
+                                      block 1: A rows 128-255, B columns 128-255  16384 + 16384 bytes ─┴▶ 65536 at block 0
+
 Counts that a kernel knows by name are constants of the pipeline (STAGES, k_tiles), so that the emitter prints the steps as
 they stand here.
 """
@@ -23,6 +29,7 @@ from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.pair_tiles import half_of, partial_instructions
 from tilescope.planner.plans import Plan, barrier_bytes
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
@@ -70,8 +77,10 @@ def plan_pipeline(
 
     `plan` is one plan, several whose tiles share a stage (A, then B), or a GEMM plan, whose epilogue is included.
     `consumers` are warpgroups; `arrivals` says whether a consumer arrives once, by warp or by thread (None: once where the
-    tensor core reads, by warp where threads do); `cta_group=2` lets the even block of a pair multiply for both (tcgen05).
-    `steps` is how many K steps are described.
+    tensor core reads, by warp where threads do). `steps` is how many K steps are described.
+
+    `cta_group=2` lets the even block of a pair multiply for both (tcgen05). Tiles, a GEMM plan's too, are then the pair's, as m
+    and n of the instruction are: the pipeline is planned for what one block brings, half of A's rows and half of B's columns.
 
     >>> import tilescope as ts
     >>> a, b = (ts.plan(tile, "bf16").best for tile in ((128, 64), (256, 64)))
@@ -82,11 +91,17 @@ def plan_pipeline(
     ...     print(barrier.name, barrier.bytes, barrier.parities)
     full (49152,) (('consumer', 0),)
     empty (0,) (('producer', 1),)
+    >>> pair = [ts.plan((256, 64), "bf16", arch="sm_100").best] * 2
+    >>> pipeline = ts.plan_pipeline(pair, stages=1, cluster=2, cta_group=2)
+    >>> pipeline.name, ts.simulate(pipeline).barriers[0].bytes  # 128 x 64 of A and of B from each block
+    ('256x64 + 256x64 bfloat16 of a pair, 1 stage', (65536, 0))
     """
     planning = _Planning(**locals())
-    tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in planning.plans)
+    tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in planning.tiles)
     stores = planning.first.direction == "store"
-    name = f"{tiles} {planning.first.data_type.name}, {counted(planning.stages, 'stage')}{', stored' * stores}"
+    of_pair = " of a pair" if planning.cta_group == 2 else ""
+    stored = ", stored" if stores else ""
+    name = f"{tiles} {planning.first.data_type.name}{of_pair}, {counted(planning.stages, 'stage')}{stored}"
     return Pipeline.from_dict({"name": name} | (planning.storing() if stores else planning.loading()))
 
 
@@ -105,10 +120,11 @@ class _Planning:
             return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
         self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        self.plans = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
-        if not self.plans or not all(isinstance(tile, Plan) for tile in self.plans):
+        # the plans of the tiles as they were asked for: of a pair the pair's
+        self.tiles = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
+        if not self.tiles or not all(isinstance(tile, Plan) for tile in self.tiles):
             raise PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan)).error()
-        self.first = first = self.plans[0].problem
+        self.first = first = self.tiles[0].problem
         core = first.tensor_core or CONSUMER["ldmatrix"]  # threads that read by a pattern do it in place of ldmatrix
         self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
         self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
@@ -128,15 +144,23 @@ class _Planning:
         self.arrivals = ceil_div(self.threads, ARRIVALS[once])
         self.blocks = prod(self.cluster)
         # along x, if there is a B: the blocks of a pair have half of it
-        self.b_sharers = self.cluster[0] // self.cta_group if len(self.plans) > 1 else 1
+        self.b_sharers = self.cluster[0] // self.cta_group if len(self.tiles) > 1 else 1
         self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # blocks load parts for the others
         self.copiers = 1 if first.copy == "tma" else WARPGROUP_THREADS  # threads that arrive at a full barrier
         # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
         self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
-        self.drain = [] if gemm is None or gemm.epilogue is None else [_DRAIN]
+        epilogue = None if gemm is None else gemm.epilogue
+        self.drain = [] if epilogue is None else [_DRAIN]
+        # of a slice of C in one block: the blocks of a pair have half of its rows each
+        self.c_stage_bytes = 0 if epilogue is None else epilogue.stage_bytes // self.cta_group
+        self.c_stored_bytes = 0 if epilogue is None else epilogue.transaction_bytes // self.cta_group
         self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
         raise_all(problems)
         if contradictions := violations(self._contradictions()):
+            raise PlanError(contradictions)
+        # what one block brings of every tile
+        self.plans = [half_of(tile) for tile in self.tiles] if self.cta_group == 2 else list(self.tiles)
+        if contradictions := violations(self._beyond_a_block()):
             raise PlanError(contradictions)
         self.step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
         self.stage, self.turn = f"{self.step} % STAGES", f"{self.step} / STAGES % 2"
@@ -151,7 +175,7 @@ class _Planning:
 
     def _contradictions(self) -> Iterator[Obstacle]:
         (direction, copy), across = (self.first.direction, self.first.copy), self.cluster[0]
-        different = any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.plans)
+        different = any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.tiles)
         unpaired = self.cta_group == 2 and (not self.in_tmem or across % 2)
         checks = (
             (different, PLAN_PIPELINE.broken("plan", "alike", direction=direction, copy=copy)),
@@ -160,6 +184,11 @@ class _Planning:
             (self.blocks > 1 and direction == "store", PLAN_PIPELINE.broken("cluster", "store")),
         )
         yield from (one for broken, one in checks if broken)
+        if self.in_tmem and direction == "load" and not unpaired:
+            yield from partial_instructions(self.tiles, self.cta_group)
+
+    def _beyond_a_block(self) -> Iterator[Obstacle]:
+        """Refuse stages that a block has no room for, and tiles that cannot be shared out."""
         yield from self._beyond_shared_memory()
         for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
             if self.multicast and parts and plan.transaction_bytes % (16 * parts):
@@ -168,7 +197,7 @@ class _Planning:
     def _beyond_shared_memory(self) -> Iterator[Obstacle]:
         """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
         arch, stage_bytes = self.first.arch, sum(plan.stage_bytes for plan in self.plans) + barrier_bytes(self.first)
-        limit = arch.smem_per_block_bytes - (self.gemm.epilogue.stage_bytes if self.gemm and self.gemm.epilogue else 0)
+        limit = arch.smem_per_block_bytes - self.c_stage_bytes
         if self.stages * stage_bytes > limit:
             fitting = {"limit_bytes": limit, "fit": limit // stage_bytes or None}
             yield PLAN_PIPELINE.broken(
@@ -194,7 +223,7 @@ class _Planning:
             barriers |= {"acc_full": {"count": 1, "stages": 2}, "acc_empty": emptied}
             roles.append(self._tmem_epilogue())
         if gemm is not None and gemm.epilogue is not None:
-            slots["c"] = {"stages": self.writers, "bytes": gemm.epilogue.stage_bytes // self.writers}
+            slots["c"] = {"stages": self.writers, "bytes": self.c_stage_bytes // self.writers}
         return {
             "cluster": list(self.cluster),
             "constants": {"STAGES": stages, **looped},
@@ -324,10 +353,10 @@ class _Planning:
         """The slices of a tile of C, written by all threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
-        parts, bytes_stored = [f"c[{part}]" for part in range(self.writers)], self.gemm.epilogue.transaction_bytes
+        parts = [f"c[{part}]" for part in range(self.writers)]
         meet = {"sync": _EPILOGUE_BAR, "threads": self.writers * self.threads}
         first = {"when": "instance == 0"} if self.writers > 1 else {}
-        steps = _stored("c[instance]", parts, bytes_stored, meet, 0, first)
+        steps = _stored("c[instance]", parts, self.c_stored_bytes, meet, 0, first)
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
 
     def storing(self) -> dict[str, Any]:

@@ -167,6 +167,8 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
 def draw_tmem_agreement(agreement: TmemAgreement) -> Drawing:
     """The verdict in a sentence."""
     verdict = "agrees" if agreement.agrees else f"does not agree: {agreement.cause}"
+    if agreement.agrees and agreement.cause is not None:
+        verdict = f"agrees; warning: {agreement.cause}"
     right = {"address": "" if agreement.correction is None else f"`{agreement.correction}`"}
     return Drawing(
         f"{agreement.subject} in tensor memory {verdict}",
@@ -255,17 +257,28 @@ def _scale_table(scales: ScaleLayout, element: Element) -> Table:
 def _scale_facts(scales: ScaleLayout) -> Table:
     row, (down, along) = scales.format, scales.atoms
     a, b = scales.mma_lanes("A"), scales.mma_lanes("B")
-    a_lanes, b_lanes = (", ".join(map(str, side.lanes()[:4])) + " …" for side in (a, b))
+    a_lanes, b_lanes = (", ".join(map(str, side.lanes())) for side in (a, b))
     facts = {
         "atoms": f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
         "tcgen05": f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}",
         "ids": ", ".join(map(str, row.ids(row.k_steps[0]))),
         "copies": f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle",
-        "columns": f"{scales.word_columns * along}: {scales.word_columns} for each word of k",
-        "sm_120": f"{a.instruction}: A from lanes {a_lanes}; B from lanes {b_lanes} (thread-id 0)",
+        "columns": _columns_said(scales),
+        "sm_120": f"{a.instruction}, thread-id 0: A from lanes {a_lanes} (rows 0 to {a.extent - 1}); "
+        f"B from lanes {b_lanes} (columns 0 to {b.extent - 1}). Thread-id t: 2 t lanes further on for A, t for B",
         "basis": "documented",
     }
     return Table(facts)
+
+
+def _columns_said(scales: ScaleLayout) -> str:
+    """Columns of tensor memory; fewer for B of a pair with m = 128, whose halves of n lie in quarters of their own."""
+    along, columns = scales.atoms[1], scales.word_columns
+    said = f"{columns * along}: {columns} for each word of k"
+    if scales.rows not in (192, 256):  # up to 128 columns they are as many; the other widths no pair has
+        return said
+    as_b = scales.columns_per_word("B", m=128, cta_group=2)
+    return f"{said}; as B of a pair with m = 128: {as_b * along}, {as_b} for each word"
 
 
 def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
