@@ -3,14 +3,16 @@
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.cli import run
+from tilescope.cli import run, topics
+from tilescope.mma import diagnosis, tmem_agreement
 from tilescope.swizzle import Swizzle
-from tilescope.symptoms import CAUSE, SYMPTOM, Cause, Symptom, diagnose
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 
 PAGE = Path(__file__).parents[2] / "docs" / "symptoms.md"
 
@@ -91,10 +93,30 @@ def test_any_text_is_answered(question):
     assert found.text() is not None
 
 
-def test_every_cause_is_pointed_to_and_exists():
+def test_every_cause_is_a_symptoms_or_what_compatible_names():
     pointed = {name for symptom in SYMPTOM.values() for name in symptom.causes}
-    assert pointed == set(CAUSE)
-    assert all(Cause.named(name) is CAUSE[name] for name in pointed)
+    compared = {*get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}
+    assert pointed | compared == set(CAUSE)
+    assert all(Cause.named(name) is CAUSE[name] for name in CAUSE)
+
+
+@pytest.mark.parametrize("name", sorted({*CAUSE, *get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}))
+def test_every_cause_that_is_printed_is_explained_by_its_name(name):
+    explained = topics.find(name)
+    assert (explained.name, explained.group) == (name, "causes")
+    facts = dict(explained.facts)
+    assert CAUSE[name].mechanism in (explained.meaning, facts.get("as a cause"))
+    assert facts["fix"] == CAUSE[name].fix
+
+
+@pytest.mark.parametrize("name", get_args(diagnosis.Cause))
+def test_the_command_of_a_descriptors_cause_prints_that_cause(name, capsys):
+    program, *arguments = shlex.split(CAUSE[name].command)
+    if arguments[:2] == ["mma", "check"]:
+        assert run(arguments) == 1
+        assert capsys.readouterr().out.splitlines()[0] == f"The descriptor reads something else: {name}"
+    else:
+        assert name in ("pair-half", "atom-order")  # of ts.compatible alone
 
 
 def test_every_cause_has_a_command_that_tests_it():
@@ -123,9 +145,12 @@ def page():
         "```console", "$ tilescope explain 715", '$ tilescope explain "garbage in every second row"', "```", "",
         "| symptom | causes, most likely first |", "|---|---|",
     ]  # fmt: skip
-    for symptom in SYMPTOM.values():
+    for symptom in SEEN.values():
         causes = ", ".join(f"[{name}](#{name})" for name in symptom.causes) or symptom.note
         lines.append(f"| {symptom.name} | {causes} |")
+    lines += ["", "## CUDA errors", "", "The other errors of CUDA's driver and runtime, by number or by either name:", ""]
+    lines += ["| error | what it means |", "|---|---|"]
+    lines += [f"| {symptom.name} | {symptom.note} |" for symptom in ERRORS.values()]
     lines += ["", "## Causes"]
     for cause in CAUSE.values():
         lines += [
