@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilescope.arch import ARCH
 from tilescope.cli import run, topics
 from tilescope.mma import diagnosis, tmem_agreement
+from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.swizzle import Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 
@@ -134,6 +136,52 @@ def test_the_command_of_a_cause_runs(name):
 def test_threads_name_a_repository_and_a_number(name):
     for thread in CAUSE[name].threads:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread), thread
+
+
+def test_a_copied_map_is_a_cause_of_an_illegal_address():
+    found = diagnose("an illegal memory access was encountered")
+    assert "map-placement" in [cause.name for cause in found.causes]
+    assert "700" in CAUSE["map-placement"].tell
+    assert "copied" in CAUSE["map-placement"].mechanism
+
+
+def test_overwritten_neighbours_are_first_what_a_store_rounds_up():
+    causes = diagnose("data next to my tensor is overwritten").causes
+    assert causes[0].name == "store-rounds-to-16"
+    assert "16 bytes" in causes[0].mechanism
+    assert "freed-or-short-tensor" in [cause.name for cause in causes]
+
+
+def test_tensor_memory_that_is_used_up_is_not_about_registers():
+    found = diagnose("out of resource: tensor memory, Required: 640, Hardware limit: 512")
+    assert [cause.name for cause in found.causes] == ["tensor-memory-columns", "tensor-memory"]
+    assert f"{TMEM_COLUMNS} columns" in CAUSE["tensor-memory-columns"].mechanism
+
+
+def test_the_fence_of_maps_is_not_the_fence_of_tiles():
+    of_maps, of_tiles = topics.find("fence.proxy.tensormap"), topics.find("fence.proxy.async")
+    assert of_maps.name != of_tiles.name
+    assert "fence.proxy.tensormap" not in of_tiles.meaning
+    assert "not fence.proxy.async" in of_maps.meaning
+    assert ".acquire" in of_maps.meaning
+
+
+def test_no_answer_gives_scatter4_to_sm_120():
+    assert not ARCH["sm_120"].has("scatter4")
+    assert ARCH["sm_120"].has("gather4")
+    said = topics.find("scatter4").meaning
+    assert "sm_120 does not" in said
+    for name in ("sm_100", "sm_103", "sm_110"):
+        assert ARCH[name].has("scatter4")
+        assert name in said
+    assert "scatter4" not in topics.find("sm_120").meaning
+    assert "scatter4 on sm_100, sm_103, sm_110." in topics.find("gather-arch").demand
+
+
+def test_causes_that_are_named_in_notes_exist():
+    named = {word for symptom in SEEN.values() for word in re.findall(r"\bbarrier-\w+", symptom.note)}
+    assert named
+    assert named <= set(CAUSE)
 
 
 def page():

@@ -81,15 +81,15 @@ def diagnose(question: str) -> Diagnosis:
         if mentioned and SYMPTOM[symptom].codes and symptom not in of_code:
             continue  # its words may fit; it is another error
         for phrase in phrases:
-            weight, shared = _weight(phrase), phrase & words
-            if strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2)):
+            shared = phrase & words
+            if not shared or (strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2))):
                 continue
-            if shared == phrase:
-                weight_found[symptom] = max(weight_found.get(symptom, 0), weight)
-                if any(str(code) in phrase for code in codes.known):
-                    of_code.add(symptom)
-            elif shared:
-                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / weight)
+            if shared < phrase:
+                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / _weight(phrase))
+                continue
+            weight_found[symptom] = max(weight_found.get(symptom, 0), _weight(phrase))
+            if any(str(code) in phrase for code in codes.known):
+                of_code.add(symptom)
     named = sorted(weight_found, key=lambda name: (name not in of_code, -weight_found[name]))
     near = sorted((name for name in overlap if overlap[name] >= _LEAST_SHARED), key=lambda name: -overlap[name])
     suggested = () if named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
