@@ -74,7 +74,9 @@ def test_a_pasted_line_is_its_own_code(line, number):
 
 
 @pytest.mark.parametrize("code", [12345, 11, 750, 998, 0x7FFF])
-@pytest.mark.parametrize("line", ["Failed to initialize the TMA descriptor {}", "CUDA error {}", "error code: {}", "{}"])
+@pytest.mark.parametrize(
+    "line", ["Failed to initialize the TMA descriptor {}", "CUDA error {}", "error code: {}", "{}"]
+)
 def test_an_unknown_code_is_called_unknown(line, code, capsys):
     question = line.format(code)
     assert diagnose(question).unknown_codes == (code,)

@@ -95,7 +95,28 @@ _UNITS = {
     "warp", "warps", "time", "times", "ms", "us", "ns", "s", "tflops", "gflops", "step", "steps", "iteration", "iterations",
     "percent", "way", "sm", "sms", "k", "instead",
 }  # fmt: skip
-_ENDS = {".", ",", ";", ")", "]", ":", "!", "?", "'", '"', "-", "in", "at", "from", "on", "when", "after", "during", "for", "and"}
+_ENDS = {
+    ".",
+    ",",
+    ";",
+    ")",
+    "]",
+    ":",
+    "!",
+    "?",
+    "'",
+    '"',
+    "-",
+    "in",
+    "at",
+    "from",
+    "on",
+    "when",
+    "after",
+    "during",
+    "for",
+    "and",
+}
 
 
 def codes_in(text: str) -> MentionedCodes:

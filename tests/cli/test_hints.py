@@ -98,7 +98,10 @@ def options_of(words):
         if not isinstance(command, click.Group) or (child := command.get_command(context, word)) is None:
             break
         command = child
-    return {"--help", *(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts))}
+    return {
+        "--help",
+        *(option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)),
+    }
 
 
 def said_by(line, capsys):

@@ -113,7 +113,7 @@ def test_every_cause_that_is_printed_is_explained_by_its_name(name):
 
 @pytest.mark.parametrize("name", get_args(diagnosis.Cause))
 def test_the_command_of_a_descriptors_cause_prints_that_cause(name, capsys):
-    program, *arguments = shlex.split(CAUSE[name].command)
+    arguments = shlex.split(CAUSE[name].command)[1:]
     if arguments[:2] == ["mma", "check"]:
         assert run(arguments) == 1
         assert capsys.readouterr().out.splitlines()[0] == f"The descriptor reads something else: {name}"
@@ -196,7 +196,13 @@ def page():
     for symptom in SEEN.values():
         causes = ", ".join(f"[{name}](#{name})" for name in symptom.causes) or symptom.note
         lines.append(f"| {symptom.name} | {causes} |")
-    lines += ["", "## CUDA errors", "", "The other errors of CUDA's driver and runtime, by number or by either name:", ""]
+    lines += [
+        "",
+        "## CUDA errors",
+        "",
+        "The other errors of CUDA's driver and runtime, by number or by either name:",
+        "",
+    ]
     lines += ["| error | what it means |", "|---|---|"]
     lines += [f"| {symptom.name} | {symptom.note} |" for symptom in ERRORS.values()]
     lines += ["", "## Causes"]

@@ -14,8 +14,8 @@ import click
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.command import Output, command, completing
-from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.cuda_error import known_names, unknown_names_in
+from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, nearest_name, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle

@@ -165,9 +165,7 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 @cache
 def _phrases() -> dict[str, tuple[frozenset[str], ...]]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {
-        name: tuple(phrase for phrase in map(_words, (*row.phrases, name)) if phrase) for name, row in SEEN.items()
-    }
+    return {name: tuple(phrase for phrase in map(_words, (*row.phrases, name)) if phrase) for name, row in SEEN.items()}
 
 
 @cache

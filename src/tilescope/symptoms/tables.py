@@ -97,7 +97,10 @@ SEEN = {name: Symptom(name, **entry) for name, entry in table("symptoms").items(
 def _error_symptom(error: CudaError) -> Symptom:
     """What is known of a CUDA error that no symptom of the table is: its names, CUDA's words, and what it means."""
     other_name = error.runtime_name if error.runtime_name != error.name else ""
-    known_as = [f'CUDA says "{error.words}"' if error.words else "", f"{other_name} in the runtime" if other_name else ""]
+    known_as = [
+        f'CUDA says "{error.words}"' if error.words else "",
+        f"{other_name} in the runtime" if other_name else "",
+    ]
     note = f"{error.meaning} ({'; '.join(filter(None, known_as))}.)" if any(known_as) else error.meaning
     return Symptom(f"{error.name} ({error.number})", (), note=note, codes=(error.number,))
 

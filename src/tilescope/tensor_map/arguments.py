@@ -185,7 +185,10 @@ class DriverAnswer:
             more = "broken" if is_broken else "null" if address == 0 else ""
             code = 700 if self.result in _FAULTED else self.result
             if self.result in CUDA_ERROR:
-                other = "0 is success; no rule explains this answer", f"`tilescope explain {self.result}` says what it is."
+                other = (
+                    "0 is success; no rule explains this answer",
+                    f"`tilescope explain {self.result}` says what it is.",
+                )
                 words = _RESULTS.get(self.result, (CUDA_ERROR[self.result].words,))[0]
             else:
                 words = "unknown: no CUDA error has that number"
@@ -351,7 +354,8 @@ class MapArguments:
             name,
             f"{name} in the arguments of {'an' if own.startswith('i') else 'a'} {own} map",
             f"{others[0]} maps have it, {own} maps do not",
-            f"Leave {name} out" + (f"; or, for a {others[0]} map, leave out {', '.join(makes_it)}." if makes_it else "."),
+            f"Leave {name} out"
+            + (f"; or, for a {others[0]} map, leave out {', '.join(makes_it)}." if makes_it else "."),
         )
 
 

@@ -83,7 +83,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
         for number, cause in enumerate(diagnosis.causes, 1)
     }
     causes = [Table(said, title=title) for title, said in facts.items()]
-    return Drawing(symptom.name, [symptom.note, *unknown, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))])
+    return Drawing(
+        symptom.name, [symptom.note, *unknown, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))]
+    )
 
 
 def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:
