@@ -16,6 +16,7 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "errors",
     "written",
+    "cuda_error",
     "value",
     "rule",
     "reading",

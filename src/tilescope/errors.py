@@ -20,6 +20,7 @@ Exceptions carry all violations of a call at once, so that one run names every m
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import isfinite
@@ -295,7 +296,7 @@ def unknown_name(
     names = list(known)
     more = len(names) - _NAMES_LISTED
     shown = name if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
-    nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else None
+    nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else _name_of_number(name, names)
     listed = ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else "")
     found = f"{what} is missing" if name is None else f"{what} {shortened(shown, 120)}"
     limit = f"known: {listed}" if names else "none is known"
@@ -305,6 +306,17 @@ def unknown_name(
         )
     fix = f"Use {'one of them, such as ' if names[1:] else ''}{names[0]}." if names else "Add it, or leave this out."
     return Violation("unknown-name", "error", argument, found, limit, fix)
+
+
+def _name_of_number(number: object, names: list[str]) -> str | None:
+    """The first name whose only number is this one: 128 for "128B"; None for other values.
+
+    >>> _name_of_number(128, ["none", "64B", "128B", "128B_ATOM_32B"])
+    '128B'
+    """
+    if isinstance(number, bool) or not isinstance(number, int):
+        return None
+    return next((name for name in names if [int(digits) for digits in re.findall(r"\d+", name)] == [number]), None)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -10,7 +10,7 @@ from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
-from tilescope.symptoms import SYMPTOM, TERMS
+from tilescope.symptoms import CAUSE, SYMPTOM, TERMS
 from tilescope.tensor_map import descriptor
 from tilescope.value import Value
 
@@ -25,7 +25,7 @@ def explained(*words):
 def test_all_topics_are_listed(capsys):
     explained()
     listed = " ".join(capsys.readouterr().out.split())
-    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, descriptor.topics(), SYMPTOM)
+    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, descriptor.topics(), CAUSE, SYMPTOM)
     assert len(NAMES) == sum(map(len, tables))
     assert all(name in listed for name in NAMES)
 
@@ -36,7 +36,8 @@ def test_every_topic_listed_is_found_by_its_name(name, capsys):
     shown = capsys.readouterr().out
     title, blank, *text = shown.splitlines()
     assert (title, blank) == (name, "")
-    assert 1 <= len(text) <= (20 if name not in RULES and name not in SYMPTOM and name != descriptor.REPLACE else 70)
+    is_long = name in RULES or name in SYMPTOM or name == descriptor.REPLACE
+    assert 1 <= len(text) <= (70 if is_long else 36 if name in CAUSE else 20)
     assert [line for line in text if len(line) > 80 and len(line.split()) > 3] == []  # a long word stands alone
 
 
@@ -100,8 +101,19 @@ def test_words_need_no_quotes(capsys):
 
 
 def test_no_spelling_means_two_things():
-    spelled = [topics._folded(alias) for alias, _ in SPELLINGS] + [topics._folded(name) for name in NAMES]
+    others = [name for group, names in topics.index().groups if group != "causes" for name in names]
+    spelled = [topics._folded(alias) for alias, _ in SPELLINGS] + [topics._folded(name) for name in others]
     assert len(spelled) == len(set(spelled))
+
+
+def test_a_cause_that_is_spelled_like_a_term_says_what_the_term_means():
+    terms = {topics._folded(spelling): term for term in TERMS for spelling in (term.name, *term.aliases)}
+    shared = {name: terms[topics._folded(name)] for name in CAUSE if topics._folded(name) in terms}
+    assert {"parity", "base-offset", "lane-quarter"} <= set(shared)
+    for name, term in shared.items():
+        assert CAUSE[name].term == term.name, name
+        assert topics.find(name).meaning == term.meaning
+        assert dict(topics.find(name).facts)["as a cause"] == CAUSE[name].mechanism
 
 
 def test_what_to_read_next_exists():

@@ -72,7 +72,7 @@ def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
             found = compatible(scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column))
             assert bool(found) == (scale_id == step.scale_id)
             if not found:
-                assert (found.cause, found.scale_id) == ("scale-id", step.scale_id)
+                assert (found.cause, found.scale_id) == ("scale-byte", step.scale_id)
                 assert f"{operand.lower()}_scale_id={step.scale_id}" in str(found)
             elsewhere = compatible(
                 scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column + 4)

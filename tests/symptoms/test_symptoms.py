@@ -3,14 +3,18 @@
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.cli import run
+from tilescope.arch import ARCH
+from tilescope.cli import run, topics
+from tilescope.mma import diagnosis, tmem_agreement
+from tilescope.mma.tmem_address import TMEM_COLUMNS
 from tilescope.swizzle import Swizzle
-from tilescope.symptoms import CAUSE, SYMPTOM, Cause, Symptom, diagnose
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 
 PAGE = Path(__file__).parents[2] / "docs" / "symptoms.md"
 
@@ -91,10 +95,30 @@ def test_any_text_is_answered(question):
     assert found.text() is not None
 
 
-def test_every_cause_is_pointed_to_and_exists():
+def test_every_cause_is_a_symptoms_or_what_compatible_names():
     pointed = {name for symptom in SYMPTOM.values() for name in symptom.causes}
-    assert pointed == set(CAUSE)
-    assert all(Cause.named(name) is CAUSE[name] for name in pointed)
+    compared = {*get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}
+    assert pointed | compared == set(CAUSE)
+    assert all(Cause.named(name) is CAUSE[name] for name in CAUSE)
+
+
+@pytest.mark.parametrize("name", sorted({*CAUSE, *get_args(diagnosis.Cause), *get_args(tmem_agreement.TmemCause)}))
+def test_every_cause_that_is_printed_is_explained_by_its_name(name):
+    explained = topics.find(name)
+    assert (explained.name, explained.group) == (name, "causes")
+    facts = dict(explained.facts)
+    assert CAUSE[name].mechanism in (explained.meaning, facts.get("as a cause"))
+    assert facts["fix"] == CAUSE[name].fix
+
+
+@pytest.mark.parametrize("name", get_args(diagnosis.Cause))
+def test_the_command_of_a_descriptors_cause_prints_that_cause(name, capsys):
+    arguments = shlex.split(CAUSE[name].command)[1:]
+    if arguments[:2] == ["mma", "check"]:
+        assert run(arguments) == 1
+        assert capsys.readouterr().out.splitlines()[0] == f"The descriptor reads something else: {name}"
+    else:
+        assert name in ("pair-half", "atom-order")  # of ts.compatible alone
 
 
 def test_every_cause_has_a_command_that_tests_it():
@@ -114,6 +138,52 @@ def test_threads_name_a_repository_and_a_number(name):
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread), thread
 
 
+def test_a_copied_map_is_a_cause_of_an_illegal_address():
+    found = diagnose("an illegal memory access was encountered")
+    assert "map-placement" in [cause.name for cause in found.causes]
+    assert "700" in CAUSE["map-placement"].tell
+    assert "copied" in CAUSE["map-placement"].mechanism
+
+
+def test_overwritten_neighbours_are_first_what_a_store_rounds_up():
+    causes = diagnose("data next to my tensor is overwritten").causes
+    assert causes[0].name == "store-rounds-to-16"
+    assert "16 bytes" in causes[0].mechanism
+    assert "freed-or-short-tensor" in [cause.name for cause in causes]
+
+
+def test_tensor_memory_that_is_used_up_is_not_about_registers():
+    found = diagnose("out of resource: tensor memory, Required: 640, Hardware limit: 512")
+    assert [cause.name for cause in found.causes] == ["tensor-memory-columns", "tensor-memory"]
+    assert f"{TMEM_COLUMNS} columns" in CAUSE["tensor-memory-columns"].mechanism
+
+
+def test_the_fence_of_maps_is_not_the_fence_of_tiles():
+    of_maps, of_tiles = topics.find("fence.proxy.tensormap"), topics.find("fence.proxy.async")
+    assert of_maps.name != of_tiles.name
+    assert "fence.proxy.tensormap" not in of_tiles.meaning
+    assert "not fence.proxy.async" in of_maps.meaning
+    assert ".acquire" in of_maps.meaning
+
+
+def test_no_answer_gives_scatter4_to_sm_120():
+    assert not ARCH["sm_120"].has("scatter4")
+    assert ARCH["sm_120"].has("gather4")
+    said = topics.find("scatter4").meaning
+    assert "sm_120 does not" in said
+    for name in ("sm_100", "sm_103", "sm_110"):
+        assert ARCH[name].has("scatter4")
+        assert name in said
+    assert "scatter4" not in topics.find("sm_120").meaning
+    assert "scatter4 on sm_100, sm_103, sm_110." in topics.find("gather-arch").demand
+
+
+def test_causes_that_are_named_in_notes_exist():
+    named = {word for symptom in SEEN.values() for word in re.findall(r"\bbarrier-\w+", symptom.note)}
+    assert named
+    assert named <= set(CAUSE)
+
+
 def page():
     """The page of the documentation: every symptom with its causes, then every cause."""
     lines = [
@@ -123,9 +193,18 @@ def page():
         "```console", "$ tilescope explain 715", '$ tilescope explain "garbage in every second row"', "```", "",
         "| symptom | causes, most likely first |", "|---|---|",
     ]  # fmt: skip
-    for symptom in SYMPTOM.values():
+    for symptom in SEEN.values():
         causes = ", ".join(f"[{name}](#{name})" for name in symptom.causes) or symptom.note
         lines.append(f"| {symptom.name} | {causes} |")
+    lines += [
+        "",
+        "## CUDA errors",
+        "",
+        "The other errors of CUDA's driver and runtime, by number or by either name:",
+        "",
+    ]
+    lines += ["| error | what it means |", "|---|---|"]
+    lines += [f"| {symptom.name} | {symptom.note} |" for symptom in ERRORS.values()]
     lines += ["", "## Causes"]
     for cause in CAUSE.values():
         lines += [

@@ -82,9 +82,9 @@ def test_gather_and_scatter():
     )
     (found,) = broken_by(Copy(rows, "store", (), rows4=True))
     assert (found.found, found.limit) == ("no column", "scatter4 takes a column and four rows")
-    assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
+    assert rules(rows.with_fields(arch="sm_120"), "store", (0, 5, 3, 9, 7), rows4=True) == ["gather-arch"]
     assert rules(rows.with_fields(arch="sm_120"), "load", (0, 5, 3, 9, 7), rows4=True) == []
-    assert rules(rows.with_fields(arch="sm_90"), "load", (0, 5, 3, 9, 7), rows4=True) == ["gather-map"]
+    assert rules(rows.with_fields(arch="sm_90"), "load", (0, 5, 3, 9, 7), rows4=True) == ["gather-arch"]
     three = ts.TensorMap(**SLICES | {"arch": "sm_100"})
     assert rules(three, "load", (0, 0, 0, 0, 0), rows4=True) == ["gather-map", "gather-map"]
 

@@ -394,7 +394,11 @@ Error: Failed to initialize the TMA descriptor 715
         ),
         (VLLM_13961.replace("715", "801"), "the driver answered 801, not supported", "no TMA"),
         (VLLM_13961.replace("715", "201"), "the driver answered 201", "a current context"),
-        (VLLM_13961.replace("715", "999"), "the driver answered 999; 0 is success", "Look up CUresult 999"),
+        (
+            VLLM_13961.replace("715", "999"),
+            "the driver answered 999, unknown error; 0 is success",
+            "tilescope explain 999",
+        ),
         (TRITON_IM2COL, "the driver answered 1, invalid value", "Update the driver"),
     ],
 )

@@ -89,15 +89,18 @@ def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
     raise TensorMapError([missing for missing in violations if missing.argument != "strides_bytes"] or violations)
 
 
-def read_source(words: tuple[str, ...], *, as_json: bool = False) -> MapSource:
-    """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump)."""
+def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options: bool = True) -> MapSource:
+    """The map that the words name (a file, "-" for stdin) or show (hex, words, JSON, a dump).
+
+    `takes_options`: whether the command could be given the map as options instead, which a refusal then says.
+    """
     file_name = _file_name(words[0]) if len(words) == 1 else None
     if file_name is not None:
         return _read_file(*file_name, as_json=as_json)
     try:
         return MapSource.read(" ".join(words).encode("utf-8", errors="replace"))
     except RuleError:
-        _refuse_names(words)
+        _refuse_names(words, takes_options=takes_options)
         raise
 
 
@@ -149,7 +152,7 @@ def _too_large(source: str, most_bytes: int) -> RuleError:
     )  # fmt: skip
 
 
-def _refuse_names(words: tuple[str, ...]) -> None:
+def _refuse_names(words: tuple[str, ...], *, takes_options: bool) -> None:
     """Say of words that show no map why they name none."""
     limit, name = "SOURCE is one file, - for stdin, or a map as text", shortened(" ".join(words))
     if len(words) > 1 and any(map(_file_name, words)):
@@ -158,5 +161,7 @@ def _refuse_names(words: tuple[str, ...]) -> None:
     if 0 < len(name) < 80 and Path(name).is_dir():
         raise INPUT_FILE.error("source", f"{name} is a directory", limit, f"Use a file, such as {name}/map.json.")
     if _NAME.fullmatch(" ".join(words)):
-        fix = "Check the path, or give the map as options: --type bf16 --dims 4096,4096 --box 64,128."
+        as_options = "give the map as options: --type bf16 --dims 4096,4096 --box 64,128"
+        as_text = "paste what it should hold: numbers are decimal, or 0x and hexadecimal digits"
+        fix = f"Check the path, or {as_options if takes_options else as_text}."
         raise INPUT_FILE.error("source", f"no such file: {name}", limit, fix)

@@ -109,7 +109,8 @@ def diff(one: str, other: str, output: Output) -> int:
     Exit status 1: they differ.
     """
     refuse((one == other == STDIN, "- can stand for one of them: stdin holds one map."))
-    difference = TensorMapDiff.of(read_source((one,)).tensor_map(), read_source((other,)).tensor_map())
+    first, second = (read_source((source,), takes_options=False).tensor_map() for source in (one, other))
+    difference = TensorMapDiff.of(first, second)
     return output.show(difference, ok=difference.same)
 
 

@@ -20,12 +20,17 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_layout import known_datapath, tmem_layout
 from tilescope.tensor_map.decoding import inspect_tensor_map, paste_refused, pasted_descriptor
 from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
 from tilescope.written import word as pasted
 
+_TMEM_FORM = (
+    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 for a pair: M and N are the pair's.", number, "1"),
+    Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
+    Input("sparse", "--sparse", "The .sp instruction", read=flag),
+)
 _PLACED = (ATOM_ORDER, replace(START, name="start"))
 
 
@@ -76,16 +81,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
 @command(
     Input("n", "--n", "Columns of the accumulator D", read=number),
     Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
-    Input(
-        "cta_group",
-        "--cta-group",
-        "Blocks that multiply together",
-        "2 for a pair: M and N are the pair's.",
-        number,
-        "1",
-    ),
-    Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
-    Input("sparse", "--sparse", "The .sp instruction", read=flag),
+    *_TMEM_FORM,
     Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
     Input("data_type", "--type", "The matrix's own type", default="f32 for D, bf16 for A"),
     Input("address", "--address", "Address of its first cell", "lane << 16 | column.", number, "0"),
@@ -98,8 +94,14 @@ def tmem(
     m: int, metadata: bool, output: Output, n: int | None = None, k: int | None = None, element: Any = None, **said: Any
 ) -> int:
     """Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters."""
-    unclear = (n is None) == (k is None) or (metadata and k is None)
-    refuse((unclear, "Give --n for the accumulator D, or --k for A (and --metadata for its metadata)."))
+    if n is None and k is None:
+        known_datapath(m, **chosen(_TMEM_FORM, said))  # a wrong m is told first: no --n would help
+    what = "--n N for the accumulator D, or --k K for A"
+    refuse(
+        (n is None and k is None, f"Give {what} (and --metadata for its metadata)."),
+        (n is not None and k is not None, f"Give one of --n and --k: {what}."),
+        (metadata and k is None, "Give --k K in place of --n: metadata belong to A."),
+    )
     operand: Any = "D" if k is None else "metadata" if metadata else "A"
     matrix = tmem_layout((m, n or k or 0), operand=operand, **said)
     extra = {} if element is None else {"element": list(element), "place": matrix.place(*element)._asdict()}
@@ -253,7 +255,7 @@ def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | 
     if word is not None:
         return _show_word(word, output, addresses=addresses, rows=rows, **said)
     try:
-        source = read_source(words)
+        source = read_source(words, takes_options=False)
     except RuleError as error:  # what is neither a tensor map nor a descriptor word is told of both
         raise RuleError(
             paste_refused(violation.values, or_word=True)

@@ -14,11 +14,12 @@ import click
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.command import Output, command, completing
+from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError, nearest_names, shortened
+from tilescope.errors import RuleError, nearest_name, nearest_names, shortened
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.symptoms import SYMPTOM, TERMS, Diagnosis, Term, diagnose
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import descriptor
 from tilescope.value import Value
@@ -32,6 +33,7 @@ _ASKING = re.compile(
     re.IGNORECASE,
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_SYMPTOMS_SHOWN = 3  # of those that a cause has
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def index() -> TopicIndex:
 
 def names() -> Iterator[str]:
     """The name of every topic that is a word or a rule: what a shell completes. Symptoms are sentences."""
-    return (name for group in GROUPS[:-1] for name in group.names)
+    return (name for group in (*WORD_GROUPS, CAUSES) for name in group.names)
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
@@ -79,9 +81,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    *words, symptom = [group.find for group in GROUPS]
     asks = _ASKING.match(name) is not None  # for a word's meaning, not for what is wrong
-    for find_topic in (*words, *([_contained_term, symptom] if asks else [symptom, _contained_term])):
+    words = [CAUSES.find, *(group.find for group in WORD_GROUPS)]
+    for find_topic in (*words, *([_contained_term, _symptom] if asks else [_symptom, _contained_term])):
         if (topic := find_topic(name)) is not None:
             return topic
     symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
@@ -199,8 +201,52 @@ def _explained_row(describe: Callable[[Any], Topic], table: Any, *spellings: str
 
 
 def _symptom(name: str) -> Diagnosis | None:
+    """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
     diagnosis = diagnose(name)
-    return diagnosis if diagnosis.symptoms else None
+    if diagnosis.symptoms:
+        return diagnosis
+    if diagnosis.unknown_codes:
+        raise UNKNOWN_NAME.error(
+            "topic",
+            f"error {diagnosis.unknown_codes[0]}",
+            "no error of CUDA's driver or runtime has that number, so it is unknown here",
+            "Look it up where it was printed: a library's own codes, an exit status and an errno are other numbers.",
+        )
+    if names := unknown_names_in(name):
+        nearest = nearest_name(names[0], known_names())
+        raise UNKNOWN_NAME.error(
+            "topic",
+            f"error {shortened(names[0])}",
+            "no error of CUDA's driver or runtime has that name",
+            f"Did you mean {nearest}?" if nearest else "`tilescope explain` lists what can be explained.",
+        )
+    return None
+
+
+def _cause(name: str) -> Topic | None:
+    """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if it has one."""
+    cause = CAUSE.get(_ASKING.sub("", name).strip(" ?\"'").casefold())
+    if cause is None:
+        return None
+    term = _TERM_BY_SPELLING[_folded(cause.term)] if cause.term else None
+    seen = [symptom.name for symptom in SEEN.values() if cause.name in symptom.causes]
+    facts = {
+        "as a cause": cause.mechanism if term else "",
+        "how to tell": cause.tell,
+        "fix": cause.fix,
+        "test it": f"`{cause.command}`",
+        "basis": cause.basis,
+        "seen in": ", ".join(cause.threads),
+        "comes with": "; ".join(seen[:_SYMPTOMS_SHOWN]),
+    }
+    words = [] if term is None else [word for word in (term.name, *term.see) if word != cause.name]
+    return Topic(
+        cause.name,
+        "causes",
+        term.meaning if term else cause.mechanism,
+        tuple(words),
+        tuple((title, said) for title, said in facts.items() if said),
+    )
 
 
 def _map_field(name: str) -> Topic | None:
@@ -210,7 +256,7 @@ def _map_field(name: str) -> Topic | None:
 
 _RULE_BY_SPELLING = {_folded(name): rule for name, rule in RULES.items()}
 _TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
-GROUPS = (
+WORD_GROUPS = (
     Group("rules", RULES, lambda name: _RULE_BY_SPELLING.get(_folded(name))),
     Group(
         "terms", [term.name for term in TERMS], _term, {alias: term.name for term in TERMS for alias in term.aliases}
@@ -224,8 +270,9 @@ GROUPS = (
     ),
     Group("architectures", ARCH, partial(_explained_row, _arch, Arch)),
     Group("tensor map fields", list(descriptor.topics()), _map_field, descriptor.TOPIC_SPELLINGS),
-    Group("symptoms", SYMPTOM, _symptom),
 )
+CAUSES = Group("causes", CAUSE, _cause)
+GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))
 
 
 @command(svg=False)

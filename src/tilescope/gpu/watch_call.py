@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import ARCH
 from tilescope.card import CARD, REQUEST_BYTES
+from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import TensorMapError, Violation, by, counted
 from tilescope.rule import RULES, rule
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_tensor_map
@@ -63,16 +64,14 @@ NARROW_ROWS = rule(
     failing='ts.gpu.watch_call.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (16, 64)))',
 )
 
-# CUresult: its name, and why a call that makes a map answers so. The arguments are not to blame.
-RESULTS = {
-    SUCCESS: ("CUDA_SUCCESS", ""),
-    INVALID_VALUE: ("CUDA_ERROR_INVALID_VALUE", ""),
-    3: ("CUDA_ERROR_NOT_INITIALIZED", "cuInit was not called."),
-    4: ("CUDA_ERROR_DEINITIALIZED", "The driver is shutting down."),
-    100: ("CUDA_ERROR_NO_DEVICE", "There is no GPU."),
-    201: ("CUDA_ERROR_INVALID_CONTEXT", "This thread has no context: call cuCtxSetCurrent or cudaSetDevice first."),
-    709: ("CUDA_ERROR_CONTEXT_IS_DESTROYED", "The current context was destroyed."),
-    801: ("CUDA_ERROR_NOT_SUPPORTED", "This GPU or driver does not make such maps."),
+# Why a call that makes a map answers with this CUresult. The arguments are not to blame.
+WHY_FAILED = {
+    3: "cuInit was not called.",
+    4: "The driver is shutting down.",
+    100: "There is no GPU.",
+    201: "This thread has no context: call cuCtxSetCurrent or cudaSetDevice first.",
+    709: "The current context was destroyed.",
+    801: "This GPU or driver does not make such maps.",
 }
 
 
@@ -266,8 +265,8 @@ class Verdict:
     @property
     def result_name(self) -> str:
         """The driver's answer as cuda.h names it."""
-        name = RESULTS.get(self.call.result, ("", ""))[0]
-        return f"{name} ({self.call.result})" if name else f"error {self.call.result}"
+        error = CUDA_ERROR.get(self.call.result)
+        return f"{error.name} ({error.number})" if error else f"error {self.call.result}"
 
 
 def judged(call: Call) -> Verdict:
@@ -280,7 +279,7 @@ def judged(call: Call) -> Verdict:
         return Verdict(call, report, "disagreement" if difference else "accepted", difference)
     if call.result != INVALID_VALUE:
         default = "The driver answers so before it looks at a map's arguments, or for reasons beside them."
-        return Verdict(call, report, "failed", RESULTS.get(call.result, ("", default))[1])
+        return Verdict(call, report, "failed", WHY_FAILED.get(call.result, default))
     if not report.accepted:
         return Verdict(call, report, "refused", "")
     if call.function.map_class is None and call.arch != DECODED_ARCH:

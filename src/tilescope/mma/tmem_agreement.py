@@ -32,7 +32,7 @@ from tilescope.rule import ARGUMENT_TYPE
 from tilescope.value import Value
 
 TmemCause = Literal[
-    "lane-quarter", "lane-start", "packing", "columns", "scale-id", "scale-column", "scale-type", "atom-order", "atom-missing",
+    "lane-quarter", "lane-start", "packing", "columns", "scale-byte", "scale-column", "scale-type", "atom-order", "atom-missing",
     "atom-rows",
 ]  # fmt: skip
 
@@ -161,7 +161,7 @@ def _scaled(
         (address.column != step.column, "scale-column", right, (
             f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; the instruction's address names column "
             f"{address.column}. The word of the next 4 blocks is {columns} columns further.")),
-        (told != step.scale_id, "scale-id", right, (
+        (told != step.scale_id, "scale-byte", right, (
             f"Scale id: k {step.k} needs {blocks}, which begin{'s' * one} at byte {step.scale_id} of the word; the descriptor says {told}. "
             f"Use {operand.lower()}_scale_id={step.scale_id}.")),
     ), step.scale_id)

@@ -119,8 +119,12 @@ DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
 # fmt: on
 
 
-def _datapath(m: int, cta_group: Any, ws: bool, sparse: bool) -> Datapath:
-    """The layout of the instructions with this m; refused with the list if there is none."""
+def known_datapath(m: int, cta_group: Any = 1, ws: bool = False, sparse: bool = False) -> Datapath:
+    """The layout of the instructions with this m; refused with the list and the nearest if there is none.
+
+    >>> known_datapath(128, cta_group=2).name
+    'B'
+    """
     group = plain_int(cta_group)
     for row in DATAPATHS.values():
         if (m, group) == (row.m, row.cta_group) and ws in row.ws and sparse in row.sparse:
@@ -130,9 +134,23 @@ def _datapath(m: int, cta_group: Any, ws: bool, sparse: bool) -> Datapath:
         for row in DATAPATHS.values()
     )
     found, limit = f"m {m}, cta_group {printed(cta_group)}", f"tensor memory has the layouts {'; '.join(known)}"
-    near = min(DATAPATHS.values(), key=lambda row: (ws not in row.ws, sparse not in row.sparse, abs(row.m - m)))
-    fix = f"Use m {near.m} with cta_group={near.cta_group}{', ws=True' * (near.ws == _YES)}."
+    fix = f"Use {_nearest_form(m, group, ws, sparse)}."
     raise TMEM_DATAPATH.error("shape", found + ", .ws" * ws + ", sparse" * sparse, limit, fix, m=m, cta_group=group)
+
+
+def _nearest_form(m: int, cta_group: int | None, ws: bool, sparse: bool) -> str:
+    """What to ask for instead: this m in the form that has it, or the nearest m of the form that was asked for."""
+    rows = [row for row in DATAPATHS.values() if row.m == m] or list(DATAPATHS.values())
+    near = min(
+        rows,
+        key=lambda row: (row.cta_group != cta_group, ws not in row.ws, sparse not in row.sparse, abs(row.m - m)),
+    )
+    others = [f"cta_group={near.cta_group}"] if near.cta_group != cta_group else []
+    if ws not in near.ws:
+        others.append(f"ws={near.ws[0]}")
+    if sparse not in near.sparse:
+        others.append(f"sparse={near.sparse[0]}")
+    return f"m {near.m}" + (f" with {' and '.join(others)}" if others else "")
 
 
 class TmemPlace(NamedTuple):
@@ -285,7 +303,7 @@ def tmem_layout(
     operand = known_name("operand", operand, _MODES_OF, "operand in tensor memory")
     m, extent = pair("shape", shape, least=1)
     ws, sparse = flag("ws", ws), flag("sparse", sparse)
-    row = _datapath(m, cta_group, ws, sparse or operand == "metadata")
+    row = known_datapath(m, cta_group, ws, sparse or operand == "metadata")
     element = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
     base = TmemAddress.of(address)
     if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):

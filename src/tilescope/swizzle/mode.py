@@ -20,7 +20,7 @@ Every mode is its own inverse, and no mode moves data out of its line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -106,7 +106,12 @@ class Swizzle(Row):
         if triple is not None:
             return cls.xor(*triple)
         if row is None:
-            raise RuleError([unknown_name("swizzle", "swizzle", name, SWIZZLE)])
+            by_code = {mode.driver_code: mode.name for mode in SWIZZLE.values() if mode.driver_code is not None}
+            unknown = unknown_name("swizzle", "swizzle", name, SWIZZLE)
+            if isinstance(name, int) and not isinstance(name, bool) and name in by_code:  # what a CUtensorMapSwizzle is
+                meant = by_code[name]
+                unknown = replace(unknown, fix=f"Did you mean {meant}, the driver's {name}?", change={"swizzle": meant})
+            raise RuleError([unknown])
         return row
 
     @classmethod

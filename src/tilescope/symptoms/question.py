@@ -6,6 +6,9 @@
 
 Of the phrases whose words are all in the question the strongest decides; rare words weigh more than common ones. Where
 no phrase fits whole, the symptoms that share its rare words are offered, never one that shares nothing.
+
+An error code goes before words: "Failed to initialize the TMA descriptor 801" is 801, and no symptom of another code is it,
+however well its phrases fit.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from difflib import get_close_matches
 from functools import cache, lru_cache
 from math import log
 
-from tilescope.symptoms.tables import CAUSE, SYMPTOM, TERMS, Cause, Symptom, table
+from tilescope.cuda_error import codes_in
+from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
 from tilescope.value import Value, row_field
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
@@ -50,6 +54,7 @@ class Diagnosis(Value):
     symptoms: tuple[Symptom, ...] = row_field(Symptom.named)  # best first; empty where the question names none
     # where none is named: those that share words with the question
     suggested: tuple[Symptom, ...] = row_field(Symptom.named, default=())
+    unknown_codes: tuple[int, ...] = ()  # error codes of the question that no CUDA error has
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -65,23 +70,30 @@ def diagnose(question: str) -> Diagnosis:
     >>> diagnose("how do I boil an egg").symptoms
     ()
     """
-    words = question_words(question)
+    codes = codes_in(question[:MAX_CHARACTERS])
+    mentioned = {*codes.known, *codes.unknown}
+    words = question_words(question) | {str(code) for code in codes.known}
     strange = not all(word in _weights() or says_nothing_else(word) for word in words)
-    strength: dict[str, float] = {}  # of symptoms whose phrase is there whole
+    of_code = {name for code in codes.known for name in _symptoms_of_code(code)}
+    weight_found = dict.fromkeys(sorted(of_code, key=list(SYMPTOM).index), 0.0)  # best phrase that is there whole
     overlap: dict[str, float] = {}  # share of a phrase's weight that is there
     for symptom, phrases in ({} if words & _ELSEWHERE else _phrases()).items():
+        if mentioned and SYMPTOM[symptom].codes and symptom not in of_code:
+            continue  # its words may fit; it is another error
         for phrase in phrases:
-            weight, shared = _weight(phrase), phrase & words
-            if strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2)):
+            shared = phrase & words
+            if not shared or (strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2))):
                 continue
-            if shared == phrase:
-                strength[symptom] = max(strength.get(symptom, 0), weight)
-            elif shared:
-                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / weight)
-    named = sorted(strength, key=lambda name: -strength[name])
+            if shared < phrase:
+                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / _weight(phrase))
+                continue
+            weight_found[symptom] = max(weight_found.get(symptom, 0), _weight(phrase))
+            if any(str(code) in phrase for code in codes.known):
+                of_code.add(symptom)
+    named = sorted(weight_found, key=lambda name: (name not in of_code, -weight_found[name]))
     near = sorted((name for name in overlap if overlap[name] >= _LEAST_SHARED), key=lambda name: -overlap[name])
     suggested = () if named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
-    return Diagnosis(question, tuple(SYMPTOM[name] for name in named), suggested)
+    return Diagnosis(question, tuple(SYMPTOM[name] for name in named), suggested, codes.unknown)
 
 
 def question_words(question: str) -> frozenset[str]:
@@ -145,18 +157,22 @@ def _known(word: str) -> str:
 
 
 @cache
+def _symptoms_of_code(code: int) -> tuple[str, ...]:
+    """The symptoms that are a CUDA error, the likeliest first."""
+    return tuple(name for name, symptom in SYMPTOM.items() if code in symptom.codes)
+
+
+@cache
 def _phrases() -> dict[str, tuple[frozenset[str], ...]]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {
-        name: tuple(phrase for phrase in map(_words, (*row.phrases, name)) if phrase) for name, row in SYMPTOM.items()
-    }
+    return {name: tuple(phrase for phrase in map(_words, (*row.phrases, name)) if phrase) for name, row in SEEN.items()}
 
 
 @cache
 def _weights() -> dict[str, float]:
     """How much a word says: the fewer symptoms use it, the more."""
     used = Counter(word for phrases in _phrases().values() for word in frozenset().union(*phrases))
-    return {word: log(1 + len(SYMPTOM) / count) for word, count in used.items()}
+    return {word: log(1 + len(SEEN) / count) for word, count in used.items()}
 
 
 def _weight(words: frozenset[str]) -> float:

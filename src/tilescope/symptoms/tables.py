@@ -2,6 +2,7 @@
 
     symptom  "illegal instruction (715)"       phrases: all words of one must be in the question
        └── cause  coordinate-16-bytes          mechanism · how to tell · fix · the tilescope command that tests it
+    error    CUDA_ERROR_INVALID_HANDLE (400)   a CUDA error of which no symptom speaks: what it means
     term     "base offset"                     what it means, other spellings, what to read next
 
 A cause is written once; several symptoms point to it, in different orders, the most likely first. Commands are
@@ -17,6 +18,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
 from tilescope.arch import Basis
+from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
 from tilescope.value import Row
 
@@ -61,6 +63,7 @@ class Cause(_Prose):
     command: str
     basis: Basis
     threads: tuple[str, ...] = ()  # public threads in which it was the answer
+    term: str = ""  # of the glossary, to which the cause owes its name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +78,7 @@ class Symptom(_Prose):
     phrases: tuple[str, ...]
     causes: tuple[str, ...] = ()
     note: str = ""
+    codes: tuple[int, ...] = ()  # the CUDA errors that it is; empty: it may come with any, or with none
 
 
 class Term(NamedTuple):
@@ -87,5 +91,24 @@ class Term(NamedTuple):
 
 
 CAUSE = {name: Cause(name, **entry) for name, entry in table("causes").items()}
-SYMPTOM = {name: Symptom(name, **entry) for name, entry in table("symptoms").items()}
+SEEN = {name: Symptom(name, **entry) for name, entry in table("symptoms").items()}
+
+
+def _error_symptom(error: CudaError) -> Symptom:
+    """What is known of a CUDA error that no symptom of the table is: its names, CUDA's words, and what it means."""
+    other_name = error.runtime_name if error.runtime_name != error.name else ""
+    known_as = [
+        f'CUDA says "{error.words}"' if error.words else "",
+        f"{other_name} in the runtime" if other_name else "",
+    ]
+    note = f"{error.meaning} ({'; '.join(filter(None, known_as))}.)" if any(known_as) else error.meaning
+    return Symptom(f"{error.name} ({error.number})", (), note=note, codes=(error.number,))
+
+
+_CODES_SEEN = {code for symptom in SEEN.values() for code in symptom.codes}
+ERRORS = {
+    symptom.name: symptom
+    for symptom in (_error_symptom(error) for number, error in CUDA_ERROR.items() if number not in _CODES_SEEN)
+}
+SYMPTOM = SEEN | ERRORS
 TERMS = tuple(Term(name, **entry) for name, entry in table("glossary").items())

@@ -24,9 +24,11 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+from tilescope.cuda_error import CUDA_ERROR
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integers
+from tilescope.rule import UNKNOWN_NAME
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
@@ -182,9 +184,17 @@ class DriverAnswer:
             is_broken = any(violation.severity == "error" for violation in violations)
             more = "broken" if is_broken else "null" if address == 0 else ""
             code = 700 if self.result in _FAULTED else self.result
-            unknown = "0 is success; no rule explains this answer", f"Look up CUresult {self.result} in cuda.h."
-            limit, fix = _FOLLOWS.get((code, more)) or _FOLLOWS.get((code, ""), unknown)
-            name = f", {_RESULTS[self.result][0]}" if self.result in _RESULTS else ""
+            if self.result in CUDA_ERROR:
+                other = (
+                    "0 is success; no rule explains this answer",
+                    f"`tilescope explain {self.result}` says what it is.",
+                )
+                words = _RESULTS.get(self.result, (CUDA_ERROR[self.result].words,))[0]
+            else:
+                words = "unknown: no CUDA error has that number"
+                other = "0 is success; every other answer is a CUresult", "Check how the number was printed."
+            limit, fix = _FOLLOWS.get((code, more)) or _FOLLOWS.get((code, ""), other)
+            name = f", {words}" if words else ""
             yield DRIVER_RESULT.told(result=self.result, name=name, limit=limit, fix=fix)
 
 
@@ -318,9 +328,7 @@ class MapArguments:
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
         parameters = signature(self.map_class).parameters
-        unknown = (
-            unknown_name("argument", str(name), name, parameters) for name in self.given if name not in parameters
-        )
+        unknown = (self._unknown(str(name), parameters) for name in self.given if name not in parameters)
         needed = [name for name, parameter in parameters.items() if parameter.default is Parameter.empty]
         facts = {
             "kind": f"{'an' if self.map_class is Im2colMap else 'a'} {self.map_class.subject}",
@@ -334,6 +342,21 @@ class MapArguments:
             if name not in self.given
         )
         return *unknown, *missing
+
+    def _unknown(self, name: str, parameters: Iterable[str]) -> Violation:
+        """The violation for an argument that this kind of map does not have: another kind has it, or none."""
+        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in signature(kind).parameters]
+        if not others:
+            return unknown_name("argument", name, name, parameters)
+        own = self.map_class.subject
+        makes_it = [given for given in self.given if given in _OWN_ARGUMENTS[self.map_class]]
+        return UNKNOWN_NAME.violation(
+            name,
+            f"{name} in the arguments of {'an' if own.startswith('i') else 'a'} {own} map",
+            f"{others[0]} maps have it, {own} maps do not",
+            f"Leave {name} out"
+            + (f"; or, for a {others[0]} map, leave out {', '.join(makes_it)}." if makes_it else "."),
+        )
 
 
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:

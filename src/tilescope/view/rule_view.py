@@ -66,8 +66,10 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])
     the encode call answers 201
     """
+    unknown = [f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes]
     if not diagnosis.symptoms:
-        return Drawing("Nothing known by these words", [_list_of("Is it one of these?", diagnosis.suggested)])
+        title = "An unknown error code" if unknown else "Nothing known by these words"
+        return Drawing(title, [*unknown, _list_of("Is it one of these?", diagnosis.suggested)])
     symptom, *others = diagnosis.symptoms
     facts = {
         f"{number}. {cause.name}": {
@@ -81,7 +83,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
         for number, cause in enumerate(diagnosis.causes, 1)
     }
     causes = [Table(said, title=title) for title, said in facts.items()]
-    return Drawing(symptom.name, [symptom.note, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))])
+    return Drawing(
+        symptom.name, [symptom.note, *unknown, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))]
+    )
 
 
 def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:

@@ -341,15 +341,11 @@ def _not_gathered(copy: Copy) -> ManyFacts:
     if a.interleave.slice_bytes:
         found, limit, fix = f"interleave = {a.interleave.name}", f"{name} takes none", 'Use interleave="none".'
         yield {"argument": "interleave", "found": found, "limit": limit, "fix": fix}
-    if not a.arch.has(name):
-        known = architectures_with(name)
-        limit, fix = f"{name} exists on {', '.join(known)}", f"Plan for {known[0]}, or copy row by row."
-        yield {"argument": "arch", "found": f"arch = {a.arch.name}", "limit": limit, "fix": fix}
 
 
 checked(
     "gather-map",
-    "gather4 and scatter4 take a tiled map of rank 2, one box row, no interleave, and an architecture that has them.",
+    "gather4 and scatter4 take a tiled map of rank 2, one box row and no interleave.",
     lambda copy: copy.rows4 and _not_gathered(copy),
     examples=(
         MATRIX | {"arch": "sm_100"} | copied("load", 0, 5, 3, 9, 7, rows4=True),
@@ -357,6 +353,29 @@ checked(
         {"box": (64, 4)},
     ),
     **COPY | NO_FAULT | {"documented": f"{PTX_COPY}, tile::gather4", "architectures": architectures_with("gather4")},
+)
+
+
+def _gather_facts(copy: Copy) -> Facts:
+    known = architectures_with(_gather(copy))
+    return {"name": _gather(copy), "known": ", ".join(known), "first": known[0]}
+
+
+checked(
+    "gather-arch",
+    f"gather4 exists on {', '.join(architectures_with('gather4'))}; scatter4 on {', '.join(architectures_with('scatter4'))}.",
+    lambda copy: copy.rows4 and not copy.tensor_map.arch.has(_gather(copy)),
+    "{name} on {a.arch.name}",
+    "{name} exists on {known}",
+    "Plan for {first}, or copy row by row.",
+    argument="arch",
+    values=_gather_facts,
+    examples=(
+        MATRIX | {"box": (64, 1)} | copied("store", 0, 5, 3, 9, 7, rows4=True),
+        {"arch": "sm_100"},
+        {"arch": "sm_120"},
+    ),
+    **NO_FAULT | {"documented": f"{PTX_COPY}, tile::scatter4; ptxas", "architectures": architectures_with("gather4")},
 )
 
 

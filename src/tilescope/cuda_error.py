@@ -1,0 +1,214 @@
+"""CUDA's errors by number, by either of their names, and as a pasted line mentions them.
+
+    "Failed to initialize the TMA descriptor 801"         →  801, CUDA_ERROR_NOT_SUPPORTED
+    "CUDA error 0x2cb"                                    →  715, in hexadecimal
+    "cudaErrorMisalignedAddress"                          →  716, by its name in the runtime
+    "CUDA error: invalid resource handle"                 →  400, in CUDA's own words
+    "Xid 13 … Warp Exception on (…): Misaligned Address"  →  716, which the exception ends in
+    "error code 12345"                                    →  a code that no CUDA error has
+    "N = 700 is wrong", "max error 3", "Xid 31"           →  no code: nothing says that the number is one
+
+The rows are in `cuda_errors.tsv` beside this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class CudaError(NamedTuple):
+    """One error: its number, its names in the driver and in the runtime, CUDA's words for it, and what it means.
+
+    >>> CUDA_ERROR[801].driver_name, CUDA_ERROR[801].words
+    ('CUDA_ERROR_NOT_SUPPORTED', 'operation not supported')
+    """
+
+    number: int
+    driver_name: str  # a CUresult; empty where the driver has no such error
+    runtime_name: str  # a cudaError_t; empty where the runtime has no such error
+    words: str  # what cudaGetErrorString says; empty where it says nothing
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the driver, or in the runtime where the driver has none."""
+        return self.driver_name or self.runtime_name
+
+
+class MentionedCodes(NamedTuple):
+    """The error codes that a text mentions, in its order: those of CUDA errors, and numbers that no error has."""
+
+    known: tuple[int, ...]
+    unknown: tuple[int, ...]
+
+
+def _rows() -> Iterator[CudaError]:
+    table = files(__package__).joinpath("cuda_errors.tsv").read_text("utf-8")
+    for line in table.splitlines():
+        if not line.startswith("#"):
+            number, *texts = line.split("\t")
+            yield CudaError(int(number), *("" if text == "-" else text for text in texts))
+
+
+CUDA_ERROR = {row.number: row for row in _rows()}
+_NUMBER_OF_NAME = {
+    name.casefold(): row.number for row in CUDA_ERROR.values() for name in (row.driver_name, row.runtime_name) if name
+}
+
+LEAST_DISTINCT_CODE = 98  # smaller numbers are as often counts of something
+_MOST_HEX_DIGITS = 4  # a longer word is an address, a descriptor or a mask
+_NAME = re.compile(r"\b(?:CUDA_ERROR_\w+|CUDA_SUCCESS|cudaError[A-Z]\w*|cudaSuccess)\b", re.IGNORECASE)
+# What the driver's log calls the exception of a warp (Xid 13), and the error that the program gets.
+_EXCEPTIONS = {
+    "misaligned address": 716,
+    "illegal instruction parameter": 715,
+    "illegal instruction encoding": 715,
+    "out of range address": 700,
+    "mmu fault": 700,
+    "invalid address space": 717,
+    "stack error": 714,
+}
+_EXCEPTION = re.compile(rf"exception on \([^)]*\)\W*({'|'.join(_EXCEPTIONS)})")
+_TYPE_NAMES = ("cudaerror_t", "cudaerror_enum")  # name no error
+_TOKEN = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+|e[+-]?\d+)+|\d+|[a-z_]+|[^\sa-z0-9_]", re.IGNORECASE)
+_BETWEEN = {*"=:([#'\"", "is", "was", "no", "number", "value", "with", "of", "a", "the"}
+_MOST_BETWEEN = 4  # tokens between the word that announces a code and the code
+# What stands before a code: always, or only where the number is one that CUDA has.
+_SAYS_CODE = {"error", "err", "code", "errorcode", "errcode", "curesult", "cudaerror", "cudaerror_t"}
+_MAY_SAY_CODE = {
+    "cuda", "result", "res", "status", "rc", "ret", "fail", "fails", "failed", "failure", "return", "returns", "returned",
+    "returning", "answers", "answered", "get", "gets", "got", "getting", "gives", "gave", "throws", "descriptor", "desc",
+}  # fmt: skip
+# What makes an announced number something else: whose error it is, or what kind.
+_OTHER_ERRORS = {
+    "xid", "exit", "exited", "errno", "cublas", "cudnn", "cusolver", "cusparse", "cufft", "nccl", "nvrtc", "nvml", "nvjitlink",
+    "http", "hip", "mpi", "max", "maximum", "abs", "absolute", "rel", "relative", "mean", "average", "rms", "rmse", "numerical",
+    "rounding", "quantization", "squared", "l", "off", "exception",
+}  # fmt: skip
+_UNITS = {
+    "%", "x", "*", "/", "of", "gb", "kb", "mb", "gib", "kib", "mib", "tb", "b", "bit", "bits", "byte", "bytes", "element",
+    "elements", "row", "rows", "column", "columns", "stage", "stages", "tile", "tiles", "block", "blocks", "thread", "threads",
+    "warp", "warps", "time", "times", "ms", "us", "ns", "s", "tflops", "gflops", "step", "steps", "iteration", "iterations",
+    "percent", "way", "sm", "sms", "k", "instead",
+}  # fmt: skip
+_ENDS = {
+    ".",
+    ",",
+    ";",
+    ")",
+    "]",
+    ":",
+    "!",
+    "?",
+    "'",
+    '"',
+    "-",
+    "in",
+    "at",
+    "from",
+    "on",
+    "when",
+    "after",
+    "during",
+    "for",
+    "and",
+}
+
+
+def codes_in(text: str) -> MentionedCodes:
+    """The error codes that a text mentions: by number where something announces one, by name, or in CUDA's words.
+
+    >>> codes_in("Failed to initialize the TMA descriptor 801")
+    MentionedCodes(known=(801,), unknown=())
+    >>> codes_in("error code 12345"), codes_in("the tile of 700 rows is wrong")
+    (MentionedCodes(known=(), unknown=(12345,)), MentionedCodes(known=(), unknown=()))
+    """
+    named = [_NUMBER_OF_NAME[name[0].casefold()] for name in _names(text) if name[0].casefold() in _NUMBER_OF_NAME]
+    numbers = [*named, *_worded(text), *_announced(text)]
+    known = tuple(dict.fromkeys(number for number in numbers if number in CUDA_ERROR))
+    if known:  # old runtimes number some errors otherwise: "error 77: an illegal memory access was encountered"
+        return MentionedCodes(known, ())
+    return MentionedCodes((), tuple(dict.fromkeys(numbers)))
+
+
+def unknown_names_in(text: str) -> tuple[str, ...]:
+    """What a text spells as the name of a CUDA error, and is none.
+
+    >>> unknown_names_in("CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_OUT_OF_LUCK")
+    ('CUDA_ERROR_OUT_OF_LUCK',)
+    """
+    return tuple(name[0] for name in _names(text) if name[0].casefold() not in _NUMBER_OF_NAME)
+
+
+def known_names() -> tuple[str, ...]:
+    """The names of all errors, those of the driver first."""
+    driver, runtime = ([getattr(row, of) for row in CUDA_ERROR.values()] for of in ("driver_name", "runtime_name"))
+    return tuple(filter(None, driver + runtime))
+
+
+def _names(text: str) -> Iterator[re.Match[str]]:
+    return (name for name in _NAME.finditer(text) if name[0].casefold() not in _TYPE_NAMES)
+
+
+def _worded(text: str) -> list[int]:
+    """The errors in words: the whole text, behind "error" (Triton Error [CUDA]: …), or as a warp's exception in a log."""
+    said = re.sub(r"\s+", " ", text.casefold()).strip(" .")
+    if said in _number_of_words():
+        return [_number_of_words()[said]]
+    exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said)]
+    return exceptions + [_number_of_words()[found[1]] for found in _worded_error().finditer(said)]
+
+
+@cache
+def _number_of_words() -> dict[str, int]:
+    """Numbers by CUDA's words; where two errors say the same, the one with fewer other meanings comes first."""
+    return {row.words.casefold().strip(" ."): row.number for row in reversed(CUDA_ERROR.values()) if row.words}
+
+
+@cache
+def _worded_error() -> re.Pattern[str]:
+    longest_first = sorted(_number_of_words(), key=len, reverse=True)
+    return re.compile(rf"\berror\b[\s:\[(]*(?:cuda|\d+)?[\s:\])]*({'|'.join(map(re.escape, longest_first))})(?!\w)")
+
+
+def _announced(text: str) -> Iterator[int]:
+    """The numbers of a text that something before or behind them calls an error code."""
+    tokens = [token.casefold() for token in _TOKEN.findall(text)]
+    words = [token for token in tokens if re.search(r"\w", token)]
+    for place, token in enumerate(tokens):
+        number = _number(token)
+        if number is None:
+            continue
+        before, behind = tokens[:place], tokens[place + 1 : place + 2]
+        if words == [token] or _is_announced(number, before, behind[0] if behind else ".", "initialize" in tokens):
+            yield number
+
+
+def _number(token: str) -> int | None:
+    """The number that a token may be a code by: decimal, or a short hexadecimal one."""
+    if token.startswith("0x"):
+        return int(token, 16) if len(token) <= 2 + _MOST_HEX_DIGITS else None
+    return int(token) if token.isdecimal() and token.isascii() and len(token) <= 6 else None
+
+
+def _is_announced(number: int, before: list[str], behind: str, initializes: bool) -> bool:
+    """Whether a number is called an error code by the words before it, or by "error" behind it."""
+    is_distinct = number in CUDA_ERROR and number >= LEAST_DISTINCT_CODE
+    if behind in _UNITS:
+        return False
+    if behind == "error" and is_distinct:
+        return True
+    may_end = behind in _ENDS or is_distinct or not behind.isalpha()
+    near = before[-_MOST_BETWEEN - 2 :]
+    while near and near[-1] in _BETWEEN:
+        near.pop()
+    if not near or any(word in _OTHER_ERRORS for word in near[-3:]):
+        return False
+    announcing = near[-1]
+    if announcing in _SAYS_CODE or (announcing in ("descriptor", "desc") and initializes):
+        return may_end
+    return announcing in _MAY_SAY_CODE and is_distinct

@@ -1,0 +1,134 @@
+"""CUDA's errors: the table is cuda.bindings' own, and a pasted line's code is that code and no other."""
+
+import pytest
+
+from tilescope.cli import run, topics
+from tilescope.cuda_error import CUDA_ERROR, codes_in, unknown_names_in
+from tilescope.errors import RuleError
+from tilescope.symptoms import diagnose
+
+driver = pytest.importorskip("cuda.bindings.driver")
+runtime = pytest.importorskip("cuda.bindings.runtime")
+DRIVER = {int(error): error.name for error in driver.CUresult}
+RUNTIME = {int(error): error.name for error in runtime.cudaError_t}
+ARCHITECTURES = (100, 101, 103)  # alone they are architectures: sm_100
+
+
+def words_of(number):
+    if number not in RUNTIME:
+        return ""
+    status, words = runtime.cudaGetErrorString(runtime.cudaError_t(number))
+    assert status == 0
+    return words.decode()
+
+
+def test_numbers_names_and_words_are_those_of_cuda():
+    ours = {row.number: (row.driver_name, row.runtime_name) for row in CUDA_ERROR.values()}
+    assert ours == {number: (DRIVER.get(number, ""), RUNTIME.get(number, "")) for number in {*DRIVER, *RUNTIME}}
+    assert {number: row.words for number, row in CUDA_ERROR.items()} == {number: words_of(number) for number in ours}
+    assert all(row.meaning.endswith((".", ".)")) for row in CUDA_ERROR.values())
+
+
+def first_symptom(question):
+    return topics.find(question).symptoms[0]
+
+
+@pytest.mark.parametrize("number", sorted({*DRIVER, *RUNTIME}))
+def test_a_code_is_explained_as_that_code(number):
+    written = [f"error {number}", f"CUDA error {hex(number)}", f"CUDA driver error ({number})", f"code={number}"]
+    written += [f"Failed to initialize the TMA descriptor {number}", f"cuTensorMapEncodeTiled: CUresult = {number}"]
+    written += [] if number in ARCHITECTURES else [str(number), hex(number)]
+    written += [name for name in (DRIVER.get(number), RUNTIME.get(number)) if name]
+    assert str(number) in first_symptom(written[0]).name
+    for question in written:
+        found = diagnose(question)
+        assert codes_in(question) == ((number,), ()), question
+        assert str(number) in found.symptoms[0].name, (question, found.symptoms[0].name)
+        assert all(number in symptom.codes for symptom in found.symptoms if symptom.codes), question
+
+
+@pytest.mark.parametrize("number", sorted(RUNTIME))
+def test_cudas_own_words_lead_to_the_code(number):
+    same = {other for other in RUNTIME if words_of(other) == words_of(number)}
+    for question in (words_of(number), f"RuntimeError: CUDA error: {words_of(number)}"):
+        assert same & set(diagnose(question).symptoms[0].codes), question
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("Failed to initialize the TMA descriptor 801", 801),
+        ("Failed to initialize the TMA descriptor 999", 999),
+        ("RuntimeError: CUDA driver error: 0x321", 801),
+        ("cuTensorMapEncodeTiled failed with 801", 801),
+        ("Triton Error [CUDA]: operation not supported", 801),
+        ("I get 209 on B200", 209),
+        ("CUDA error at gemm.cu:715 code=77(cudaErrorIllegalAddress)", 700),
+        ("error 77: an illegal memory access was encountered", 700),
+        ("700 error", 700),
+    ],
+)
+def test_a_pasted_line_is_its_own_code(line, number):
+    assert codes_in(line).known == (number,)
+    assert str(number) in first_symptom(line).name
+
+
+@pytest.mark.parametrize("code", [12345, 11, 750, 998, 0x7FFF])
+@pytest.mark.parametrize(
+    "line", ["Failed to initialize the TMA descriptor {}", "CUDA error {}", "error code: {}", "{}"]
+)
+def test_an_unknown_code_is_called_unknown(line, code, capsys):
+    question = line.format(code)
+    assert diagnose(question).unknown_codes == (code,)
+    assert diagnose(question).symptoms == ()
+    assert "unknown" in diagnose(question).text()
+    assert run(["explain", question]) == 2
+    said = capsys.readouterr().err
+    assert f"error {code}" in said
+    assert "unknown" in said
+
+
+def test_an_unknown_name_is_called_unknown_with_the_nearest():
+    assert unknown_names_in("CUDA_ERROR_NOT_SUPPORTED cudaError_t cudaErrorNotSuported") == ("cudaErrorNotSuported",)
+    with pytest.raises(RuleError, match="Did you mean cudaErrorIllegalAddress"):
+        topics.find("cudaErrorIllegalAdres123")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "N = 700 is wrong", "a tile of 200 rows is wrong", "max error 3", "relative error 1", "error 1e-3", "error 0.5",
+        "Xid 31", "NVRM: Xid (PCI:0000:01:00): 31, MMU Fault", "exit code 139", "cublas error 13", "I get 200 GB/s",
+        "2 stages right, error: 3 stages wrong", "CUDA 12.8 error", "hang after 700 iterations", "CUDA_EXCEPTION_6",
+        "descriptor 0x4000004000010040", "no error but wrong results", "about 87.5% error", "the first 98 rows are wrong",
+    ],
+)  # fmt: skip
+def test_other_numbers_are_no_codes(line):
+    assert codes_in(line) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("exception", "number"),
+    [
+        ("Misaligned Address", 716),
+        ("Illegal Instruction Parameter", 715),
+        ("Illegal Instruction Encoding", 715),
+        ("Out Of Range Address", 700),
+        ("Invalid Address Space", 717),
+        ("MMU Fault", 700),
+    ],
+)
+def test_a_log_of_a_warps_exception_is_that_error_first(exception, number):
+    line = (
+        "[  123.4] NVRM: Xid (PCI:0000:cb:00): 13, pid=715, name=python, Graphics SM Warp Exception on "
+        f"(GPC 7, TPC 7, SM 0): {exception}"
+    )
+    more = "NVRM: Xid (PCI:0000:cb:00): 13, Graphics Exception: ESR 0x57c730=0xc04000b 0x57c734=0x24"
+    for text in (line, f"{line}\n{more}", f"{more}\n{line}"):
+        found = diagnose(text)
+        assert found.symptoms[0].codes == (number,), [symptom.name for symptom in found.symptoms]
+        assert "Xid 13" in [symptom.name for symptom in found.symptoms]
+
+
+def test_a_log_without_an_exceptions_name_stays_xid_13():
+    assert first_symptom("NVRM: Xid (PCI:0000:cb:00): 13, Graphics Exception: ESR 0x57c730=0xc04000b").name == "Xid 13"
