@@ -101,7 +101,7 @@ def copies_of(plan: Plan, mn: str = "mn") -> list[dict[str, Any]]:
     row, column = (mn, "k") if plan.problem.major == "K" else ("k", mn)
     corner: tuple[tuple[str, int], ...] = ((column, 1), (row, 1))
     if plan.folded:
-        rows, columns = plan.layout.as_rows().tiling.atom
+        rows, columns = plan.containers.as_rows().tiling.atom
         corner = (("", 1), (row, 1), (column, columns))
         if plan.atom_order == "row":
             corner = (("", 1), ("", 1), (column, columns), (row, rows))
