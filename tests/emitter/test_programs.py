@@ -64,6 +64,37 @@ def test_ptx_assembles(name, tmp_path):
     run("ptxas", f"-arch={target}", "-o", tmp_path / "tile.cubin", path)
 
 
+CONSUMER_BLACKWELL = {
+    "tile": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_120", stages=2).best,
+    "tile on its sibling": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_121").best,
+    "swizzle in larger atoms": ts.plan(
+        (64, 64), "bf16", consumer="ld.b128 rows", arch="sm_120", swizzle="128B_ATOM_32B"
+    ).best,
+    "gemm": ts.plan_gemm(512, 512, 512, "bf16", arch="sm_120"),
+}
+
+
+@pytest.mark.parametrize("name", CONSUMER_BLACKWELL)
+def test_loads_on_sm_120_name_the_blocks_own_shared_memory(name, tmp_path):
+    """PTX 8.6's form: .shared::cluster means the same bytes, and is slow there."""
+    plan = CONSUMER_BLACKWELL[name]
+    for target in ("cuda", "python", *(("ptx",) if name != "gemm" else ())):
+        text = ts.emit(plan, target)
+        assert re.search(r"cp\.async\.bulk\.tensor\.2d\.shared::cta\.global", text)
+        assert "shared::cluster" not in text
+    assert nvrtc(ts.emit(plan, "cuda"), "sm_120a")
+    if name != "gemm":
+        path = tmp_path / "tile.ptx"
+        path.write_text(ts.emit(plan, "ptx"))
+        run("ptxas", "-arch=sm_120a", "-o", tmp_path / "tile.cubin", path)
+
+
+def test_loads_on_sm_90_keep_the_form_that_every_toolkit_with_tma_assembles():
+    plan = ts.plan((64, 64), "bf16").best
+    for target in ("cuda", "ptx"):
+        assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ts.emit(plan, target)
+
+
 @pytest.mark.parametrize("name", some(name for name, plan in PLANS.items() if plan.boxes is not None))
 def test_the_stage_loop_holds_exactly_the_planned_copies_and_products(name):
     """The loop is kept rolled: one body, no prologue."""

@@ -11,11 +11,13 @@ from tilescope.emitter.role_text import stage_facts
 from tilescope.emitter.source import EMIT, rendered
 from tilescope.emitter.tile_program import descriptor_facts, map_facts, plan_facts, tile_facts
 from tilescope.errors import RuleError, argument_type
+from tilescope.layout import oriented
 from tilescope.notation import spell_layout
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map.any_map import AnyMap
 
 Target = Literal["cuda", "ptx", "cute", "triton", "python"]
@@ -142,7 +144,15 @@ def _ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         count, kind = words["count"], "b16" if words["ptx"] == "b16" else "b32"
     starts = [int(word, 0) for word in facts["descriptors"][0]] if "descriptors" in facts else []
     said = stage_facts(plan_pipeline(plan)) if facts["tma"] and direction == "load" else {}
+    problem = plan.problem
+    strided, contiguous = oriented(problem.major, "mn", "k")
     return said | {
+        "strided": f"%{strided}",  # registers of an element's indices in the tile, and of the tile's in the matrix
+        "contiguous": f"%{contiguous}",
+        "first_strided": f"%first_{strided}",
+        "first_contiguous": f"%first_{contiguous}",
+        "k_bytes": problem.tile[1] * problem.data_type.bits // 8,
+        "row_vectors": problem.row_bytes // facts.get("vector_bytes", CHUNK_BYTES),
         "ptx_version": _PTX_VERSION.get(facts["target"], _DEFAULT_PTX_VERSION),
         "register_kind": kind,
         "d_registers": [f"%d{number}" for number in range(count)],
@@ -155,13 +165,13 @@ def _ptx_copy(copy: dict[str, Any]) -> dict[str, Any]:
     """A copy's shared address in %a, and the registers that hold its coordinates."""
     lines, registers = [f"add.u32 %a, %base, {copy['offset']};"], []
     for axis, (index, offset, divisor) in enumerate(copy["coords"]):
-        register = f"%{index}" if index else str(offset)
+        register = f"%first_{index}" if index else str(offset)
         if index and (offset or divisor > 1):
             register = "%t" if axis % 2 else "%n"
             if divisor > 1:
-                lines.append(f"div.u32 {register}, %{index}, {divisor};")
+                lines.append(f"div.u32 {register}, %first_{index}, {divisor};")
             if offset:
-                lines.append(f"add.u32 {register}, {register if divisor > 1 else f'%{index}'}, {offset};")
+                lines.append(f"add.u32 {register}, {register if divisor > 1 else f'%first_{index}'}, {offset};")
         registers.append(register)
     return {"lines": lines, "registers": registers}
 
