@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from tilescope.emitter.gemm_program import gemm_facts
@@ -20,8 +22,9 @@ from tilescope.reading import known_name
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map.any_map import AnyMap
 
-Target = Literal["cuda", "ptx", "cute", "triton", "python"]
-TARGETS: tuple[Target, ...] = get_args(Target)
+Target = Literal["cuda", "ptx", "cute", "triton", "python", "gluon"]
+ALIASES: dict[str, Target] = {"gluon": "triton"}  # Triton's language for layouts, in which its text is written
+TARGETS: tuple[Target, ...] = tuple(name for name in get_args(Target) if name not in ALIASES)
 
 _PTX_VERSION = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "7.8", "sm_90": "8.0", "sm_90a": "8.0", "sm_120": "8.7"}
 _DEFAULT_PTX_VERSION = "8.6"
@@ -42,14 +45,25 @@ _FUNCTION = {"tensor_map": "Tiled", "im2col_map": "Im2col", "im2col_wide_map": "
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
     """The plan as source text.
 
-    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC.
+    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "gluon" is "triton".
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")
     >>> [line for line in source.splitlines() if "STAGES =" in line]
     ['constexpr int STAGES = 4;']
     """
-    known_name("target", target, TARGETS)
+    return emit_file(plan, target, "")
+
+
+def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
+    """The source text for a file of this name, which the line that builds a program says; "": tile.cu or gemm.cu.
+
+    >>> from tilescope.planner import plan
+    >>> source = emit_file(plan((128, 64), "bf16").best, "cuda", "loads.cu")
+    >>> [line for line in source.splitlines() if "nvcc" in line]
+    ['//     nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o loads loads.cu && ./loads']
+    """
+    target = known_name("target", ALIASES.get(target, target), TARGETS)
     if isinstance(plan, GemmPlan):
         facts, program, script = gemm_facts(plan), "gemm", "gemm"
         if target in _TEXTS:
@@ -64,11 +78,29 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
             return rendered(template, facts | more(plan, facts))
     else:
         raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
-    source = rendered(f"{program}.cu.jinja", facts)
+    build = ""  # a script builds its kernel itself
+    if target == "cuda":
+        named = file if file.isprintable() else ""  # a comment holds one line
+        build = _build_line(named or f"{script}.cu", facts["target"])
+    source = rendered(f"{program}.cu.jinja", facts | {"build": build})
     if target == "cuda":
         return source
     sample = re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", facts.get("data", {"bits": "h"})["bits"])
     return rendered(f"{script}.py.jinja", facts | {"kernel": device_half(source), "numpy_sample": sample})
+
+
+def _build_line(file: str, target: str) -> str:
+    """The shell's line that compiles a program and runs it.
+
+    >>> _build_line("my gemm.cu", "sm_90a")
+    "nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o 'my gemm' 'my gemm.cu' && './my gemm'"
+    """
+    path = PurePath(file)
+    program = path.stem if path.suffix == ".cu" else f"{file}.out"
+    language = "" if path.suffix == ".cu" else "-x cu "
+    architecture = f"-gencode=arch=compute_{target.removeprefix('sm_')},code={target}"
+    built, source, started = (shlex.quote(name) for name in (program, file, f"./{program}"))
+    return f"nvcc -std=c++17 {architecture} -o {built} {language}{source} && {started}"
 
 
 def device_half(source: str) -> str:
