@@ -63,7 +63,8 @@ def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
     >>> [line for line in source.splitlines() if "nvcc" in line]
     ['//     nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o loads loads.cu && ./loads']
     """
-    target = known_name("target", ALIASES.get(target, target), TARGETS)
+    asked = known_name("target", target, get_args(Target))
+    target = ALIASES.get(asked, asked)
     if isinstance(plan, GemmPlan):
         facts, program, script = gemm_facts(plan), "gemm", "gemm"
         if target in _TEXTS:
