@@ -84,3 +84,18 @@ def test_refusals_go_to_stdout_and_what_is_not_understood_to_stderr(capsys, argu
 def test_pairs_of_blocks_in_a_cluster_of_one_are_refused_with_a_reason(capsys):
     assert run(["pipeline", "256x64", "256x64", "bf16", "--arch", "sm_100", "--cta-group", "2"]) == 2
     assert "use cluster=2" in capsys.readouterr().err
+
+
+def test_emitted_code_is_written_to_the_file_that_it_names(capsys, tmp_path):
+    for name, command in (("loads.cu", ["plan", "64x64", "bf16"]), ("product.cu", ["gemm", "512x512x512", "bf16"])):
+        file = tmp_path / name
+        assert run([*command, "--emit", "cuda", "-o", str(file)]) == 0
+        program = file.stem
+        assert f"-o {program} {name} && ./{program}\n" in file.read_text("utf-8")
+    capsys.readouterr()
+    assert run(["gemm", "512x512x512", "bf16", "--emit", "cuda"]) == 0
+    assert "-o gemm gemm.cu && ./gemm\n" in capsys.readouterr().out
+
+
+def test_gluon_prints_what_triton_prints(capsys):
+    assert printed(capsys, "64x64", "bf16", "--emit", "gluon") == printed(capsys, "64x64", "bf16", "--emit", "triton")

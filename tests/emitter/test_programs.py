@@ -11,7 +11,7 @@ from emitter_sample import gemms, plans
 from emitter_toolchain import link, nvrtc, nvrtc_ptx, run
 
 import tilescope as ts
-from tilescope.emitter.emission import TARGETS, device_half
+from tilescope.emitter.emission import TARGETS, device_half, emit_file
 
 HERE = Path(__file__).parent
 PLANS, GEMMS = dict(plans()), dict(gemms())
@@ -26,6 +26,7 @@ SNAPSHOTS = {
     "gemm-mma.cu": ("cuda", GEMMS, "12"),
     "tile-wgmma.ptx": ("ptx", PLANS, "00"),
     "tile-store.ptx": ("ptx", PLANS, "83"),
+    "tile-mma-cp-async.ptx": ("ptx", PLANS, "40"),
     "tile-wgmma.hpp": ("cute", PLANS, "00"),
     "tile-gluon.py": ("triton", PLANS, "00"),
     "tile.py": ("python", PLANS, "00"),
@@ -62,6 +63,37 @@ def test_ptx_assembles(name, tmp_path):
     path.write_text(source)
     target = re.search(r"\.target (\S+)", source)[1]
     run("ptxas", f"-arch={target}", "-o", tmp_path / "tile.cubin", path)
+
+
+CONSUMER_BLACKWELL = {
+    "tile": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_120", stages=2).best,
+    "tile on its sibling": ts.plan((64, 64), "bf16", consumer="ldmatrix", arch="sm_121").best,
+    "swizzle in larger atoms": ts.plan(
+        (64, 64), "bf16", consumer="ld.b128 rows", arch="sm_120", swizzle="128B_ATOM_32B"
+    ).best,
+    "gemm": ts.plan_gemm(512, 512, 512, "bf16", arch="sm_120"),
+}
+
+
+@pytest.mark.parametrize("name", CONSUMER_BLACKWELL)
+def test_loads_on_sm_120_name_the_blocks_own_shared_memory(name, tmp_path):
+    """PTX 8.6's form: .shared::cluster means the same bytes, and is slow there."""
+    plan = CONSUMER_BLACKWELL[name]
+    for target in ("cuda", "python", *(("ptx",) if name != "gemm" else ())):
+        text = ts.emit(plan, target)
+        assert re.search(r"cp\.async\.bulk\.tensor\.2d\.shared::cta\.global", text)
+        assert "shared::cluster" not in text
+    assert nvrtc(ts.emit(plan, "cuda"), "sm_120a")
+    if name != "gemm":
+        path = tmp_path / "tile.ptx"
+        path.write_text(ts.emit(plan, "ptx"))
+        run("ptxas", "-arch=sm_120a", "-o", tmp_path / "tile.cubin", path)
+
+
+def test_loads_on_sm_90_keep_the_form_that_every_toolkit_with_tma_assembles():
+    plan = ts.plan((64, 64), "bf16").best
+    for target in ("cuda", "ptx"):
+        assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ts.emit(plan, target)
 
 
 @pytest.mark.parametrize("name", some(name for name, plan in PLANS.items() if plan.boxes is not None))
@@ -114,6 +146,44 @@ def test_texts_are_as_recorded(file):
 def snapshot(file):
     target, table, number = SNAPSHOTS[file]
     return ts.emit(next(plan for name, plan in table.items() if name.startswith(number)), target)
+
+
+FUNCTION = re.compile(r"^(?:static|extern|inline|__\w+__|template)?[^\n=;#]*?\b(\w+)\([^;=]*\) \{", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [*some(PLANS), *GEMMS])
+def test_every_function_of_a_program_is_called(name):
+    source = re.sub(r"//[^\n]*|__launch_bounds__\(.*?\)", "", ts.emit(EVERY[name], "cuda"))
+    defined = [found for found in FUNCTION.findall(source) if found not in ("main", "if", "for", "while", "asm", "do")]
+    assert {"shared_address"} <= set(defined)
+    assert [function for function in defined if len(re.findall(rf"\b{function}\b", source)) < 2] == []
+
+
+@pytest.mark.parametrize("name", [*some(PLANS), *GEMMS])
+def test_no_loop_of_a_program_has_one_turn(name):
+    source = ts.emit(EVERY[name], "cuda")
+    assert re.search(r"for \(int \w+ = 0; \w+ < 1;", source) is None
+    assert re.search(r"\* 1\b|\b0 \+|\+ 0\b", re.sub(r"//[^\n]*", "", device_half(source))) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "suggested"), [(next(iter(PLANS.values())), "tile.cu"), (GEMMS["01-16x4096x4096-bf16"], "gemm.cu")]
+)
+def test_the_build_line_names_the_programs_own_file(plan, suggested):
+    architecture = "-gencode=arch=compute_90a,code=sm_90a"
+    program = suggested.removesuffix(".cu")
+    assert f"nvcc -std=c++17 {architecture} -o {program} {suggested} && ./{program}\n" in ts.emit(plan, "cuda")
+    assert f"{architecture} -o fast fast.cu && ./fast\n" in emit_file(plan, "cuda", "fast.cu")
+    assert f"{architecture} -o fast.out -x cu fast && ./fast.out\n" in emit_file(plan, "cuda", "fast")
+    assert f"-o 'my {program}' 'my {suggested}' && './my {program}'\n" in emit_file(plan, "cuda", f"my {suggested}")
+    assert f" {suggested} && " in emit_file(plan, "cuda", "a\nb.cu")  # no comment would hold it
+    assert "nvcc -std" not in emit_file(plan, "python", "fast.py")  # a script compiles its kernel itself
+
+
+def test_gluon_is_another_name_of_triton():
+    plan = next(iter(PLANS.values()))
+    assert ts.emit(plan, "gluon") == ts.emit(plan, "triton")
+    assert "gluon" not in TARGETS
 
 
 def test_what_cannot_be_emitted_says_why():

@@ -77,7 +77,7 @@ def test_addresses_are_where_the_emulator_puts_the_elements(case):
     plain = TensorMap("u32" if data_type == "tf32" else a.data_type, a.dims, a.strides_bytes, a.box, swizzle=a.swizzle)
     for coords, offset in copies:
         ts.load(plain, words, coords, smem=smem[offset:], smem_address=address + offset)
-    written = WrittenTile.by_copies(a, copies, smem_address=address, major=major, data_type=row)
+    written = WrittenTile.by_copies(a, copies, smem_address=address, major=major, data_type=row, element_bits=row.bits)
     found = written.addresses - address
     rows = np.arange(tile[0])[:, None], np.arange(tile[1])[None, :]
     strided, contiguous = rows if major == "K" else rows[::-1]
@@ -423,6 +423,18 @@ def test_a_planned_layout_agrees_with_its_own_descriptors():
     plan = ts.plan((128, 64), "bf16", consumer="wgmma").best
     assert ts.compatible(plan, plan.layout)
     assert ts.compatible(plan.layout, plan.descriptors())
+
+
+@pytest.mark.parametrize("data_type", ["e2m3", "16u4_align16b"])
+def test_the_values_of_a_padded_type_lie_dense_where_the_planned_layout_has_them(data_type):
+    """Descriptors count containers of a byte instead: a layout of the values beside them is refused."""
+    plan = ts.plan((128, 256), data_type, arch="sm_100").best
+    assert ts.compatible(plan)
+    assert ts.compatible(plan, plan.layout)
+    assert ts.compatible(plan, plan.containers)
+    assert ts.compatible(plan.containers, plan.descriptors())
+    with pytest.raises(ts.RuleError, match=r"containers of 8 bits.*Use the plan"):
+        ts.compatible(plan.layout, plan.descriptors())
 
 
 def test_a_layout_of_the_other_majorness_is_told_its_atom_order_only_where_that_differs_too():

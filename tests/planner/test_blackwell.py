@@ -29,7 +29,8 @@ def test_every_layout_that_exists_is_planned_and_agrees(tile, data_type, major, 
     for candidate in report.candidates:
         loop = candidate.descriptors(0x400)
         assert isinstance(loop, Tcgen05Loop)
-        assert (loop.addresses() == candidate.address(*_indices(tile), 0x400)).all()
+        assert (loop.addresses() == candidate.containers.with_start(0x400).addresses()).all()
+        assert (loop.addresses() // 16 == candidate.address(*_indices(tile), 0x400) // 16).all()  # the same chunk
         assert candidate.basis == "documented"
         found = compatible(candidate, smem_address=0x400, data_type=data_type)
         assert found, str(found)

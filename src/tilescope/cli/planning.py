@@ -41,7 +41,9 @@ from tilescope.planner.sweeping import sweep as swept
 from tilescope.written import extents, number
 
 _WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
-_EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (Gluon) or python.")
+_EMIT = Input(
+    "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
+)
 _SOURCE_FILE = click.option("-o", "path", type=output_file, metavar="FILE", help="With --emit: write it to FILE.")
 _MAX_STATES = Input("max_states", "--max-states", "States to search at most", read=number, default=str(MAX_STATES))
 _LISTED = ("tile", "data_type", "major", "consumer", "arch", "card", "swizzle", "atom_order", "copy", "direction")
@@ -83,9 +85,11 @@ def _show_plan(
     except PlanError as error:
         return output.show(Unplanned(asked, error.violations), ok=False)
     if emit is not None:
-        from tilescope.emitter import emit as source_of
+        from tilescope.emitter.emission import emit_file
 
-        write_to(path, source_of(planned.best if isinstance(planned, PlanReport) else planned, emit).encode())
+        file = "" if path == STDOUT else path.name
+        best = planned.best if isinstance(planned, PlanReport) else planned
+        write_to(path, emit_file(best, emit, file).encode())
         return 0
     if isinstance(planned, GemmPlan):
         return output.show(planned, extra=planned.kernel_facts(), why=why)

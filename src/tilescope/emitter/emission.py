@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from tilescope.emitter.gemm_program import gemm_facts
@@ -11,15 +13,18 @@ from tilescope.emitter.role_text import stage_facts
 from tilescope.emitter.source import EMIT, rendered
 from tilescope.emitter.tile_program import descriptor_facts, map_facts, plan_facts, tile_facts
 from tilescope.errors import RuleError, argument_type
+from tilescope.layout import oriented
 from tilescope.notation import spell_layout
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
 from tilescope.reading import known_name
+from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map.any_map import AnyMap
 
-Target = Literal["cuda", "ptx", "cute", "triton", "python"]
-TARGETS: tuple[Target, ...] = get_args(Target)
+Target = Literal["cuda", "ptx", "cute", "triton", "python", "gluon"]
+ALIASES: dict[str, Target] = {"gluon": "triton"}  # Triton's language for layouts, in which its text is written
+TARGETS: tuple[Target, ...] = tuple(name for name in get_args(Target) if name not in ALIASES)
 
 _PTX_VERSION = {"sm_80": "7.0", "sm_86": "7.1", "sm_89": "7.8", "sm_90": "8.0", "sm_90a": "8.0", "sm_120": "8.7"}
 _DEFAULT_PTX_VERSION = "8.6"
@@ -40,14 +45,26 @@ _FUNCTION = {"tensor_map": "Tiled", "im2col_map": "Im2col", "im2col_wide_map": "
 def emit(plan: Plan | GemmPlan, target: Target) -> str:
     """The plan as source text.
 
-    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC.
+    "cuda" is a whole program that checks itself; "python" the same from Python, compiled by NVRTC. "gluon" is "triton".
 
     >>> from tilescope.planner import plan
     >>> source = emit(plan((128, 64), "bf16", stages=4).best, "cuda")
     >>> [line for line in source.splitlines() if "STAGES =" in line]
     ['constexpr int STAGES = 4;']
     """
-    known_name("target", target, TARGETS)
+    return emit_file(plan, target, "")
+
+
+def emit_file(plan: Plan | GemmPlan, target: Target, file: str) -> str:
+    """The source text for a file of this name, which the line that builds a program says; "": tile.cu or gemm.cu.
+
+    >>> from tilescope.planner import plan
+    >>> source = emit_file(plan((128, 64), "bf16").best, "cuda", "loads.cu")
+    >>> [line for line in source.splitlines() if "nvcc" in line]
+    ['//     nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o loads loads.cu && ./loads']
+    """
+    asked = known_name("target", target, get_args(Target))
+    target = ALIASES.get(asked, asked)
     if isinstance(plan, GemmPlan):
         facts, program, script = gemm_facts(plan), "gemm", "gemm"
         if target in _TEXTS:
@@ -62,11 +79,29 @@ def emit(plan: Plan | GemmPlan, target: Target) -> str:
             return rendered(template, facts | more(plan, facts))
     else:
         raise RuleError([argument_type("plan", plan, "a plan", 'Use ts.plan((64, 64), "bf16").best, for example.')])
-    source = rendered(f"{program}.cu.jinja", facts)
+    build = ""  # a script builds its kernel itself
+    if target == "cuda":
+        named = file if file.isprintable() else ""  # a comment holds one line
+        build = _build_line(named or f"{script}.cu", facts["target"])
+    source = rendered(f"{program}.cu.jinja", facts | {"build": build})
     if target == "cuda":
         return source
     sample = re.sub(r"(0x[0-9A-F]+|\b\d+)", r"np.uint64(\1)", facts.get("data", {"bits": "h"})["bits"])
     return rendered(f"{script}.py.jinja", facts | {"kernel": device_half(source), "numpy_sample": sample})
+
+
+def _build_line(file: str, target: str) -> str:
+    """The shell's line that compiles a program and runs it.
+
+    >>> _build_line("my gemm.cu", "sm_90a")
+    "nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o 'my gemm' 'my gemm.cu' && './my gemm'"
+    """
+    path = PurePath(file)
+    program = path.stem if path.suffix == ".cu" else f"{file}.out"
+    language = "" if path.suffix == ".cu" else "-x cu "
+    architecture = f"-gencode=arch=compute_{target.removeprefix('sm_')},code={target}"
+    built, source, started = (shlex.quote(name) for name in (program, file, f"./{program}"))
+    return f"nvcc -std=c++17 {architecture} -o {built} {language}{source} && {started}"
 
 
 def device_half(source: str) -> str:
@@ -142,7 +177,15 @@ def _ptx_facts(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
         count, kind = words["count"], "b16" if words["ptx"] == "b16" else "b32"
     starts = [int(word, 0) for word in facts["descriptors"][0]] if "descriptors" in facts else []
     said = stage_facts(plan_pipeline(plan)) if facts["tma"] and direction == "load" else {}
+    problem = plan.problem
+    strided, contiguous = oriented(problem.major, "mn", "k")
     return said | {
+        "strided": f"%{strided}",  # registers of an element's indices in the tile, and of the tile's in the matrix
+        "contiguous": f"%{contiguous}",
+        "first_strided": f"%first_{strided}",
+        "first_contiguous": f"%first_{contiguous}",
+        "k_bytes": problem.tile[1] * problem.data_type.bits // 8,
+        "row_vectors": problem.row_bytes // facts.get("vector_bytes", CHUNK_BYTES),
         "ptx_version": _PTX_VERSION.get(facts["target"], _DEFAULT_PTX_VERSION),
         "register_kind": kind,
         "d_registers": [f"%d{number}" for number in range(count)],
@@ -155,13 +198,13 @@ def _ptx_copy(copy: dict[str, Any]) -> dict[str, Any]:
     """A copy's shared address in %a, and the registers that hold its coordinates."""
     lines, registers = [f"add.u32 %a, %base, {copy['offset']};"], []
     for axis, (index, offset, divisor) in enumerate(copy["coords"]):
-        register = f"%{index}" if index else str(offset)
+        register = f"%first_{index}" if index else str(offset)
         if index and (offset or divisor > 1):
             register = "%t" if axis % 2 else "%n"
             if divisor > 1:
-                lines.append(f"div.u32 {register}, %{index}, {divisor};")
+                lines.append(f"div.u32 {register}, %first_{index}, {divisor};")
             if offset:
-                lines.append(f"add.u32 {register}, {register if divisor > 1 else f'%{index}'}, {offset};")
+                lines.append(f"add.u32 {register}, {register if divisor > 1 else f'%first_{index}'}, {offset};")
         registers.append(register)
     return {"lines": lines, "registers": registers}
 

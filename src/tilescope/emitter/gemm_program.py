@@ -13,6 +13,7 @@ from tilescope.emitter.tile_program import (
     copies_of,
     copy_lines,
     descriptor_facts,
+    load_destination,
     map_facts,
     plan_facts,
     require_program,
@@ -43,6 +44,7 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "c": None,
         **{operand["name"]: operand for operand in operands},
         "tma": tma,
+        "destination": load_destination(gemm.arch),
         "offsets": offsets,
         "element_type": ELEMENT[gemm.data_type.bits],
         "output_type": ELEMENT[bits],
@@ -56,8 +58,40 @@ def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:
         "rank": 2,
     }  # fmt: skip
     facts |= _wgmma(gemm, row) if gemm.a.problem.reads_by_descriptor else _mma(gemm, row)
+    facts |= _epilogue_facts(gemm, facts)
     facts["stmatrix_count"] = (4 if facts["columns"] % 16 == 0 else 2) if tma and bits == 16 else 0
     return facts | _roles(gemm, facts) if tma else facts
+
+
+def _epilogue_facts(gemm: GemmPlan, facts: dict[str, Any]) -> dict[str, Any]:
+    """How the sums of a thread are indexed, and the rows and columns of a slice of C that they belong to.
+
+    Indices of loops with one turn are left out: one block of rows, one warpgroup, one slice.
+    """
+    slices = gemm.slices if gemm.epilogue is not None else 1
+    if "groups" not in facts:
+        other_slices = " - slice * C_COLUMNS" if slices > 1 else ""
+        return {
+            "slices": slices,
+            "sums": "d[block]",
+            "sums_extents": "[ROWS][COLUMNS * 4]",
+            "first_row": "first_m + block * 16",
+            "first_column": f"first_n + first{other_slices}",
+        }
+    groups, blocks, registers = facts["groups"], facts["blocks"], facts["wgmma_registers"]
+    row_blocks = {  # of 64 rows: this warpgroup's, and of these the one that the loop is at
+        (False, False): "",
+        (False, True): "block * 64 + ",
+        (True, False): "group * 64 + ",
+        (True, True): f"(group * {blocks} + block) * 64 + ",
+    }
+    return {
+        "slices": slices,
+        "sums": "d[block]" if blocks > 1 else "d",
+        "sums_extents": f"[{blocks}][{registers}]" if blocks > 1 else f"[{registers}]",
+        "first_row": row_blocks[groups > 1, blocks > 1] + "warp * 16",
+        "first_column": "first",
+    }
 
 
 def _roles(gemm: GemmPlan, facts: dict[str, Any]) -> dict[str, Any]:
@@ -73,17 +107,18 @@ def _roles(gemm: GemmPlan, facts: dict[str, Any]) -> dict[str, Any]:
     producer = Work(copies, {"t": [tile], "k_tile": ["const int k = k_tile * TILE_K;", stages]}, {
         "wait empty": "passes at once while the slots are fresh", "expect full": "A and B", "tail empty": "every stage was read",
     })  # fmt: skip
-    sums, share = "d[ROWS][COLUMNS * 4] = {};", "first_m, first_n"
+    zeroed, share = " = {}", "first_m, first_n"
     if by_groups:
-        sums, share = f"d[{facts['blocks']}][{facts['wgmma_registers']}];", "group, k_tile == 0"
+        zeroed, share = "", "group, k_tile == 0" if facts["groups"] > 1 else "k_tile == 0"
+    first_column = "n + slice * C_COLUMNS" if facts["slices"] > 1 else "n"
     stores = copy_lines("tma_store(&c_map, base + C_OFFSET{}, {});", facts["c"]["copies"])
     consumer = Work(
         {
             "multiply": [f"multiply(d, a, b, {share});"],
             "write": rendered("gemm_epilogue.jinja", facts).splitlines(),
-            "store": ["const int mn = m, k = n + slice * C_COLUMNS;  // rows and columns of C", *stores],
+            "store": [f"const int mn = m, k = {first_column};  // rows and columns of C", *stores],
         },
-        {"t": [tile, f"Accumulator {sums}"], "k_tile": [stages]},
+        {"t": [tile, f"Accumulator d{facts['sums_extents']}{zeroed};"], "k_tile": [stages]},
         {
             "wait_group bulk": "TMA has read the last slice",
             "fence proxy.async": "before TMA's next access",
@@ -143,7 +178,7 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
     if not prod(warps) or k % k_step:
         limit = f"mma takes 16 rows, 8 columns and {k_step} of k, in at most {MAX_ACCUMULATORS} accumulators a thread"
         raise _refused_tile(gemm, limit, f"Plan with tile=(64, 64, {2 * k_step}).")
-    partial = gemm.epilogue is not None and gemm.epilogue.problem.columns != n
+    has_slices = gemm.epilogue is not None and gemm.slices > 1
     return {
         "consumer": "mma",
         "mma": row.mma(k_step),
@@ -151,6 +186,6 @@ def _mma(gemm: GemmPlan, row: Multiplied) -> dict[str, Any]:
         "consumer_threads": 32 * prod(warps),
         "threads": 32 * (prod(warps) + (gemm.epilogue is not None)),
         "columns": n // warps[1],
-        "partial": partial or warps[1] > 1,
+        "partial": has_slices,
         "target": gemm.arch.name,
     }

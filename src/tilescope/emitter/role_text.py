@@ -10,6 +10,7 @@ open, how a tile is copied, multiplied or written, comes from the program.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -99,8 +100,14 @@ class _Printer:
                 yield from (f"if ({condition}) {{", *(f"  {line}" for line in lines), "}")
 
     def loop(self, loop: Loop) -> Iterator[str]:
-        """A loop with the pipeline's own bounds; `slot` is the stage that its first step names."""
+        """A loop with the pipeline's own bounds; `slot` is the stage that its first step names. One turn is written out."""
         start, counter, slot = str(loop.start), loop.counter, _slot(loop)
+        if str(loop.count) == "1":
+            written_out = list(self.block(loop.steps, ""))
+            code = " ".join(line.partition("//")[0] for line in written_out)
+            if re.search(rf"\b{counter}\b", code) is None:
+                yield from written_out
+                return
         end = str(loop.count) if start == "0" else f"{start} + {loop.count}"
         yield "#pragma unroll" + ("" if counter in self.work.unrolled else " 1")
         yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"

@@ -27,7 +27,7 @@ EMIT = rule(
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("tilescope.emitter"),
         undefined=StrictUndefined,
         block_start_string="<%",  # {% would meet the registers of inline assembly
@@ -41,6 +41,19 @@ def _environment() -> Any:
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701  source code, not HTML
     )
+    environment.filters["nested"] = nested
+    return environment
+
+
+def nested(text: str, indent: int = 2) -> str:
+    r"""Lines further to the right; directives of the preprocessor stay at the margin.
+
+    >>> print(nested("#pragma unroll\nfor (;;) {}"))
+    #pragma unroll
+      for (;;) {}
+    """
+    lines = text.strip("\n").split("\n")
+    return "\n".join(line if line.startswith("#") or not line else " " * indent + line for line in lines)
 
 
 def rendered(template: str, facts: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from tilescope.arch import Arch
 from tilescope.emitter.role_text import Work, group_text, role_text
 from tilescope.emitter.source import EMIT, K_STEP_BYTES, MULTIPLIED, Multiplied, multiplied
 from tilescope.mma.consumer import Consumer
@@ -56,6 +57,7 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
         "transposed": problem.major == "MN",
         "consumer_warps": CONSUMER_WARPS,
         "tma": tma,
+        "destination": load_destination(problem.arch),
         "rank": len(plan.box or ()),
         "map": map_facts(plan.tensor_map(0, shape, (pitch_bytes,))) if tma else None,
         "copies": copies_of(plan) if tma else (),
@@ -68,6 +70,18 @@ def tile_facts(plan: Plan) -> dict[str, Any]:
         fix = f"Plan with {max(problem.stages - 1, 1)} stages or a smaller tile."
         raise EMIT.error("stages", found, limit, fix, smem_bytes=smem_bytes, limit_bytes=limit_bytes)
     return facts
+
+
+def load_destination(arch: Arch) -> str:
+    """The state space that a TMA load names for its own block's shared memory.
+
+    PTX 8.6 has .shared::cta. The older .shared::cluster means the same bytes, but is slow where there are no clusters worth the
+    name (jax-ml/jax#40721, NVIDIA/cccl#6362); elsewhere it assembles with every toolkit that has TMA.
+
+    >>> load_destination(Arch.named("sm_90")), load_destination(Arch.named("sm_121"))
+    ('shared::cluster', 'shared::cta')
+    """
+    return "shared::cta" if arch.compute_capability[0] == 12 else "shared::cluster"
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
@@ -101,7 +115,7 @@ def copies_of(plan: Plan, mn: str = "mn") -> list[dict[str, Any]]:
     row, column = (mn, "k") if plan.problem.major == "K" else ("k", mn)
     corner: tuple[tuple[str, int], ...] = ((column, 1), (row, 1))
     if plan.folded:
-        rows, columns = plan.layout.as_rows().tiling.atom
+        rows, columns = plan.containers.as_rows().tiling.atom
         corner = (("", 1), (row, 1), (column, columns))
         if plan.atom_order == "row":
             corner = (("", 1), ("", 1), (column, columns), (row, rows))

@@ -19,6 +19,7 @@ import numpy as np
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, argument_type, by
 from tilescope.layout import Layout, Major, major_named
+from tilescope.mma.canonical import DESCRIPTOR_LAYOUT
 from tilescope.mma.descriptor import MAX_ROWS, OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
 from tilescope.mma.diagnosis import Addresses, Cause, Diagnosis, Read, WrittenTile, diagnosed, wrong_half
@@ -146,11 +147,13 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
     own = read_tile.major if isinstance(read_tile, Layout) else data_major
     major = major_named((own or "K") if major is None else major)
     if isinstance(source, Layout):
+        _require_containers(source, reader)
         written, bits = WrittenTile.by_layout(source), source.element_bits
     else:
         row = source.data_type if data_type is None else DataType.named(data_type)
+        bits = row.bits if isinstance(reader, Layout) and reader.element_bits == row.bits else row.smem_bits
         placed: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
-        written, bits = WrittenTile.by_copies(source, copies, **placed), row.smem_bits
+        written = WrittenTile.by_copies(source, copies, **placed, element_bits=bits)
     reads = _reads(reader, major, written, bits, origin, rows, k)
     wrong = [read.addresses != read.written for read in reads]
     differing = sum(int(part.sum()) for part in wrong)
@@ -171,6 +174,15 @@ Base offset: TMA swizzles by the absolute address, which is base offset 0; the d
         correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major,
         basis="measured" if written.basis == reader_basis == "measured" else "documented",
     )  # fmt: skip
+
+
+def _require_containers(layout: Layout, reader: object) -> None:
+    """Refuse a layout of the values of a padded type beside descriptors, which count a byte for each of them."""
+    row = reader.data_type if isinstance(reader, DescriptorLoop) else None
+    if row is not None and layout.element_bits == row.bits < row.smem_bits:
+        found = f"a layout of {row.bits}-bit values beside descriptors of {row.name}"
+        limit = f"descriptors count its values as containers of {row.smem_bits} bits, sixteen to a chunk of 16 bytes"
+        raise DESCRIPTOR_LAYOUT.error("tensor_map_or_plan", found, limit, "Use the plan, or plan.containers.")
 
 
 def _reads(

@@ -90,11 +90,12 @@ class WrittenTile(NamedTuple):
 
     @classmethod
     def by_copies(
-        cls, tensor_map: AnyMap, copies: Any, *, smem_address: int, major: Major, data_type: DataType
+        cls, tensor_map: AnyMap, copies: Any, *, smem_address: int, major: Major, data_type: DataType, element_bits: int
     ) -> WrittenTile:
         """What TMA copies of a map leave (without copies, one of its first box); `major` is innermost in the map.
 
-        Where two copies write one place, the last one's element lies there.
+        Where two copies write one place, the last one's element lies there. `element_bits` are those from one value of a
+        padded type to the next in its chunk: 8 as descriptors count them, 4 or 6 as they lie.
         """
         brought, bits = copies_of([((0,) * tensor_map.rank, 0)] if copies is None else copies), data_type.smem_bits
         row, column, address = np.concatenate(
@@ -104,7 +105,7 @@ class WrittenTile(NamedTuple):
         _, last = np.unique(address[::-1], return_index=True)  # what an earlier copy left there is gone
         kept, within = len(address) - 1 - last, np.arange(placement(tensor_map, 1, 0).piece_bytes * 8 // bits)
         placed = np.full((int(row.max()) + 1, int(column.max()) + len(within)), NOT_WRITTEN, np.int64)
-        placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * bits // 8
+        placed[row[kept, None], column[kept, None] + within] = address[kept, None] + within * element_bits // 8
         addresses, elements = placed if major == "K" else placed.T, tensor_map.data_type.smem_bits
         row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
         return cls(addresses, "TMA", tensor_map.swizzle, row_bytes, elements, tensor_map.basis, brought)

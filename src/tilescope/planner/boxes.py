@@ -15,8 +15,9 @@ proven the other way round: the layout puts every element where its producer wri
 
     global 0 1 2 3 …  ──▶ planned copies ──▶ shared memory ──▶ descriptor / layout reads (mn, k) ──▶ its own index?
 
-Values that TMA pads come in pieces of sixteen, one chunk of shared memory a piece. A load is proven by the first word of every
-piece; a store takes a value from every byte, which an index does not fit: they are random, the same ones every time.
+Values that TMA pads come in pieces of sixteen, one chunk of shared memory a piece. A load leaves them dense at its start, so
+that the words of a piece are those of global memory. A store takes a value from every byte, which an index does not fit: they
+are random, the same ones every time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy.typing as npt
 
 from tilescope.errors import PlanError, RuleError, rounded_up
 from tilescope.layout import Layout, oriented
-from tilescope.planner.consumers import PLAN_ROWS, descriptors_of
+from tilescope.planner.consumers import PIECE_ELEMENTS, PLAN_ROWS
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Obstacle, plan_rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
@@ -47,7 +48,6 @@ Bytes = npt.NDArray[np.uint8]
 LARGEST_BOX = 256  # elements of a box in one dimension
 SMALLEST_BOX = 8  # rows worth trying: below, nothing was measured
 WORD_BYTES = 4
-PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +196,20 @@ class Consumed(NamedTuple):
     misplaced: npt.NDArray[np.bool_] | bool  # looked for at another byte of that word
 
     @classmethod
-    def of(cls, problem: Problem, layout: Layout) -> Consumed:
+    def of(cls, plan: Plan) -> Consumed:
         """By descriptors where the consumer has them, else by the layout."""
+        problem = plan.problem
         bits, smem_bits = problem.data_type.bits, problem.data_type.smem_bits
         mn, k = np.arange(problem.tile[0])[:, None], np.arange(problem.tile[1])[None, :]
         row, column = oriented(problem.major, mn, k)
-        reader = descriptors_of(problem, layout) if problem.reads_by_descriptor else None
-        address = layout.address(mn, k) if reader is None else reader.addresses()
+        address = plan.descriptors().addresses() if problem.reads_by_descriptor else plan.layout.address(mn, k)
         if bits < smem_bits and problem.direction == "store":
             values = np.random.default_rng(0).integers(0, 1 << bits, (problem.rows, problem.columns), np.uint8)
             return cls(packed(values, bits).reshape(-1), address, address, values[row, column], False)
-        if bits < smem_bits:
-            address, column = address // CHUNK_BYTES * CHUNK_BYTES, column // PIECE_ELEMENTS * PIECE_ELEMENTS
+        if (
+            bits < smem_bits and problem.reads_by_descriptor
+        ):  # which counts containers: sixteen lie dense in their chunk
+            address = address // CHUNK_BYTES * CHUNK_BYTES + column % PIECE_ELEMENTS * bits // 8
         shift = max(WORD_BYTES, smem_bits // 8).bit_length() - 1  # dividing arrays takes longer
         index = np.dtype(f"u{1 << shift}")
         byte = row * (problem.columns * bits // 8) + column * bits // 8
@@ -218,7 +220,7 @@ class Consumed(NamedTuple):
 
 def proven(plan: Plan, consumed: Consumed | None = None) -> Plan:
     """The plan itself; PlanError, naming the first wrong element, if it does not do what it says."""
-    consumed = consumed or Consumed.of(plan.problem, plan.layout)
+    consumed = consumed or Consumed.of(plan)
     smem = np.full(rounded_up(plan.smem_bytes, SMEM_LINE_BYTES), 0xFF, np.uint8)
     cells = smem.view(consumed.expected.dtype)
     if plan.problem.direction == "store":
@@ -266,7 +268,7 @@ def _prove_store(plan: Plan, memory: Bytes, smem: Bytes) -> None:
 def _tile_map(plan: Plan) -> TensorMap:
     """The plan's map over the tile alone, moving bits as they are (tf32 would round the indices away)."""
     assert plan.boxes is not None
-    arguments = map_arguments(plan.problem, plan.layout, plan.boxes, plan.problem.tile, None)
+    arguments = map_arguments(plan.problem, plan.containers, plan.boxes, plan.problem.tile, None)
     is_rounded = plan.problem.data_type.tma.name.startswith("tfloat32")
     return TensorMap(**arguments | ({"data_type": "uint32"} if is_rounded else {}))
 

@@ -14,7 +14,8 @@ from functools import partial
 from typing import NamedTuple
 
 from tilescope.errors import rounded_up
-from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, oriented
+from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, Modes, oriented
+from tilescope.layout.modes import coalesced
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.descriptor_loop import DescriptorLoop
@@ -25,10 +26,11 @@ from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
-from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 
 SMALLEST_MN = 8
 LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
+PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory
 
 
 class Wavefronts(NamedTuple):
@@ -74,14 +76,37 @@ PLAN_SPAN = plan_rule(
 # fmt: on
 
 
-def layout_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
-    """The tile's layout under a swizzle, or what stands against it.
+def containers_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
+    """The tile's containers under a swizzle, as copies and descriptors count them; or what stands against it.
 
     A tile one atom wide or high has one order of atoms: "column".
     """
     laid = (_canonical_tile if problem.for_tensor_core else _plain_tile)(problem, swizzle, atom_order)
     single = isinstance(laid, Layout) and atom_order == "row" and 1 in laid.as_rows().tiling.grid
-    return layout_for(problem, swizzle, "column") if single else laid
+    return containers_for(problem, swizzle, "column") if single else laid
+
+
+def element_layout(problem: Problem, containers: Layout) -> Layout:
+    """Where the elements lie, of a tile whose `containers` copies and descriptors count.
+
+    They differ for types that TMA pads. A load leaves sixteen values dense at the start of their chunk of 16 bytes, while
+    descriptors and boxes count a byte for each; a store takes a value from each of these bytes:
+
+        16u4_align16b, k = 5     container: byte 5     loaded: bits 20 to 23, byte 2 of the chunk
+
+    >>> tile = Problem((128, 128), "16u4_align16b", arch="sm_100")
+    >>> containers = Layout((128, 128), 8, swizzle="128B")
+    >>> containers.address(0, 5), element_layout(tile, containers).address(0, 5)
+    (5, 2)
+    """
+    row = problem.data_type
+    if row.bits == row.smem_bits or problem.direction == "store":
+        return containers
+    rows, ((run, _), *further) = oriented(problem.major, *containers.pairs)
+    pieces = run // PIECE_ELEMENTS
+    columns = coalesced((PIECE_ELEMENTS, row.bits), (pieces, CHUNK_BYTES * 8), *further)
+    modes = Modes.of_indices(oriented(problem.major, rows, columns))
+    return Layout.from_modes(modes, row.bits, unit_bits=1, swizzle=containers.swizzle, start=containers.start)
 
 
 def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:

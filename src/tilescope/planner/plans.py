@@ -23,7 +23,7 @@ from tilescope.errors import Violation, ceil_div, raise_all, rounded_up
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable
-from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.consumers import containers_for, descriptors_of
 from tilescope.planner.problem import PLAN_COPY, Problem
 from tilescope.planner.reason import Reason, or_obstacles, plan_rule, violations
 from tilescope.planner.reasons import reasons_of
@@ -150,7 +150,7 @@ class Plan(Value):
     problem: Problem
     swizzle: Swizzle = row_field(Swizzle.named)
     atom_order: AtomOrder
-    layout: Layout
+    layout: Layout  # where every element lies
     boxes: Boxes | None  # None: threads copy, not TMA
     l2_promotion: L2PromotionName
     costs: Costs
@@ -162,6 +162,21 @@ class Plan(Value):
     def reasons(self) -> tuple[Reason, ...]:
         """Why it is as it is, term by term."""
         return tuple(reasons_of(self))
+
+    @property
+    def containers(self) -> Layout:
+        """The tile as copies and descriptors count it: a byte for every value that TMA pads, the layout for other types.
+
+        >>> from tilescope.planner import plan
+        >>> best = plan((128, 128), "e2m3", arch="sm_100").best
+        >>> best.containers.address(0, 5), best.layout.address(0, 5)  # a load leaves its values dense in a chunk
+        (5, 3)
+        """
+        if self.layout.element_bits == self.problem.data_type.smem_bits:
+            return self.layout
+        found = containers_for(self.problem, self.swizzle, self.atom_order)
+        assert isinstance(found, Layout)  # it was, when the plan was made
+        return found
 
     @property
     def box(self) -> tuple[int, ...] | None:
@@ -211,7 +226,7 @@ class Plan(Value):
     @property
     def stage_bytes(self) -> int:
         """From one stage to the next: the tile, rounded up to its alignment."""
-        return stage_bytes(self.layout)
+        return stage_bytes(self.containers)
 
     @property
     def total_smem_bytes(self) -> int:
@@ -226,7 +241,7 @@ class Plan(Value):
     @property
     def blocks_per_sm(self) -> int:
         """Blocks that fit an SM by their shared memory alone."""
-        return blocks_per_sm(self.problem, self.layout)
+        return blocks_per_sm(self.problem, self.containers)
 
     @property
     def in_flight_bytes(self) -> int:
@@ -246,8 +261,8 @@ class Plan(Value):
             raise PLAN_COPY.broken("copy", "map", copy=self.problem.copy).error()
         asked, whole = self.problem, self._matrix_shape(global_shape)
         strides = asked.strides_bytes if strides_bytes is None else integers("strides_bytes", strides_bytes, 1, 0)
-        raise_all(violations(unfoldable(asked, self.layout, whole)) if self.folded else ())
-        arguments = map_arguments(asked, self.layout, self.boxes, whole, strides)
+        raise_all(violations(unfoldable(asked, self.containers, whole)) if self.folded else ())
+        arguments = map_arguments(asked, self.containers, self.boxes, whole, strides)
         return TensorMap(**arguments, address=address, l2_promotion=self.l2_promotion)
 
     def copy_coords(self, copy: PlannedCopy, mn: int, k: int) -> tuple[int, ...]:
@@ -259,7 +274,7 @@ class Plan(Value):
         [(256, 64), (320, 64)]
         """
         row, column = oriented(self.problem.major, mn, k)
-        rows, columns = self.layout.as_rows().tiling.atom
+        rows, columns = self.containers.as_rows().tiling.atom
         in_groups, corner = self.atom_order == "row", tuple[int, ...]((column, row))  # groups of rows
         if self.folded:
             if column % columns or (in_groups and row % rows):
@@ -280,7 +295,7 @@ class Plan(Value):
         >>> [hex(step.encode()) for step in plan((64, 64), "bf16").best.descriptors(0x400)[0]][:2]
         ['0x4000004000010040', '0x4000004000010042']
         """
-        return descriptors_of(self.problem, self.layout.with_start(smem_address))
+        return descriptors_of(self.problem, self.containers.with_start(smem_address))
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:
@@ -292,11 +307,12 @@ class Plan(Value):
         >>> plan((8, 32), "bf16", consumer="ldmatrix", copy="cp.async", swizzle="64B").best.chunk_order[:2].tolist()
         [[0, 1, 2, 3, 4, 5, 6, 7], [9, 8, 11, 10, 13, 12, 15, 14]]
         """
-        bits, tile = self.layout.element_bits, self.layout.as_rows()
+        layout = self.containers
+        bits, tile = layout.element_bits, layout.as_rows()
         rows, chunks = tile.shape[0], tile.shape[1] * bits // 8 // CHUNK_BYTES
         columns = np.arange(chunks) * (CHUNK_BYTES * 8 // bits)
-        place = (tile.address(np.arange(rows)[:, None], columns[None, :]) - self.layout.start) // CHUNK_BYTES
-        order = np.full(ceil_div(self.layout.size_bytes, SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
+        place = (tile.address(np.arange(rows)[:, None], columns[None, :]) - layout.start) // CHUNK_BYTES
+        order = np.full(ceil_div(layout.size_bytes, SMEM_LINE_BYTES) * CHUNKS_PER_LINE, -1, np.int64)
         order[place.reshape(-1)] = np.arange(rows * chunks)
         return order.reshape(-1, CHUNKS_PER_LINE)
 

@@ -85,7 +85,7 @@ def behind(plan: Plan, best: Plan) -> Reason:
 def reasons_of(plan: Plan) -> Iterator[Reason]:
     """The reasons of a plan, term by term: a reason takes those of the facts that its sentence names."""
     problem, costs, span, copies = plan.problem, plan.costs, plan.swizzle.span_bytes, plan.copies
-    tiling, row_bytes, stores = plan.layout.as_rows().tiling, problem.row_bytes, problem.direction == "store"
+    tiling, row_bytes, stores = plan.containers.as_rows().tiling, problem.row_bytes, problem.direction == "store"
     card, is_canonical = problem.card, plan.canonical is not None
     clock_mhz = None if card is None else card.clock_mhz
     issue_us = 0.0 if card is None or card.tma is None else card.tma.issue_ns["one thread"] * len(copies) / 1e3

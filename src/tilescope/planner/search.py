@@ -26,8 +26,9 @@ from tilescope.planner.consumers import (
     UNCOUNTED,
     Wavefronts,
     cheapest,
+    containers_for,
     counted_accesses,
-    layout_for,
+    element_layout,
     swizzles_for,
 )
 from tilescope.planner.plans import RESERVED_BYTES, Costs, Plan, barrier_bytes, blocks_per_sm, stage_bytes
@@ -124,8 +125,8 @@ def plan(
     """
     problem = Problem(**locals())  # the arguments of a Problem are those of plan
     plans, refused = candidates(problem)
-    views = {(plan.swizzle, plan.atom_order): plan.layout for plan in plans}  # box splits of one layout share it
-    consumed = {key: Consumed.of(problem, layout) for key, layout in views.items()}
+    views = {(plan.swizzle, plan.atom_order): plan for plan in plans}  # box splits of one layout share it
+    consumed = {key: Consumed.of(plan) for key, plan in views.items()}
     refusals = (
         Refusal(
             swizzle=candidate.swizzle,
@@ -149,7 +150,9 @@ def candidates(problem: Problem) -> tuple[list[Plan], list[Refused]]:
 def _candidates(problem: Problem) -> Iterator[Plan | Refused]:
     accesses = or_obstacles(counted_accesses, problem)
     orders = ATOM_ORDERS if problem.atom_order is None else (problem.atom_order,)
-    tried = {key: or_obstacles(layout_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)}
+    tried = {
+        key: or_obstacles(containers_for, problem, *key) for key in itertools.product(swizzles_for(problem), orders)
+    }
     layouts = {key: layout for key, layout in tried.items() if isinstance(layout, Layout)}
     access, counts = cheapest(accesses if isinstance(accesses, tuple) else (), layouts)
     for key, layout in tried.items():
@@ -237,7 +240,7 @@ def _candidate(
         problem=problem,
         swizzle=layout.swizzle,
         atom_order=tile.atom_order,
-        layout=layout,
+        layout=element_layout(problem, layout),
         boxes=boxes,
         l2_promotion=BEST_PROMOTION[problem.traffic],
         costs=costs,

@@ -82,9 +82,16 @@ def _facts(plan: Plan) -> Table:
         "shared memory": f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}",
         f"({', '.join(names)}) at": f"`{plan.layout.terms(*names).c}`",
         **(_descriptor_facts(plan) if plan.problem.reads_by_descriptor else {}),
-        **{name: f"`{text}`" if text else "has no such layout" for name, text in plan.spellings.items()},
+        **{name: f"`{text}`" if text else _unspelled(plan) for name, text in plan.spellings.items()},
     }
     return Table(facts, title="The plan")
+
+
+def _unspelled(plan: Plan) -> str:
+    """Why a notation has no text for the plan's layout."""
+    if plan.layout == plan.containers:
+        return "has no such layout"
+    return "has no such layout: the values of a chunk of 16 bytes lie dense at its start"
 
 
 def _descriptor_facts(plan: Plan) -> dict[str, str]:
@@ -106,7 +113,7 @@ def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0
 
     A cell is a column of atoms and a band of rows, in the colour of its copy or in `colour`.
     """
-    tile = plan.layout.as_rows()
+    tile = plan.containers.as_rows()
     tiling = tile.tiling
     (rows, wide), (height, width) = tiling.shape, tiling.atom
     height = height if height < rows else min(rows, 8)
@@ -114,7 +121,7 @@ def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0
     copies = [] if plan.boxes is None else [copy.smem_offset_bytes for copy in plan.copies]
 
     def cell(row: int, column: int) -> Cell:
-        offset = tile.logical(row, column % wide) - plan.layout.start
+        offset = tile.logical(row, column % wide) - tile.layout.start
         number, text, said = offset // tiling.atom_bytes, f"{offset:#x}", f"starts at +{offset:#x}"
         if plan.boxes is not None:
             start = max(copy for copy in copies if copy <= offset)
