@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import counted, rounded_up
-from tilescope.layout import AtomOrder, Layout
+from tilescope.errors import RuleError, counted, rounded_up
+from tilescope.layout import AtomOrder, Layout, Major, oriented
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT, checked_lanes, count_ideal, count_wavefronts, pairs_merge
@@ -269,25 +269,53 @@ def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layo
 
 
 def layout_as_written(
-    tile: tuple[int, int], bits: int, swizzle: Swizzle | str = "none", pad: int | None = None,
-    atom: tuple[int, int] | None = None, atom_order: AtomOrder = "column", start: int = 0,
-) -> Layout:  # fmt: skip
+    tile: tuple[int, int],
+    bits: int,
+    swizzle: Swizzle | str = "none",
+    pad: int | None = None,
+    atom: tuple[int, int] | None = None,
+    atom_order: AtomOrder = "column",
+    major: Major = "K",
+    start: int = 0,
+) -> Layout:
     """The layout of a tile under a swizzle; without padding and atom, its rows are one span wide, as TMA writes them.
 
     >>> layout_as_written((64, 128), 16, "128B").atom
     (64, 64)
+    >>> layout_as_written((128, 64), 16, "128B", major="MN").atom  # 64 rows of 128 contiguous mn
+    (64, 64)
     """
-    mode, row_bytes = Swizzle.named(swizzle), tile[1] * bits // 8
-    span_bytes = mode.span_bytes
+    mode = Swizzle.named(swizzle)
+    rows, columns = oriented(major, *tile)
+    row_bytes, span_bytes = columns * bits // 8, mode.span_bytes
     if span_bytes and atom is None and pad is None:
         if row_bytes > span_bytes and row_bytes % span_bytes == 0:
-            atom = (tile[0], span_bytes * 8 // bits)
+            atom = oriented(major, rows, span_bytes * 8 // bits)
         elif row_bytes < span_bytes:
             pad = span_bytes - row_bytes
-    return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=mode, start=start)
+    return Layout(
+        tile,
+        bits,
+        atom=atom,
+        atom_order=atom_order,
+        padding_bytes=pad or 0,
+        major=major,
+        swizzle=mode,
+        start=start,
+    )
 
 
-def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
+def padded_report(accesses: list[Access], layout: Layout, pad: int = 0) -> TileReport:
+    """The cost of each pattern on a tile whose rows are padded by `pad` bytes; a padding that misaligns them is named."""
+    patterns = access_list(accesses)
+    try:
+        return tile_report(patterns, layout)
+    except RuleError:
+        _require_aligned_rows(patterns, layout, pad)
+        raise
+
+
+def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
     """Refuse a padding that no wide access can take; people who mean elements write --pad 1."""
     widest = max(accesses, key=lambda access: access.op.access_bytes).op
     width = widest.access_bytes
