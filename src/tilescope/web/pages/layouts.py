@@ -124,7 +124,8 @@ _SAMPLES = (
     "(TileTransform((8, 64)), SwizzleTransform(128))", 'Layout((64, 64), 16, swizzle="128B")', "((4,8),(2,2)):((32,1),(16,8))",
 )  # fmt: skip
 _ACCESSES = (
-    "transpose", "st.b128 rows", "ld.b32 columns", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4", "mma.m16n8k16 A bf16",
+    "transpose", "st.b128 rows", "ld.b32 columns", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4", "cp.async",
+    "mma.m16n8k16 A bf16",
 )  # fmt: skip
 _PATTERNS = (
     Input("pattern", "", "Pattern", "an access of one warp, or a walk over the tile.", choices=_ACCESSES, is_open=True),
