@@ -43,7 +43,8 @@ def naive_wavefronts(op, address, active):
     for lanes in naive_groups(op, address, active):
         words = {}
         for lane in lanes:
-            writer = lane if op.startswith("cp.async") else None  # lanes of a copy that write one word wait for each other
+            # Lanes of a copy that write one word wait for each other.
+            writer = lane if op.startswith("cp.async") else None
             if active[lane]:
                 for byte in range(address[lane], address[lane] + width_bytes(op)):
                     words.setdefault(byte // 4 % 32, set()).add((byte // 4, writer))

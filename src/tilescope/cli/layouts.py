@@ -172,7 +172,9 @@ def banks(
     report = padded_report(accesses, layout, said.get("pad", 0))
     if not fix:
         return output.show(report)
-    search = find_layouts(accesses, tile=tile if data_type is None else layout, element_bits=bits, **chosen((_MAX_PADDING,), said))
+    search = find_layouts(
+        accesses, tile=tile if data_type is None else layout, element_bits=bits, **chosen((_MAX_PADDING,), said)
+    )
     cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
     return output.show(report, extra={"search": search.to_dict()}, ok=search.conflict_free, search=search, cured=cured)
 
@@ -187,6 +189,4 @@ def _out_of_place(said: dict[str, Any], tile: Any, text: str | None) -> list[tup
         (of_text if text is None else (), "is for a --layout; a TILE and its TYPE say it themselves."),
         (of_both if tile is None and text is None else (), "needs a tile; patterns without one say their addresses."),
     ]
-    return [
-        (row.name in said, f"{row.option.split()[0]} {reason}") for rows, reason in reasons for row in rows
-    ]
+    return [(row.name in said, f"{row.option.split()[0]} {reason}") for rows, reason in reasons for row in rows]

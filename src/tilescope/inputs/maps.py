@@ -13,7 +13,6 @@ from tilescope.tma.tracing import OPERATIONS
 from tilescope.written import number, numbers
 
 
-
 def _of_wide_maps(name: str) -> str:
     return f"im2col-wide maps: {defaults(Im2colWideMap)[name]} if nobody says it."
 

@@ -210,8 +210,9 @@ class Access(Value):
         """The pattern that a text describes, as the command line and the explorer take it.
 
         "st.b128 rows", "ld.b32 columns", "ld.b32 lanes 8x4" (rows x pieces), "transpose", "ldmatrix.x4", "ldmatrix.x4.trans",
-        "stmatrix.x2", "cp.async" (rows, 16 bytes a lane) or "cp.async.4 columns", the operand of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an
-        operation, a colon and an expression: "ld.b32: lane * 132".
+        "stmatrix.x2", "cp.async" (rows, 16 bytes a lane), "cp.async.4 columns", the operand of an instruction
+        ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an operation, a colon and an expression:
+        "ld.b32: lane * 132".
 
         >>> Access.named("st.b128 rows", (64, 64), 16) == Access.rows((64, 64), 16, "st.b128")
         True
@@ -297,8 +298,8 @@ class Access(Value):
 
 
 _PATTERNS = (
-    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "ld.b32 lanes 8x4", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4", "cp.async",
-    "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
+    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "ld.b32 lanes 8x4", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
+    "cp.async", "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
 )  # fmt: skip
 
 

@@ -51,7 +51,9 @@ def _seen(asked: dict[str, Any]) -> str:
     """What is seen, without dashes before it, which a command would take for an option."""
     seen: str = asked["seen"].lstrip("- ")
     if not seen:
-        raise ARGUMENT_TYPE.error("seen", "no words", "seen is a code, a name or a few words", "Write 715, for example.")
+        raise ARGUMENT_TYPE.error(
+            "seen", "no words", "seen is a code, a name or a few words", "Write 715, for example."
+        )
     return seen
 
 
