@@ -111,8 +111,8 @@ def _tile_layout(asked: dict[str, Any]) -> Call:
     limited("elements", "tile", rows * columns, MAX_ELEMENTS, "Use a smaller tile.")
     options = {"start" if row is START else row.name: asked[row.name] for row in _TILE[2:] if row.name in asked}
     written = layout_as_written(asked["tile"], DataType.named(asked["data_type"]).smem_bits, **options)
-    names = ("atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
-    said = {name: getattr(written, name) for name in names}
+    names = ("atom", "atom_order", "padding_bytes", "major", "start")
+    said = {name: getattr(written, name) for name in names} | {"swizzle": written.swizzle.name}
     if written.atom == written.shape:
         said.pop("atom")  # one atom is what a Layout has anyway
     return Call(Layout, (written.shape, written.element_bits), said, "layout")
