@@ -45,7 +45,7 @@ PRINTED = [
     (["conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1"], "convolution", []),
     (["identify", "dump.bin", "tile.npy"], "identification", []),
     (["sweep", "--tile", "64x64,128x64", "--type", "bf16"], "sweep", []),
-    (["swizzle", "128B"], "swizzle", ["address", "base_offset"]),
+    (["swizzle", "128B"], "swizzle", []),
     (["swizzle", "xor:2,4,3", "--address", "0x480"], "swizzle", ["address", "base_offset"]),
     (["banks", "--pattern", "ld.b32: lane * 33 * 4"], "tile_report", []),
     (["banks", "32x32", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows"], "tile_report", []),

@@ -127,7 +127,7 @@ def banks(
       transpose                          single elements, column by column
       ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
       stmatrix.x4                        an epilogue
-      cp.async, "cp.async.4 columns"     16, 8 or 4 bytes a lane from global memory
+      cp.async, "cp.async.4 columns"     a copy, 16 or 4 bytes a lane
       "mma.m16n8k16 A bf16"              registers loaded straight from the tile
                                          (A.trans: MN-major)
       "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def swizzle_facts(mode: Swizzle, address: int) -> dict[str, Any]:
-    """The base offset of a buffer at a shared address.
+    """The base offset of a buffer at a shared address; nothing at address 0, where the pattern begins.
 
     >>> from tilescope.swizzle import Swizzle
     >>> swizzle_facts(Swizzle.named("128B"), 0x480)
     {'address': '0x480', 'base_offset': 1}
     """
-    return {"address": hex(address), "base_offset": mode.base_offset(address)}
+    return {"address": hex(address), "base_offset": mode.base_offset(address)} if address else {}
 
 
 def plan_facts(report: PlanReport) -> dict[str, Any]:
