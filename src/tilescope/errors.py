@@ -164,6 +164,11 @@ class FaultError(RuleError):
         """What the chip answers, in a sentence."""
         return f"The chip answers with error {self.code}, {self.fault}."
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: that the chip faults is an answer."""
+        listed = [violation.to_dict() for violation in self.violations]
+        return {"code": self.code, "answer": self.answer, "violations": listed}
+
 
 class IllegalInstructionError(FaultError):
     """A copy that the chip answers with error 715, illegal instruction.

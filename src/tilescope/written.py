@@ -112,6 +112,16 @@ def tile(text: str) -> tuple[int, ...]:
     return extents(text, 2)
 
 
+def rows_and_columns(text: str) -> tuple[int, ...]:
+    """The extents of a tile in shared memory; a single one is a row.
+
+    >>> rows_and_columns("64x128"), rows_and_columns("2048")
+    ((64, 128), (1, 2048))
+    """
+    row = re.fullmatch(r"\s*([0-9][0-9_]*)\s*", text)
+    return tile(f"1x{row[1]}" if row else text)
+
+
 def product(text: str) -> tuple[int, ...]:
     """The three extents of a matrix product: 4096x4096x4096."""
     return extents(text, 3)

@@ -114,7 +114,9 @@ def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, c
     [
         ([], "--pattern"),
         (["64x64", "--pattern", "ldmatrix.x4"], "a tile needs the type"),
-        (["64", "bf16", "--pattern", "ldmatrix.x4"], "'64' is not a shape"),
+        (["64", "bf16", "--pattern", "ldmatrix.x4"], "matrix-tile: 1 rows of 128 bytes"),
+        (["64x", "bf16", "--pattern", "ldmatrix.x4"], "'64x' is not a shape"),
+        (["64x64", "bf16", "--pattern", "cp.async.cg"], "copy-past-l1"),
         (["64x64", "bf17", "--pattern", "ldmatrix.x4"], "unknown-name: data type bf17"),
         (["64x64", "bf16", "--pattern", "ldmatrx.x4"], "unknown-name"),
         (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--swizzle", "129B"], "unknown-name: swizzle 129B"),
@@ -177,3 +179,93 @@ def test_where_nothing_can_help_the_bound_and_other_lanes_are_named(capsys):
     assert "conflict" in capsys.readouterr().out
     assert run(["banks", "32x32", "f32", "--pattern", "ld.b32 lanes 5x4"]) == 2
     assert "lane-block" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "layout"),
+    [
+        (["128x64", "bf16"], Layout((128, 64), 16, major="MN")),
+        (["128x64", "bf16", "--swizzle", "128B"], Layout((128, 64), 16, atom=(64, 64), swizzle="128B", major="MN")),
+        (["32x64", "bf16", "--swizzle", "128B"], Layout((32, 64), 16, padding_bytes=64, swizzle="128B", major="MN")),
+    ],
+)
+def test_an_mn_major_tile_is_walked_along_its_contiguous_extent(capsys, options, layout):
+    """--major MN counted for nothing: 128 x 64 was read as 128 rows of 64."""
+    data = as_json(capsys, *options, "--major", "MN", "--pattern", "ldmatrix.x4.trans")
+    access = Access.named("ldmatrix.x4.trans", layout.shape[::-1], 16)
+    assert Value.from_dict(data) == tile_report([access], layout)
+
+
+def test_an_mn_major_tile_is_cured_by_mn_major_layouts(capsys):
+    data = as_json(capsys, "128x64", "bf16", "--major", "MN", "--pattern", "ldmatrix.x4.trans", "--fix")
+    found = Value.from_dict(data["extra"]["search"])
+    assert found.best.layout == Layout((128, 64), 16, atom=(64, 64), swizzle="128B", major="MN")
+
+
+def test_a_tile_of_one_extent_is_one_row(capsys):
+    arguments = ["f32", "--pattern", "ld.b64 rows", "--fix"]
+    assert as_json(capsys, "2048", *arguments) == as_json(capsys, "1x2048", *arguments)
+
+
+def test_cp_async_is_a_pattern(capsys):
+    data = as_json(capsys, "64x64", "bf16", "--pattern", "cp.async", "--pattern", "cp.async.4 columns")
+    tile = (64, 64)
+    accesses = [Access.rows(tile, 16, "cp.async.16"), Access.columns(tile, 16, "cp.async.4")]
+    assert Value.from_dict(data) == tile_report(accesses, Layout(tile, 16))
+    assert run(["banks", "64x64", "bf16", "--pattern", "ldmatrix.x4", "--pattern", "cp.async"]) == 0
+    assert "cp.async.cg goes past L1" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["32x32", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows"],
+            "Best hardware mode: swizzle 128B, ld.b32 columns 4 wavefronts per access instead of 32, st.b32 rows 1 wavefront per",
+        ),
+        (
+            ["32x32", "f32", "--pattern", "transpose", "--pattern", "st.b128 rows"],
+            "Best hardware mode: swizzle 128B, ld.b32 columns 4 wavefronts per access instead of 32, st.b128 rows 4 wavefronts per",
+        ),
+        (
+            ["5x7", "f32", "--pattern", "transpose", "--pattern", "st.b32 rows", "--pad", "4"],
+            "No swizzle mode of the hardware fits this tile.",
+        ),
+    ],
+)
+def test_fix_says_what_the_best_hardware_mode_costs_where_none_cures(capsys, arguments, said):
+    assert run(["banks", *arguments, "--fix"]) in (0, 1)
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_fix_does_not_repeat_a_hardware_mode_that_cures(capsys):
+    assert run(["banks", "64x64", "bf16", "--pattern", "ldmatrix.x4", "--fix"]) == 0
+    assert "Best hardware mode" not in capsys.readouterr().out
+
+
+TEXT = ["--layout", "(64,64):(64,1)", "--bits", "16"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["64x64", "bf16", "--bits", "8"], "--bits is for a --layout"),
+        (["64x64", "bf16", "--shape", "32x32"], "--shape is for a --layout"),
+        (["64x64", "bf16", "--unit", "elements"], "--unit is for a --layout"),
+        (["64x64", "bf16", "--op", "ld.b32"], "--op is what --tv loads or stores with"),
+        (["64x64", "bf16", "--max-padding", "16"], "--max-padding is for --fix"),
+        ([*TEXT, "--swizzle", "128B"], "--swizzle describes a TILE"),
+        ([*TEXT, "--pad", "16"], "--pad describes a TILE"),
+        ([*TEXT, "--atom", "8x64"], "--atom describes a TILE"),
+        ([*TEXT, "--atom-order", "row"], "--atom-order describes a TILE"),
+    ],
+)
+def test_an_option_that_would_count_for_nothing_is_refused(capsys, arguments, said):
+    assert run(["banks", *arguments, "--pattern", "ldmatrix.x4"]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("option", [["--major", "MN"], ["--smem-address", "64"], ["--swizzle", "128B"]])
+def test_addresses_without_a_tile_take_no_options_of_one(capsys, option):
+    assert run(["banks", "--pattern", "ld.b32: lane * 4", *option]) == 2
+    assert option[0] in capsys.readouterr().err

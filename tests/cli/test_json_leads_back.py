@@ -53,6 +53,7 @@ PRINTED = [
     (["banks", "--layout", "(32,32):(32,1)", "--bits", "32", "--tv", "(32,32):(1,32)"], "tile_report", []),
     (["draw", "((32,4),4):((16,4),1)", "--bits", "8"], "layout", []),
     (["draw", "((4,8),(2,2)):((32,1),(16,8))"], "modes", []),
+    (["draw", "(64,64):(64,1)", "--bits", "16", "--other", "(64,64):(72,1)"], "layout", ["other", "first_difference"]),
     (["mma", "layout", "128x64", "bf16"], "layout", []),
     (["mma", "layout", "128x64", "bf16", "--element", "9,8"], "layout", ["element", "address"]),
     (["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16"], "fragment", ["inverse"]),

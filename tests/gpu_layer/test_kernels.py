@@ -63,7 +63,7 @@ def test_the_kernels_number_operations_as_the_suites_do():
     listed = re.search(r"enum \{ (STORE.*?), OPERATIONS \}", source("copies"))[1].split(", ")
     assert [name.casefold() for name in listed] == ["store", *OPERATIONS[1:]]
     accesses = re.findall(r'DO\((\d+), "(ld|st)(matrix)?\S*?(x\d)?(\.trans)?(?:\.shared\S*)? ', source("accesses"))
-    assert len(accesses) == len(SMEM_OP)
+    assert len(accesses) == sum(not row.is_copy for row in SMEM_OP.values())  # copies need a tensor to copy from
     for number, direction, matrix, count, transpose in accesses:
         name = list(SMEM_OP)[int(number)]
         assert name.startswith(f"{direction}{matrix}.{count}" if matrix else f"{direction}.b")

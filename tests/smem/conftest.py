@@ -7,14 +7,24 @@ import pytest
 
 from tilescope.smem import banks
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "shared_memory_wavefronts.npz"
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def arrays(name):
+    with np.load(GOLDEN / name) as file:
+        return {array: file[array] for array in file.files}
 
 
 @pytest.fixture(scope="session")
 def recorded():
     """The counted accesses: op, lane_offset, active, wavefronts."""
-    with np.load(GOLDEN) as file:
-        return {name: file[name] for name in file.files}
+    return arrays("shared_memory_wavefronts.npz")
+
+
+@pytest.fixture(scope="session")
+def recorded_copies():
+    """The counted copies by cp.async: op, lane_offset, source_offset, active, wavefronts, conflicts."""
+    return arrays("copy_wavefronts.npz")
 
 
 @pytest.fixture(params=["numpy", "numba"])

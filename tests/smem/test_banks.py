@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
@@ -18,6 +18,8 @@ LANES = np.arange(32)
 
 
 def width_bytes(op):
+    if op.startswith("cp.async"):
+        return int(op.split(".")[2])
     return 16 if "matrix" in op else int(op.split(".b")[1]) // 8
 
 
@@ -41,9 +43,11 @@ def naive_wavefronts(op, address, active):
     for lanes in naive_groups(op, address, active):
         words = {}
         for lane in lanes:
+            # Lanes of a copy that write one word wait for each other.
+            writer = lane if op.startswith("cp.async") else None
             if active[lane]:
                 for byte in range(address[lane], address[lane] + width_bytes(op)):
-                    words.setdefault(byte // 4 % 32, set()).add(byte // 4)
+                    words.setdefault(byte // 4 % 32, set()).add((byte // 4, writer))
         total += max((len(found) for found in words.values()), default=0)
     return total
 
@@ -81,12 +85,31 @@ def accesses(draw):
 @pytest.mark.usefixtures("counted_by")
 def test_every_recorded_access_takes_the_wavefronts_that_were_counted(recorded):
     ops = np.unique(recorded["op"])
-    assert set(ops) == set(SMEM_OP)
+    assert set(ops) == {name for name, row in SMEM_OP.items() if not row.is_copy}
     for op in ops:
         chosen = recorded["op"] == op
         counts = wavefronts(str(op), recorded["lane_offset"][chosen], recorded["active"][chosen])
         wrong = np.flatnonzero(counts != recorded["wavefronts"][chosen])
         assert not len(wrong), f"{op}: {len(wrong)} differ, the first is recording {np.flatnonzero(chosen)[wrong[0]]}"
+
+
+@pytest.mark.usefixtures("counted_by")
+def test_every_recorded_copy_takes_the_wavefronts_and_conflicts_that_were_counted(recorded_copies):
+    assert set(recorded_copies["op"]) == {name for name, row in SMEM_OP.items() if row.is_copy}
+    for op in np.unique(recorded_copies["op"]):
+        chosen = recorded_copies["op"] == op
+        address, active = recorded_copies["lane_offset"][chosen].astype(np.int64), recorded_copies["active"][chosen]
+        counts = wavefronts(str(op), address, active)
+        assert (counts == recorded_copies["wavefronts"][chosen]).all()
+        excess = counts - count_ideal(SMEM_OP[str(op)], address, active)
+        assert (excess == recorded_copies["conflicts"][chosen]).all()
+
+
+def test_the_recorded_copies_read_one_line_of_global_memory_in_every_group(recorded_copies):
+    for op, source in zip(recorded_copies["op"], recorded_copies["source_offset"], strict=True):
+        for lanes in naive_groups(op, source, [True] * 32):
+            assert len({source[lane] // 128 for lane in lanes}) == 1
+            assert len({source[lane] for lane in lanes}) == len(lanes)
 
 
 def test_a_single_access_gives_an_int_as_recorded(recorded):
@@ -106,6 +129,7 @@ def test_equals_sets_of_words_for_each_bank(access):
 def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
     op, address, active = access
     row = SMEM_OP[op]
+    assume(row.words_merge)  # the loop sees copies with a line for every lane
     counts = np.zeros(1, np.int64)
     arrays = np.array([address])[:, : row.lanes], np.array([active])[:, : row.lanes]
     banks._compiled()(*map(np.ascontiguousarray, arrays), True, row.lanes_per_group, row.cell_bytes.bit_length() - 1,

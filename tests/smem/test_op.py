@@ -28,6 +28,11 @@ def test_a_group_takes_one_line(op):
         ("st.shared.v4.b32", "st.b128"),
         ("st.shared.v2.f64", "st.b128"),
         ("stmatrix.sync.aligned.m8n8.x2.shared.b16", "stmatrix.x2"),
+        ("cp.async", "cp.async.16"),
+        ("cp.async.ca.shared.global.8", "cp.async.8"),
+        ("cp.async.ca.shared::cta.global.4", "cp.async.4"),
+        ("LDGSTS.E.128", "cp.async.16"),
+        ("LDGSTS.E", "cp.async.4"),
         ("ldmatrix.sync.aligned.x4.trans.m8n8.shared::cta.b16", "ldmatrix.x4.trans"),
     ],
 )
@@ -35,10 +40,17 @@ def test_ptx_and_sass_spellings_are_understood(spelled, name):
     assert SmemOp.named(spelled) is SMEM_OP[name]
 
 
+@pytest.mark.parametrize("name", ["cp.async.cg", "cp.async.cg.shared.global.16", "LDGSTS.E.BYPASS.128"])
+def test_a_copy_past_l1_is_refused_with_the_reason(name):
+    with pytest.raises(RuleError, match=r"copy-past-l1: .*quick where every 8 lanes write one line of 128 bytes"):
+        SmemOp.named(name)
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "ld.b256",
+        "cp.async.32",
         "ld",
         "",
         "ldmatrix",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tilescope.errors import RuleError
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP
-from tilescope.smem.report import bank_report
+from tilescope.smem.report import bank_report, layout_as_written
 from tilescope.value import Value
 
 LANES = np.arange(32)
@@ -35,10 +35,11 @@ def test_collisions_name_every_lane_that_waits_and_nothing_else(op, numbers, act
     assert [lane for group in report.groups for lane in group.lanes] == taking_part
     assert [lane for lane in range(32) if report.lane_address[lane] is not None] == taking_part
     for group in report.groups:
-        words = {}  # bank: {word: lanes}
+        words = {}  # bank: {word, and its writer if a copy writes it: lanes}
         for lane in group.lanes:
             for byte in range(address[lane], address[lane] + row.access_bytes):
-                words.setdefault(byte // 4 % 32, {}).setdefault(byte // 4, set()).add(lane)
+                turn = byte // 4, lane if row.is_copy else None
+                words.setdefault(byte // 4 % 32, {}).setdefault(turn, set()).add(lane)
         degree = {bank: len(found) for bank, found in words.items()}
         assert group.wavefronts == max(degree.values(), default=0)
         busiest = [bank for bank, count in sorted(degree.items()) if count == group.wavefronts]
@@ -47,8 +48,8 @@ def test_collisions_name_every_lane_that_waits_and_nothing_else(op, numbers, act
         assert set(named) == {bank for bank, count in degree.items() if count > 1}
         for bank, collision in named.items():
             place = collision.banks.index(bank)
-            found = {word[place]: set(lanes) for word, lanes in zip(collision.words, collision.lanes, strict=True)}
-            assert found == words[bank]
+            found = [(word[place], set(lanes)) for word, lanes in zip(collision.words, collision.lanes, strict=True)]
+            assert found == [(word, lanes) for (word, _), lanes in words[bank].items()]
 
 
 def test_the_report_of_a_column_names_lanes_words_banks_and_counters():
@@ -68,6 +69,40 @@ def test_the_report_of_a_column_names_lanes_words_banks_and_counters():
 
 def test_stores_are_counted_as_stores():
     assert {name.split("shared_")[1] for name in bank_report("stmatrix.x1", LANES * 16).counters} == {"op_st.sum"}
+
+
+def test_copies_are_counted_as_copies_and_the_note_says_which():
+    report = bank_report("cp.async.16", LANES * 32)
+    assert (report.wavefronts, report.ideal, report.verdict) == (8, 4, "2-way conflict")
+    assert report.counters == {
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": 8,
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum": 4,
+    }
+    assert "cp.async.cg goes past L1" in report.notes[0]
+
+
+def test_lanes_of_a_copy_that_write_one_word_wait_for_each_other():
+    report = bank_report("cp.async.4", [0, 4, 0, *range(12, 128, 4)])
+    assert report.wavefronts == 2
+    (collision,) = report.groups[0].collisions
+    assert (collision.addresses, collision.lanes) == ((0, 0), ((0,), (2,)))
+    assert "0+ is lane 0 with others that write the same word: one after the other." in report.text()
+
+
+def test_every_recorded_copy_is_reported_as_counted(recorded_copies):
+    names = ("op", "lane_offset", "active", "wavefronts", "conflicts")
+    for op, address, active, counted, conflicts in zip(*(recorded_copies[name] for name in names), strict=True):
+        report = bank_report(str(op), address, active)
+        assert (report.wavefronts, report.excess) == (counted, conflicts), (op, address)
+
+
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize("tile", [(64, 128), (128, 32), (16, 64), (1, 512)])
+def test_an_mn_major_tile_lies_as_the_transposed_k_major_one(tile, swizzle):
+    rows = layout_as_written(tile, 16, swizzle)
+    columns = layout_as_written(tile[::-1], 16, swizzle, major="MN")
+    assert (columns.major, columns.shape, rows.shape) == ("MN", tile[::-1], tile)
+    assert (rows.addresses() == columns.addresses().T).all()
 
 
 def test_lanes_that_want_one_word_stand_together():

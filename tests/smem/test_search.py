@@ -53,7 +53,26 @@ CASES = [
     ((16, 48), 16, ["ldmatrix.x2", "ld.b128 rows"]),
     ((5, 7), 32, ["st.b32 rows", "transpose"]),
     ((64, 16), 16, ["mma.m16n8k16 A bf16", "st.b128 rows"]),
+    ((64, 64), 16, ["cp.async", "ldmatrix.x4"]),
+    ((32, 64), 8, ["cp.async.4 columns"]),
 ]
+
+
+@pytest.mark.parametrize(("tile", "bits", "patterns"), CASES, ids=str)
+def test_the_best_hardware_mode_is_named_cure_or_not(tile, bits, patterns):
+    accesses = [Access.named(pattern, tile, bits) for pattern in patterns]
+    search = find_layouts(accesses, tile=tile, element_bits=bits)
+    by_hardware = [
+        sum(found)
+        for layout in everything(tile, bits, 0)
+        if layout.swizzle.span_bytes and (found := costs(accesses, layout)) is not None
+    ]
+    if not by_hardware:
+        assert search.hardware is None
+        return
+    assert sum(search.hardware.wavefronts) == min(by_hardware)
+    assert search.hardware.wavefronts == costs(accesses, search.hardware.layout)
+    assert search.hardware.excess == min(by_hardware) - sum(search.ideal)
 
 
 @pytest.mark.parametrize(("tile", "bits", "patterns"), CASES, ids=str)

@@ -131,6 +131,7 @@ pad rows by 4 bytes                       32                       32       0  p
 pad rows by 12 bytes                      32                       32       0  pitch 140 B, +384 B
 pad rows by 20 bytes                      32                       32       0  pitch 148 B, +640 B
 pad rows by 28 bytes                      32                       32       0  pitch 156 B, +896 B
+swizzle 128B                              32                      128      96  TMA
 As good, but not listed: 12 of the paddings."""
     )
 

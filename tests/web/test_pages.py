@@ -143,7 +143,6 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, st
     expected = saved(client, state, ".json").json()
     assert tilescope.cli.run([*words[1:], "--json"]) in (0, 1)
     printed = json.loads(capsys.readouterr().out)
-    printed.pop(EXTRA, None), expected.pop(EXTRA, None)
     assert printed == expected
 
 
@@ -262,7 +261,6 @@ def test_the_code_of_a_plan_is_what_its_command_and_its_python_write(client, cap
     assert eval(shown(page, "code-python"), {"ts": tilescope}) == source
     assert tilescope.cli.run(shlex.split(shown(page, "code-command"))[1:]) == 0
     assert capsys.readouterr().out.rstrip("\n") == source.rstrip("\n")
-    assert saved(client, f"/plan?{query}target={target}", ".json").json()[EXTRA]["source"] == source
 
 
 def _planned(page):
@@ -312,15 +310,20 @@ def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client,
     assert "<script>" not in answer.text
 
 
+def pages_of_causes(page):
+    """(cause, path) of the links that stand below the causes of a page of symptoms."""
+    for section in page.split("<h3")[1:]:
+        cause = re.search(r"\d+\. ([\w-]+)", section)
+        link = re.search(r'<a[^>]* href="([^"]*)"[^>]*>Test it on the page', section)
+        if cause and link:
+            yield cause[1], html.unescape(link[1])
+
+
 def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
     led = set()
     for symptom in SYMPTOM:
         page = page_of(client, "/symptoms?" + urlencode({"seen": symptom}))
-        pages = (
-            saved(client, "/symptoms?" + urlencode({"seen": symptom}), ".json").json().get(EXTRA, {}).get("pages", {})
-        )
-        for cause, path in pages.items():
-            assert html.escape(path) in page
+        for cause, path in pages_of_causes(page):
             if cause in led:
                 continue
             led.add(cause)

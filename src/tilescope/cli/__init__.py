@@ -140,9 +140,7 @@ def explained(error: BaseException, *, as_json: bool = False) -> int:
             _silence_stdout()
             return READER_GONE
         case FaultError():
-            listed = [violation.to_dict() for violation in error.violations]
-            plain = {"code": error.code, "answer": error.answer, "violations": listed}
-            click.echo(json.dumps(plain, indent=2) if as_json else f"{_lines(error)}\n{error.answer}")
+            click.echo(json.dumps(error.to_dict(), indent=2) if as_json else f"{_lines(error)}\n{error.answer}")
             return REFUSED
     status, sentence = _reason(error)
     if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):

@@ -11,6 +11,7 @@ from tilescope.cli.command import STDOUT, Output, command, reading, refuse
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.inputs import Input, chosen
+from tilescope.inputs.beside import comparison_facts
 from tilescope.inputs.tiles import BANK_TILE, DRAWN_LAYOUT, ELEMENT, LAYOUT_TEXT
 from tilescope.layout import Modes
 from tilescope.notation import (
@@ -23,10 +24,10 @@ from tilescope.notation import (
     parse_modes,
 )
 from tilescope.view.drawing import Drawing, Table
-from tilescope.written import number
-from tilescope.written import tile as written_tile
+from tilescope.written import number, rows_and_columns
 
 _BESIDE = [replace(row, name="start") if row.name == "smem_address" else row for row in LAYOUT_TEXT]
+_START = _BESIDE[-1]
 _MAX_PADDING = Input(
     "max_padding_bytes", "--max-padding", "Widest padding to try, in bytes", read=number, default="128"
 )
@@ -49,7 +50,10 @@ def draw(text: str, output: Output, element: Any = None, other: str | None = Non
     layout = parse_layout_or_modes(text, **beside)
     if isinstance(layout, Modes):
         return output.show(layout, shape=beside.get("shape"))
-    return output.show(layout, element=element, other=None if other is None else parse_layout(other, **beside))
+    if other is None:
+        return output.show(layout, element=element)
+    compared = parse_layout(other, **beside)
+    return output.show(layout, extra=comparison_facts(layout, compared), element=element, other=compared)
 
 
 @command(Input("text"), *_BESIDE)
@@ -103,10 +107,10 @@ def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
     Input("tv", "--tv", "An access", "(thread, value) → index of the layout, as CuTe writes it."),
     Input("op", "--op", "What --tv loads or stores with", default="the widest load"),
     *BANK_TILE,
-    *_BESIDE,
+    *(row for row in _BESIDE if row.name != "major"),
     _MAX_PADDING,
 )
-@click.argument("tile", type=reading(written_tile), required=False)
+@click.argument("tile", type=reading(rows_and_columns), required=False)
 @click.argument("data_type", metavar="[TYPE]", required=False)
 @click.option("--pattern", "patterns", multiple=True, metavar="P", help="An access; may be repeated.")
 @click.option("--fix", is_flag=True, help="Search for layouts that serve all patterns.")
@@ -123,6 +127,7 @@ def banks(
       transpose                          single elements, column by column
       ldmatrix.x4, ldmatrix.x2.trans     a walk over the tile
       stmatrix.x4                        an epilogue
+      cp.async, "cp.async.4 columns"     a copy, 16 or 4 bytes a lane
       "mma.m16n8k16 A bf16"              registers loaded straight from the tile
                                          (A.trans: MN-major)
       "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
@@ -130,14 +135,17 @@ def banks(
     \b
     tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
     tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
+    tilescope banks 128x64 bf16 --major MN --pattern ldmatrix.x4.trans
+    tilescope banks 2048 f32 --pattern "ld.b64 rows"
     tilescope banks --pattern "ld.b32: lane * 33 * 4"
     tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
     tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
 
-    Exit status 1: --fix found no layout without conflicts.
+    A TILE such as 2048 is one row. With --major MN the first extent is contiguous: 128x64 lies as 64 rows of 128, and
+    patterns walk these rows. Exit status 1: --fix found no layout without conflicts.
     """  # noqa: D301  \b keeps the lines below it apart
     from tilescope.smem.access import Access  # which draw and convert start without
-    from tilescope.smem.report import cured_report, layout_as_written, require_aligned_rows, tile_report
+    from tilescope.smem.report import cured_report, layout_as_written, padded_report, tile_report
     from tilescope.smem.search import find_layouts
 
     lanes = tile is None and text is None  # addresses that the patterns say themselves
@@ -147,6 +155,9 @@ def banks(
         (text is None and tv is not None, "--tv is a thread-value layout of a tile: give the tile as --layout TEXT."),
         (fix and (tv or lanes), "--fix needs a tile, such as 64x64 bf16, or a --layout, and patterns alone."),
         (tile is not None and data_type is None, "a tile needs the type of its elements, such as 64x64 bf16."),
+        (tv is None and "op" in said, "--op is what --tv loads or stores with; a --pattern names its own."),
+        ("max_padding_bytes" in said and not fix, "--max-padding is for --fix, which tries paddings."),
+        *_out_of_place(said, tile, text),
     )
     if lanes:
         return output.show(tile_report([Access.named(pattern) for pattern in patterns]))
@@ -154,17 +165,28 @@ def banks(
         layout = parse_layout(text, **chosen(_BESIDE, said))
     else:
         bits = DataType.named(data_type).smem_bits
-        layout = layout_as_written(tile, bits, **chosen((*BANK_TILE, *_BESIDE[-1:]), said))
+        layout = layout_as_written(tile, bits, **chosen((*BANK_TILE, _START), said))
     tile, bits = layout.as_rows().shape, layout.element_bits
     accesses = [Access.named(pattern, tile, bits) for pattern in patterns]
     accesses += [] if tv is None else [Access.thread_values(parse_modes(tv), layout, said.get("op"))]
-    try:
-        report = tile_report(accesses, layout)
-    except RuleError:
-        require_aligned_rows(accesses, layout, said.get("pad", 0))
-        raise
+    report = padded_report(accesses, layout, said.get("pad", 0))
     if not fix:
         return output.show(report)
-    search = find_layouts(accesses, tile=tile, element_bits=bits, **chosen((_MAX_PADDING,), said))
+    search = find_layouts(
+        accesses, tile=tile if data_type is None else layout, element_bits=bits, **chosen((_MAX_PADDING,), said)
+    )
     cured = cured_report(accesses, layout, search.best.layout) if report.excess > search.best.excess else None
     return output.show(report, extra={"search": search.to_dict()}, ok=search.conflict_free, search=search, cured=cured)
+
+
+def _out_of_place(said: dict[str, Any], tile: Any, text: str | None) -> list[tuple[object, str]]:
+    """Options of `banks` that would count for nothing: of a tile beside a layout's text, and the other way round."""
+    of_tile = [row for row in BANK_TILE if row.name != "major"]
+    of_text = [row for row in _BESIDE if row.name in ("element_bits", "shape", "unit")]
+    of_both = [row for row in BANK_TILE if row.name == "major"] + [_START]
+    reasons = [
+        (of_tile if tile is None else (), "describes a TILE such as 64x64 bf16; a --layout says it in its own text."),
+        (of_text if text is None else (), "is for a --layout; a TILE and its TYPE say it themselves."),
+        (of_both if tile is None and text is None else (), "needs a tile; patterns without one say their addresses."),
+    ]
+    return [(row.name in said, f"{row.option.split()[0]} {reason}") for rows, reason in reasons for row in rows]

@@ -82,11 +82,10 @@ def described(source: tuple[str, ...] | MapSource, asked: MapArguments | None = 
 
 def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
-    lacking = [arguments.misnamed() for arguments in asked]
+    lacking = [arguments.lacking() for arguments in asked]
     if not all(lacking):  # of several maps, a report says what one lacks
         return MapSource(None, asked)
-    violations = [violation for missing in lacking for violation in missing]
-    raise TensorMapError([missing for missing in violations if missing.argument != "strides_bytes"] or violations)
+    raise TensorMapError([violation for missing in lacking for violation in missing])
 
 
 def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options: bool = True) -> MapSource:

@@ -12,13 +12,11 @@ from tilescope.cli.command import Output, command, refuse, write_to
 from tilescope.cli.map_source import STDIN, described, map_options, read_source
 from tilescope.errors import TensorMapError
 from tilescope.inputs import TYPE, Input
-from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.tensor_map import Convolution, MapReport, TensorMapDiff, inspect_tensor_map
 from tilescope.tensor_map.convolution import PASSES
 from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
 
-NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)  # the input was not understood: exit status 2, not 1
 _WORDS_PER_LINE = 4
 
 
@@ -42,8 +40,8 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
     """  # noqa: D301  \b keeps the lines below it apart
     maps = described(**asked)
     reports = maps.reports()
-    if unread := [broken for report in reports for broken in report.violations if broken.rule in NOT_UNDERSTOOD]:
-        raise TensorMapError(unread)
+    if unread := [broken for report in reports for broken in report.not_understood]:
+        raise TensorMapError(unread)  # exit status 2, not 1
     if fix:
         return _print_fixed(maps)
     first, *others = zip(reports, [arguments.given for arguments in maps.asked] or [{}], strict=True)

@@ -12,7 +12,8 @@ from tilescope.cli.map_source import described, map_options, read_source
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.inputs import SMEM_ADDRESS, START, Input, chosen, flag
-from tilescope.inputs.tiles import ATOM_ORDER, DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
+from tilescope.inputs.beside import barrier_facts, fragment_facts, loop_facts, operand_facts
+from tilescope.inputs.tiles import ATOM_ORDER, DESCRIPTORS, ELEMENT, FIRST_READER, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import canonical_layout
 from tilescope.mma.fragment import fragment as fragment_of
@@ -27,7 +28,14 @@ from tilescope.written import number, numbers, pair, tile
 from tilescope.written import word as pasted
 
 _TMEM_FORM = (
-    Input("cta_group", "--cta-group", "Blocks that multiply together", "2 for a pair: M and N are the pair's.", number, "1"),
+    Input(
+        "cta_group",
+        "--cta-group",
+        "Blocks that multiply together",
+        "2 for a pair: M and N are the pair's.",
+        number,
+        "1",
+    ),
     Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
     Input("sparse", "--sparse", "The .sp instruction", read=flag),
 )
@@ -52,8 +60,7 @@ def mma(context: click.Context) -> None:
 def layout(tile: Any, data_type: str, output: Output, element: Any = None, **said: Any) -> int:
     """Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory."""
     operand = canonical_layout(data_type=data_type, **chosen(OPERAND[2:4], said)).tile(tile, **chosen(_PLACED, said))
-    extra = {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
-    return output.show(operand, extra=extra, element=element)
+    return output.show(operand, extra=operand_facts(operand, element), element=element)
 
 
 @command(
@@ -68,14 +75,7 @@ def fragment(instruction: str, output: Output, lane: int | None = None, element:
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """
     held = fragment_of(instruction, **said)
-    extra: dict[str, Any] = {"inverse": str(held.inverse)}
-    if lane is not None:
-        extra |= {"lane": lane, "holds": [list(coord) for coord in held.held_by(lane)]}
-        extra["matrices"] = [held.matrix_of(lane, value) for value in range(held.values)]
-    if element is not None:
-        holder, value = held.holder(*element)
-        extra |= {"element": list(element), "holder": {"thread": holder, "value": value}}
-    return output.show(held, extra=extra, lane=lane, element=element)
+    return output.show(held, extra=fragment_facts(held, lane, element), lane=lane, element=element)
 
 
 @command(
@@ -168,12 +168,10 @@ def instruction(kind: str, shape: tuple[int, int], output: Output, **said: Any) 
 
 
 @command(*DESCRIPTORS, group=mma, short_help="List the descriptors of a K loop.")
-def descriptors(tile: Any, data_type: str, output: Output, reader: str | None = None, **said: Any) -> int:
+def descriptors(tile: Any, data_type: str, output: Output, reader: str = FIRST_READER, **said: Any) -> int:
     """List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop."""
     loop = loop_of(reader)(tile, data_type, **said)
-    words = [[hex(step.encode()) for step in steps] for steps in loop]
-    findings = [finding.to_dict() for finding in loop.findings]
-    return output.show(loop, extra={"descriptors": words, "explanation": list(loop.explanation), "findings": findings})
+    return output.show(loop, extra=loop_facts(loop))
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
@@ -282,5 +280,5 @@ def _show_word(
         extra = {"addresses": [[hex(address) for address in line] for line in read.tolist()]}
         rows = len(read)
     barriers = barrier_readings(word)
-    extra |= {name.replace(" ", "_"): barrier.to_dict() for name, barrier in barriers.items()}
+    extra |= barrier_facts(barriers)
     return output.show(readings, extra=extra, ok=bool(readings.possible or barriers), rows=rows if addresses else None)

@@ -28,6 +28,7 @@ from tilescope.cli.command import (
 from tilescope.cli.map_source import STDIN, read_input
 from tilescope.errors import PlanError, by
 from tilescope.inputs import Input, chosen, flag
+from tilescope.inputs.beside import plan_facts
 from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.simulation import MAX_STATES, simulate
@@ -93,8 +94,7 @@ def _show_plan(
         return 0
     if isinstance(planned, GemmPlan):
         return output.show(planned, extra=planned.kernel_facts(), why=why)
-    facts = {"best": planned.best.kernel_facts()} if planned.candidates else {}
-    return output.show(planned, extra=facts, ok=bool(planned.candidates), why=why)
+    return output.show(planned, extra=plan_facts(planned), ok=bool(planned.candidates), why=why)
 
 
 @command(*_SWEPT)

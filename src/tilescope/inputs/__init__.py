@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from tilescope import written
@@ -44,11 +45,12 @@ READERS: dict[Reader, tuple[str, str]] = {
     written.pair: ("N,N", "two numbers"),
     written.extents: ("NxN", "a shape"),
     written.tile: ("NxN", "two numbers"),
+    written.rows_and_columns: ("NxN", "a shape"),
     written.product: ("MxNxK", "three numbers"),
     written.smem_address: ("A", "an address of shared memory"),
 }
 _LONGEST_METAVAR = 22  # characters; what is longer stands on a line of its own
-_SHAPES = (written.extents, written.tile, written.product)
+_SHAPES = (written.extents, written.tile, written.rows_and_columns, written.product)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Input:
     label: str = ""
     hint: str = ""
     read: Reader = text
-    default: str = ""  # what the library takes if nobody says it
+    default: str = ""  # what the library takes if nobody says it, as --help and a page word it
     choices: tuple[str, ...] = ()
     is_open: bool = False  # whether other names than the choices are taken
     is_long: bool = False  # whether it is a text of several lines
@@ -83,9 +85,9 @@ class Input:
         return (f"{self.label}: {hint}" if hint else f"{self.label}.") + default
 
     def words(self, value: Any) -> list[str]:
-        """The words of a command that say `value`; none where it is what the library takes anyway.
+        """The words of a command that say `value`; none for an option that is not given.
 
-        >>> Input("smem_address", "--smem-address", read=written.smem_address, default="0x0").words(1024)
+        >>> Input("smem_address", "--smem-address", read=written.smem_address).words(1024)
         ['--smem-address', '0x400']
         >>> Input("word", read=written.number).words(0x4000004000010040)
         ['0x4000004000010040']
@@ -97,7 +99,7 @@ class Input:
         option = self.option.split()[:1]
         if not option or value is True:
             return option or [said]
-        if said in ("", self.default):
+        if not said:
             return []
         return [f"{option[0]}={said}"] if said.startswith("-") else [option[0], said]
 
@@ -107,10 +109,41 @@ def chosen(inputs: Iterable[Input], values: Mapping[str, Any]) -> dict[str, Any]
     return {row.name: values[row.name] for row in inputs if row.name in values}
 
 
-def command_words(inputs: Iterable[Input], values: Mapping[str, Any]) -> list[str]:
-    """The words of a command that say these values: first those that have no option, then the options."""
+def defaults(function: Callable[..., Any], **other_names: str) -> dict[str, Any]:
+    """What a function takes if nobody says it, by the names of inputs; `other_names` are arguments that it calls otherwise.
+
+    >>> def placed(shape, swizzle="none", start=0): ...
+    >>> defaults(placed, smem_address="start")
+    {'swizzle': 'none', 'smem_address': 0}
+    """
+    names = {argument: name for name, argument in other_names.items()}
+    return {
+        names.get(name, name): parameter.default
+        for name, parameter in signature(function).parameters.items()
+        if parameter.default is not Parameter.empty
+    }
+
+
+def command_words(inputs: Iterable[Input], values: Mapping[str, Any], taken: Mapping[str, Any]) -> list[str]:
+    """The words of a command that say these values: first those that have no option, then the options.
+
+    Options that say what the called function takes anyway, `taken`, are left out.
+
+    >>> rows = (Input("mode"), Input("major", "--major"), Input("pad", "--pad", read=written.number))
+    >>> command_words(rows, {"mode": "128B", "major": "K", "pad": 0}, {"major": "K", "pad": None})
+    ['128B', '--pad', '0']
+    """
     ordered = sorted(inputs, key=lambda row: bool(row.option))
-    return [word for row in ordered for word in row.words(values.get(row.name))]
+    return [
+        word
+        for row in ordered
+        if not row.option or not _is_taken(row.name, values.get(row.name), taken)
+        for word in row.words(values.get(row.name))
+    ]
+
+
+def _is_taken(name: str, value: Any, taken: Mapping[str, Any]) -> bool:
+    return name in taken and type(value) is type(taken[name]) and bool(value == taken[name])
 
 
 def in_words(value: Any) -> str:

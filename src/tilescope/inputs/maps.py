@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilescope.arch import ARCH
-from tilescope.inputs import SMEM_ADDRESS, TYPE, Input
+from tilescope.inputs import SMEM_ADDRESS, TYPE, Input, defaults
 from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map import Im2colWideMap
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tma.tracing import OPERATIONS
 from tilescope.written import number, numbers
+
+
+def _of_wide_maps(name: str) -> str:
+    return f"im2col-wide maps: {defaults(Im2colWideMap)[name]} if nobody says it."
+
 
 # What only im2col maps, and only im2col-wide maps, have says so.
 MAP = (
@@ -26,11 +32,11 @@ MAP = (
     Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128")),
     Input("element_strides", "--element-strides", "Element strides", "1 to 8.", numbers, "1"),
     Input("interleave", "--interleave", "Interleave", default="none", choices=tuple(INTERLEAVE)),
-    Input("swizzle", "--swizzle", "Swizzle", default="none", choices=tuple(SWIZZLE)),
+    Input("swizzle", "--swizzle", "Swizzle", _of_wide_maps("swizzle"), default="none", choices=tuple(SWIZZLE)),
     Input("l2_promotion", "--l2", "L2 promotion", default="none", choices=tuple(L2_PROMOTION)),
     Input("oob_fill", "--fill", "Fill outside", "zero is the driver's NONE.", default="zero", choices=tuple(OOB_FILL)),
     Input("address", "--address", "Global address", read=number, default="0x0"),
-    Input("arch", "--arch", "Architecture", default="sm_90", choices=tuple(ARCH)),
+    Input("arch", "--arch", "Architecture", _of_wide_maps("arch"), default="sm_90", choices=tuple(ARCH)),
 )
 # The width of an im2col-wide map is its only corner.
 WIDTHS = {

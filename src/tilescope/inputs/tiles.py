@@ -14,6 +14,7 @@ from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, pair, tile, word
 
 _READERS = {name: row.descriptors for name, row in CONSUMER.items() if row.descriptors is not None}
+FIRST_READER = next(iter(_READERS))
 
 TILE = Input("tile", "", "Tile", "in elements, mn x k.", tile)
 ELEMENT_TYPE = replace(TYPE, option="")
@@ -51,6 +52,7 @@ BANK_TILE = (
     Input("pad", "--pad", "Padding in bytes", "after each row of an atom.", number, "rows as TMA writes them"),
     Input("atom", "--atom", "Atom", "rows x columns that are stored as one piece.", tile),
     ATOM_ORDER,
+    replace(MAJOR, hint="with MN, the first extent of the tile is contiguous."),
 )
 OPERAND = (
     TILE,
@@ -65,7 +67,7 @@ DESCRIPTORS = (
     Input(
         "operand", "--operand", "Operand", "A is read in blocks of rows, B in one n.", default="A", choices=("A", "B")
     ),
-    Input("reader", "--for", "Read by", default=next(iter(_READERS)), choices=tuple(_READERS)),
+    Input("reader", "--for", "Read by", default=FIRST_READER, choices=tuple(_READERS)),
 )
 FRAGMENT = (
     Input("instruction", "", "Instruction", choices=(
@@ -81,6 +83,6 @@ WORD = (
 )
 
 
-def loop_of(reader: str | None = None) -> Callable[..., Any]:
+def loop_of(reader: str = FIRST_READER) -> Callable[..., Any]:
     """The function that lists the descriptors with which a tensor core reads a tile."""
-    return _READERS[known_name("reader", reader or next(iter(_READERS)), tuple(_READERS))]
+    return _READERS[known_name("reader", reader, tuple(_READERS))]

@@ -210,8 +210,9 @@ class Access(Value):
         """The pattern that a text describes, as the command line and the explorer take it.
 
         "st.b128 rows", "ld.b32 columns", "ld.b32 lanes 8x4" (rows x pieces), "transpose", "ldmatrix.x4", "ldmatrix.x4.trans",
-        "stmatrix.x2", the operand of an instruction ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an
-        operation, a colon and an expression: "ld.b32: lane * 132".
+        "stmatrix.x2", "cp.async" (rows, 16 bytes a lane), "cp.async.4 columns", the operand of an instruction
+        ("mma.m16n8k16 A bf16", or "A.trans" for an MN-major tile), or an operation, a colon and an expression:
+        "ld.b32: lane * 132".
 
         >>> Access.named("st.b128 rows", (64, 64), 16) == Access.rows((64, 64), 16, "st.b128")
         True
@@ -229,6 +230,8 @@ class Access(Value):
             )  # fmt: skip
         if words == ["transpose"]:
             return cls.transpose(tile, element_bits)
+        if len(words) == 1 and words[0].casefold().startswith(("cp.async", "ldgsts")):
+            words = [*words, "rows"]
         if words[1:] in (["rows"], ["columns"]):
             return cls._vectors(tile, element_bits, words[0], "rows" if words[1] == "rows" else "columns")
         if len(words) == 3 and words[1] == "lanes" and (block := re.fullmatch(r"(\d{1,2})x(\d{1,2})", words[2])):
@@ -296,7 +299,7 @@ class Access(Value):
 
 _PATTERNS = (
     "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "ld.b32 lanes 8x4", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
-    "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
+    "cp.async", "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
 )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ bank, so lanes of a group wait for each other only when they want *different* wo
 A wide access is served in groups of lanes (op.py), each with its own count; the counts add up. Loads of
 64 and 128 bits have one exception: when over the whole warp every pair of active lanes i, i ^ 1 has the
 same address - or every pair i, i ^ 2 - neighbouring groups go together in twos. A pair with an inactive
-lane is no obstacle. Measured on an H200; the recordings are in the tests.
+lane is no obstacle. Copies (cp.async) have another: lanes that write one word wait for each other too, so the largest
+number of lanes of a column counts. Measured on an H200; the recordings are in the tests.
 
 The rule stands here twice: for numpy, and as a loop that numba compiles (the extra `fast`). Loading numba takes a second
 or two the first time (the result is kept on disk), so large batches alone take the loop.
@@ -107,6 +108,8 @@ def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresse
 
 def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addresses:
     """Counts for checked (n, row.lanes) addresses."""
+    if not row.words_merge:  # a line for every lane: none is found twice, and every lane stays in its column
+        address = address % SMEM_LINE_BYTES + _LANES[: row.lanes] * SMEM_LINE_BYTES
     compiled = kernel(len(address))
     if compiled is not None:
         counts = np.empty(len(address), np.int64)

@@ -9,6 +9,10 @@ access, the fewer lanes share a turn:
     ldmatrix.x4     ├ matrix 0 ┼ matrix 1 ┼ matrix 2 ┼ matrix 3 ┤   8 rows of 16 bytes each
 
 Loads of 64 and 128 bits may take two groups in one turn when lanes ask in pairs (see banks.py).
+
+cp.async writes 4, 8 or 16 bytes a lane, in the groups of a store of that width; but lanes that write one word take a turn
+each. That was measured for cp.async.ca with each group's bytes in one 128-byte line of global memory; other sources take
+longer. cp.async.cg goes past L1: Nsight Compute counts no conflict of it, and its time follows the lines that it writes.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from tilescope.errors import shortened
 from tilescope.reading import known_row
+from tilescope.rule import rule
 from tilescope.value import Row
 
 WARP_LANES = 32
@@ -28,7 +34,17 @@ SmemOpName = Literal[
     "ld.b8", "ld.b16", "ld.b32", "ld.b64", "ld.b128", "st.b8", "st.b16", "st.b32", "st.b64", "st.b128",
     "ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4", "ldmatrix.x1.trans", "ldmatrix.x2.trans", "ldmatrix.x4.trans",
     "stmatrix.x1", "stmatrix.x2", "stmatrix.x4", "stmatrix.x1.trans", "stmatrix.x2.trans", "stmatrix.x4.trans",
+    "cp.async.4", "cp.async.8", "cp.async.16",
 ]  # fmt: skip
+
+COPY_PAST_L1 = rule(
+    "copy-past-l1",
+    "The wavefronts of cp.async are those of its .ca form; the .cg form goes past L1, and its time does not follow banks.",
+    source="measured on an H200: Nsight Compute counts no conflict of cp.async.cg; 8 lanes that write one line of 128 bytes in any "
+    "order are quick, and lanes that write one line each are slow, whatever their banks",
+    passing='ts.wavefronts("cp.async.ca", np.arange(32) * 16)',
+    failing='ts.wavefronts("cp.async.cg", np.arange(32) * 16)',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,7 @@ class SmemOp(Row):
     lanes: int  # that supply addresses, from lane 0 on; the rest are ignored
     lanes_per_group: int  # served together
     pairs_merge: bool  # whether lanes that ask in pairs halve the number of groups
+    words_merge: bool = True  # whether lanes of a group that want one word take it together
 
     @classmethod
     def named(cls, name: object) -> SmemOp:
@@ -53,7 +70,17 @@ class SmemOp(Row):
         ('ld.b128', 'st.b64')
         >>> SmemOp.named("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16").name
         'ldmatrix.x4.trans'
+        >>> SmemOp.named("cp.async").name, SmemOp.named("cp.async.ca.shared.global.4").name, SmemOp.named("LDGSTS.E.64").name
+        ('cp.async.16', 'cp.async.4', 'cp.async.8')
         """
+        if isinstance(name, str) and _PAST_L1.match(name.strip().casefold()):
+            raise COPY_PAST_L1.error(
+                "op",
+                f"{shortened(name)}, which goes past L1",
+                "wavefronts are counted of cp.async.ca; .cg is quick where every 8 lanes write one line of 128 bytes",
+                "Use cp.async.16 to count the banks of its writes as .ca makes them.",
+                {"op": "cp.async.16"},
+            )
         return known_row(SmemOp, "operation", "op", name, SMEM_OP, _canonical)
 
     @property
@@ -67,6 +94,11 @@ class SmemOp(Row):
         return "matrix" in self.name
 
     @property
+    def is_copy(self) -> bool:
+        """Whether it brings what it writes from global memory."""
+        return self.name.startswith("cp.async")
+
+    @property
     def groups(self) -> int:
         """Turns of a full warp without a conflict or a merge."""
         return self.lanes // self.lanes_per_group
@@ -78,16 +110,38 @@ class SmemOp(Row):
 
     @property
     def counter(self) -> str:
-        """The suffix under which Nsight Compute counts it: "op_ld" or "op_st"."""
+        """The suffix under which Nsight Compute counts it: "op_ld", "op_st" or "op_ldgsts"."""
+        if self.is_copy:
+            return "op_ldgsts"
         return "op_ld" if self.is_load else "op_st"
+
+    @property
+    def wavefront_counter(self) -> str:
+        """Nsight Compute's counter of its wavefronts."""
+        unit = "smsp__sass_l1tex_data" if self.is_copy else "l1tex__data"
+        return f"{unit}_pipe_lsu_wavefronts_mem_shared_{self.counter}.sum"
+
+    @property
+    def conflict_counter(self) -> str:
+        """Nsight Compute's counter of the wavefronts that conflicts add."""
+        return f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_{self.counter}.sum"
 
     def __str__(self) -> str:
         return self.name
 
 
+_PAST_L1 = re.compile(r"cp\.async\.cg\b|ldgsts\.(?:\w+\.)*bypass\b")
+
+
 def _canonical(name: str) -> str:
     """The table's name for "ld.shared.v4.f32" or "LDS.128"; the name itself where nothing is recognised."""
     folded = name.strip().casefold()
+    copy = re.fullmatch(r"cp\.async(?:\.ca)?(?:\.shared(?:::cta)?)?(?:\.global)?(?:\.(4|8|16))?", folded)
+    if copy:
+        return f"cp.async.{copy[1] or 16}"
+    copy = re.fullmatch(r"ldgsts(?:\.e)?(?:\.(64|128))?", folded)
+    if copy:
+        return f"cp.async.{int(copy[1] or 32) // 8}"
     sass = re.fullmatch(r"(ld|st)s(?:\.[us]?(8|16|32|64|128))?", folded)
     if sass:
         return f"{sass[1]}.b{sass[2] or 32}"
@@ -127,5 +181,9 @@ SMEM_OP: dict[str, SmemOp] = {row.name: row for row in (
     SmemOp("stmatrix.x1.trans",   16,   8,    8, False),
     SmemOp("stmatrix.x2.trans",   16,  16,    8, False),
     SmemOp("stmatrix.x4.trans",   16,  32,    8, False),
+    #                                                   words
+    SmemOp("cp.async.4",           4,  32,   32, False, False),
+    SmemOp("cp.async.8",           8,  32,   16, False, False),
+    SmemOp("cp.async.16",         16,  32,    8, False, False),
 )}
 # fmt: on

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import counted, rounded_up
-from tilescope.layout import AtomOrder, Layout
+from tilescope.errors import RuleError, counted, rounded_up
+from tilescope.layout import AtomOrder, Layout, Major, oriented
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT, checked_lanes, count_ideal, count_wavefronts, pairs_merge
@@ -32,6 +32,10 @@ COUNTER_CAVEAT = (
     "16-byte load or an ldmatrix.x4 without any conflict shows as 4-way."
 )
 _ALIGNED = "{} is .aligned: PTX wants all 32 lanes to execute it; here inactive lanes' rows are left out."
+_COPIED = (
+    "Counted as for cp.async.ca with the bytes of every group of lanes in one 128-byte line of global memory: other sources take more "
+    "wavefronts. cp.async.cg goes past L1, where banks count for nothing: it is quick where every 8 lanes write one line."
+)
 _MERGED = "Lanes ask in pairs (i, i ^ 1 or i, i ^ 2), so neighbouring groups of this load go together in twos."
 
 
@@ -150,9 +154,14 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
     )
     wavefronts = sum(group.wavefronts for group in groups)
     ideal = sum(1 for group in groups if group.lanes)
-    notes = (
-        (_MERGED,) * merged + (_ALIGNED.format(row.name),) * (row.is_matrix and mask is not None) + (COUNTER_CAVEAT,)
-    )
+    notes = []
+    if merged:
+        notes.append(_MERGED)
+    if row.is_matrix and mask is not None:
+        notes.append(_ALIGNED.format(row.name))
+    if row.is_copy:
+        notes.append(_COPIED)
+    notes.append(COUNTER_CAVEAT)
     shown = [place if taken else None for place, taken in zip(places, used, strict=True)]
     return BankReport(
         op=row,
@@ -161,25 +170,26 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
         wavefronts=wavefronts,
         ideal=ideal,
         counters={
-            f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{row.counter}.sum": wavefronts,
-            f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_{row.counter}.sum": wavefronts - ideal,
+            row.wavefront_counter: wavefronts,
+            row.conflict_counter: wavefronts - ideal,
         },
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
     """What the lanes of one group cost: different pieces in one bank wait for each other."""
     cell_bytes = row.cell_bytes
-    wanted: dict[int, dict[int, list[int]]] = {}  # first bank → address of a piece → lanes that want it
+    wanted: dict[int, dict[tuple[int, int], list[int]]] = {}  # first bank → piece, and who takes it alone → its lanes
     for lane in lanes:
         piece = places[lane] // cell_bytes * cell_bytes
-        wanted.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(piece, []).append(lane)
+        turn = (piece, 0 if row.words_merge else lane)
+        wanted.setdefault(piece % SMEM_LINE_BYTES // BANK_BYTES, {}).setdefault(turn, []).append(lane)
     degree = max(map(len, wanted.values()), default=0)
     collisions = [
         BankCollision(
             banks=tuple(range(bank, bank + cell_bytes // BANK_BYTES)),
-            addresses=tuple(pieces),
+            addresses=tuple(piece for piece, _ in pieces),
             lanes=tuple(map(tuple, pieces.values())),
         )
         for bank, pieces in sorted(wanted.items())
@@ -269,25 +279,53 @@ def cured_report(accesses: Access | Iterable[Access], layout: Layout, cure: Layo
 
 
 def layout_as_written(
-    tile: tuple[int, int], bits: int, swizzle: Swizzle | str = "none", pad: int | None = None,
-    atom: tuple[int, int] | None = None, atom_order: AtomOrder = "column", start: int = 0,
-) -> Layout:  # fmt: skip
+    tile: tuple[int, int],
+    bits: int,
+    swizzle: Swizzle | str = "none",
+    pad: int | None = None,
+    atom: tuple[int, int] | None = None,
+    atom_order: AtomOrder = "column",
+    major: Major = "K",
+    start: int = 0,
+) -> Layout:
     """The layout of a tile under a swizzle; without padding and atom, its rows are one span wide, as TMA writes them.
 
     >>> layout_as_written((64, 128), 16, "128B").atom
     (64, 64)
+    >>> layout_as_written((128, 64), 16, "128B", major="MN").atom  # 64 rows of 128 contiguous mn
+    (64, 64)
     """
-    mode, row_bytes = Swizzle.named(swizzle), tile[1] * bits // 8
-    span_bytes = mode.span_bytes
+    mode = Swizzle.named(swizzle)
+    rows, columns = oriented(major, *tile)
+    row_bytes, span_bytes = columns * bits // 8, mode.span_bytes
     if span_bytes and atom is None and pad is None:
         if row_bytes > span_bytes and row_bytes % span_bytes == 0:
-            atom = (tile[0], span_bytes * 8 // bits)
+            atom = oriented(major, rows, span_bytes * 8 // bits)
         elif row_bytes < span_bytes:
             pad = span_bytes - row_bytes
-    return Layout(tile, bits, atom=atom, atom_order=atom_order, padding_bytes=pad or 0, swizzle=mode, start=start)
+    return Layout(
+        tile,
+        bits,
+        atom=atom,
+        atom_order=atom_order,
+        padding_bytes=pad or 0,
+        major=major,
+        swizzle=mode,
+        start=start,
+    )
 
 
-def require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
+def padded_report(accesses: list[Access], layout: Layout, pad: int = 0) -> TileReport:
+    """The cost of each pattern on a tile whose rows are padded by `pad` bytes; a padding that misaligns them is named."""
+    patterns = access_list(accesses)
+    try:
+        return tile_report(patterns, layout)
+    except RuleError:
+        _require_aligned_rows(patterns, layout, pad)
+        raise
+
+
+def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> None:
     """Refuse a padding that no wide access can take; people who mean elements write --pad 1."""
     widest = max(accesses, key=lambda access: access.op.access_bytes).op
     width = widest.access_bytes

@@ -89,6 +89,7 @@ class LayoutSearch(Value):
     bound: tuple[int, ...]  # wavefronts of each pattern that no layout undercuts
     widest: SmemOp = row_field(SmemOp.named)  # whose bytes stay together: the reason for the bound
     other_lanes: LayoutSearch | None = None  # if conflicts stay: the same with a pattern's lanes dealt otherwise
+    hardware: FoundLayout | None = None  # the best of the hardware's modes, cure or not; None: none fits the tile
 
     def __iter__(self) -> Iterator[FoundLayout]:
         return iter(self.found)
@@ -202,6 +203,7 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
         for layout, *wavefronts in zip(layouts, *counts, strict=True):
             everything.append(FoundLayout(family, layout, tuple(wavefronts), sum(wavefronts) - sum(ideal)))
     least = min(found.excess for found in everything)
+    by_hardware = [found for found in everything if found.family == "hardware"]
     return LayoutSearch(
         tile=plain.as_rows().shape,
         element_bits=plain.element_bits,
@@ -212,6 +214,7 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
         tried={family: len(layouts) for family, layouts in candidates.items()},
         bound=tuple(int(count_least(*warps, widest.access_bytes).sum()) for warps in lanes),
         widest=widest,
+        hardware=min(by_hardware, key=lambda found: found.excess, default=None),
     )
 
 

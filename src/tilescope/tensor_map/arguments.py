@@ -28,7 +28,7 @@ from tilescope.cuda_error import CUDA_ERROR
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
 from tilescope.reading import integers
-from tilescope.rule import UNKNOWN_NAME
+from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
@@ -38,11 +38,12 @@ from tilescope.value import Value
 
 # Of the kinds whose arguments could be meant, the first one is.
 _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
-    Im2colWideMap: {"lower_width", "upper_width"},
+    Im2colWideMap: {"lower_width", "upper_width", "mode"},
     Im2colMap: {"lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"},
     TensorMap: set(),
 }
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
+_NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 _CORNERS = {f"{end}_corner": f" (pixelBox{end.title()}Corner of the driver)" for end in ("lower", "upper")}
 _MAX_REPAIRS = 20  # every round mends an argument; a map has fewer
@@ -206,6 +207,11 @@ class MapReport(Value):
     violations: tuple[Violation, ...]
     tensor_map: AnyMap | None
 
+    @property
+    def not_understood(self) -> tuple[Violation, ...]:
+        """Violations by arguments that say nothing: a name that no table has, a value of the wrong type."""
+        return tuple(broken for broken in self.violations if broken.rule in _NOT_UNDERSTOOD)
+
 
 @dataclass(frozen=True, slots=True)
 class MapArguments:
@@ -357,6 +363,11 @@ class MapArguments:
             f"Leave {name} out"
             + (f"; or, for a {others[0]} map, leave out {', '.join(makes_it)}." if makes_it else "."),
         )
+
+    def lacking(self) -> tuple[Violation, ...]:
+        """What has to be said before there is a map: as `misnamed`, without the strides, which follow from the rest."""
+        wrong = self.misnamed()
+        return tuple(violation for violation in wrong if violation.argument != "strides_bytes") or wrong
 
 
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:

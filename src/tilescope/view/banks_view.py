@@ -49,8 +49,8 @@ def draw_tile_report(
 
     With `search`, the layouts that cure them; with `cured`, the same instructions on the best of these beside the sick.
     """
-    used = sorted({cost.op.counter for cost in report.costs})
-    counters = " and by ".join(f"`l1tex__data_pipe_lsu_wavefronts_mem_shared_{counter}.sum`" for counter in used)
+    used = sorted({cost.op.wavefront_counter for cost in report.costs})
+    counters = " and by ".join(f"`{counter}`" for counter in used)
     columns = ("instructions", "wavefronts", "ideal", "excess", "verdict")
     costs = ({"pattern": cost.name} | {name: getattr(cost, name) for name in columns} for cost in report.costs)
     table = Table.of(costs, align="lrrrrl", notes=[f"Counted by {counters}"])
@@ -68,8 +68,11 @@ def draw_tile_report(
             grids.append(bank_grid(cure, f"With {search.best.label}: {counted(cure.wavefronts, 'wavefront')}"))
         parts += [Beside(tuple(grids)), _verdict(instruction)]
     parts.append(_WAITING if report.excess else None)
-    parts += [note for *_, instruction in drawn[:1] for note in instruction.notes if note != COUNTER_CAVEAT]
-    parts += draw_layout_search(search).parts if search is not None else ()
+    noted = [*drawn[:1], *(entry for entry in worst if entry[1].op.is_copy)]
+    parts += dict.fromkeys(note for *_, instruction in noted for note in instruction.notes if note != COUNTER_CAVEAT)
+    if search is not None:
+        parts += draw_layout_search(search).parts
+        parts.append(_hardware_words(report, search) if report.excess else "")
     title = "Shared-memory accesses"
     return Drawing(title if report.layout is None else f"{title} to {_described(report.layout)}", parts)
 
@@ -81,11 +84,31 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
         found = [layout for layout in search if layout.family == family]
         rows += [(one.label, *one.wavefronts, one.excess, _how(one)) for one in found[:_MAX_FOUND]]
         more += [f"{len(found) - _MAX_FOUND} of {said}"] if found[_MAX_FOUND:] else []
+    if search.hardware is not None and search.hardware not in search.found:
+        rows.append((search.hardware.label, *search.hardware.wavefronts, search.hardware.excess, _how(search.hardware)))
     notes = [f"As good, but not listed: {', '.join(more)}."] if more else []
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     headings, align = ("layout", *patterns, "excess", "made by"), "l" + "r" * (len(patterns) + 1)
     title = f"Layouts for {by(search.tile)} elements of {search.element_bits} bits"
     return Drawing(title, [search.conclusion, Table(rows, headings, "Wavefronts of each pattern", align, notes)])
+
+
+def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
+    """What the best mode of the hardware costs where none leaves every pattern without a conflict, in a sentence."""
+    if search.hardware is None:
+        return "No swizzle mode of the hardware fits this tile."
+    if search.hardware.excess == 0:
+        return ""
+    made_by = _how(search.hardware)
+    named = search.hardware.label if made_by == "TMA" else f"{search.hardware.label} ({made_by})"
+    said = []
+    for cost, wavefronts in zip(report.costs, search.hardware.wavefronts, strict=True):
+        accesses = max(1, cost.instructions)
+        there, here = f"{wavefronts / accesses:.4g}", f"{cost.wavefronts / accesses:.4g}"
+        noun = "wavefront" if there == "1" else "wavefronts"
+        compared = "as it is" if there == here else f"instead of {here}"
+        said.append(f"{cost.name} {there} {noun} per access {compared}")
+    return f"Best hardware mode: {named}, {', '.join(said)}."
 
 
 def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
@@ -123,7 +146,8 @@ def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
     chunks = range(bytes_shown.start // CHUNK_BYTES, bytes_shown.stop // CHUNK_BYTES)
     shared = any(" " in _lane_words(lanes) for lanes in wanted.values())
     notes = {
-        "0+ is lane 0 with others that want the same word: read together.": shared,
+        "0+ is lane 0 with others that want the same word: read together.": shared and report.op.words_merge,
+        "0+ is lane 0 with others that write the same word: one after the other.": shared and not report.op.words_merge,
         f"No lane wants banks {unused}.": unused,
     }
     banks = {byte: Header.of_numbers(byte // BANK_BYTES, cell_bytes // BANK_BYTES) for byte in bytes_shown}

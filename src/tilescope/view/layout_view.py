@@ -174,12 +174,8 @@ def _drawing(layout: Layout, pieces: Pieces, grids: Part, element: Element | Non
     return Drawing(f"A tile of {described(layout)}", [grids, pieces.key, Table(facts)])
 
 
-def draw_difference(one: Layout, other: Layout) -> Drawing:
-    """Two layouts of one tile beside each other; pieces that lie elsewhere are marked.
-
-    >>> draw_difference(Layout((8, 64), 16), Layout((8, 64), 16, swizzle="128B")).title
-    'The layouts differ: 448 of 512 elements lie elsewhere'
-    """
+def require_one_tile(one: Layout, other: Layout) -> None:
+    """Refuse to compare layouts of different tiles."""
     if (one.shape, one.element_bits) != (other.shape, other.element_bits):
         found = f"{described(one)}, and {described(other)}"
         fix = f"Use a second tile of {by(one.shape)} elements of {one.element_bits} bits."
@@ -188,6 +184,15 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
             shape=one.shape, element_bits=one.element_bits,
             other_shape=other.shape, other_element_bits=other.element_bits,
         )  # fmt: skip
+
+
+def draw_difference(one: Layout, other: Layout) -> Drawing:
+    """Two layouts of one tile beside each other; pieces that lie elsewhere are marked.
+
+    >>> draw_difference(Layout((8, 64), 16), Layout((8, 64), 16, swizzle="128B")).title
+    'The layouts differ: 448 of 512 elements lie elsewhere'
+    """
+    require_one_tile(one, other)
     addresses_of, names = (row_addresses, None) if one.major == other.major else (Layout.addresses, ("mn", "k"))
     both = [(layout, addresses_of(layout), names) for layout in (one, other)]
     elsewhere = both[0][1] != both[1][1]

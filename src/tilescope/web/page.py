@@ -67,12 +67,12 @@ class Field(Input):
         return f"{self.hint} {empty}".strip()
 
     def argument(self, written: str) -> Any:
-        """What the text means to the library: None if an option stays unsaid, RuleError if it means nothing."""
+        """What the text means to the library: None for an empty option, as if a command had none; RuleError if it means nothing."""
         most = MAX_LONG_CHARACTERS if self.is_long else MAX_CHARACTERS
         limited(
             "characters", self.name, len(written), most, f"Use at most {most} characters; the command line takes more."
         )
-        if not written.strip() and (self.default or not self.preset):
+        if not written.strip() and (self.option or not self.preset):
             return None
         if self.control == "choice" and written not in self.choices:
             raise RuleError([unknown_name(self.label.lower(), self.name, written, self.choices)])
@@ -114,10 +114,9 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a filled form gives: a value with its drawing, and the call and the command that make it."""
+    """What a filled form gives: a value with its drawing, and the call that makes it."""
 
     call: Call
-    command: tuple[str, ...]
     value: Value
     drawing: Drawing
     extra: Mapping[str, Any] = field(default_factory=dict)  # stands beside the value's own data in JSON
@@ -142,8 +141,8 @@ class Answer:
 class Page:
     """One page of the explorer.
 
-    `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a
-    query elsewhere, as a pasted text to the fields it fills.
+    `forms` are its forms by the choice that selects one; a page with one form has it under "". `command` are the words of
+    the command that asks the same. `redirect` may send a query elsewhere, as a pasted text to the fields it fills.
     """
 
     name: str  # its path
@@ -151,6 +150,7 @@ class Page:
     sentence: str  # what it shows
     forms: Mapping[str, tuple[Field, ...]]
     answer: Callable[[str, dict[str, Any]], Answer]
+    command: Callable[[str, dict[str, Any]], Sequence[str]]
     chooser: tuple[str, str] | None = None  # name and label of the field that selects a form
     pasted: str = ""  # what its paste box takes; empty: it has none
     redirect: Callable[[Mapping[str, str]], dict[str, str] | None] = lambda _: None
@@ -190,8 +190,8 @@ class Form:
         """The fields in the order of the form."""
         return self.page.forms[self.chosen]
 
-    def answer(self) -> Answer:
-        """What the library says to it; RuleError where a field cannot be read or the library refuses."""
+    def asked(self) -> dict[str, Any]:
+        """What the fields say, without those that stay empty; RuleError where one cannot be read."""
         said: dict[str, Any] = {}
         wrong: list[Violation] = []
         for entry in self.fields:
@@ -201,7 +201,19 @@ class Form:
                 wrong.extend(error.violations)
         if wrong:
             raise RuleError(wrong)
-        return self.page.answer(self.chosen, {name: value for name, value in said.items() if value is not None})
+        return {name: value for name, value in said.items() if value is not None}
+
+    def answer(self) -> Answer:
+        """What the library says to it; RuleError where a field cannot be read or the library refuses."""
+        return self.page.answer(self.chosen, self.asked())
+
+    @property
+    def command(self) -> tuple[str, ...] | None:
+        """The words of the command that asks the same; None where a field cannot be read."""
+        try:
+            return tuple(self.page.command(self.chosen, self.asked()))
+        except RuleError:
+            return None
 
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""
@@ -245,10 +257,10 @@ def address(page: str, query: Mapping[str, str]) -> str:
     return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
 
 
-def answered(call: Call, *command: str, drawing: Mapping[str, Any] | None = None, **more: Any) -> Answer:
+def answered(call: Call, *, drawing: Mapping[str, Any] | None = None, **more: Any) -> Answer:
     """The answer of a call, drawn with the options `drawing`."""
     value = call.run()
-    return Answer(call, command, value, drawn(value, **(drawing or {})), **more)
+    return Answer(call, value, drawn(value, **(drawing or {})), **more)
 
 
 def drawn(value: Value, **options: Any) -> Drawing:

@@ -24,7 +24,7 @@ from tilescope.gpu.suites import Array, Case, Piece, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
-_OPS = tuple(SMEM_OP)  # as kernels/accesses.cu numbers them
+_OPS = tuple(name for name, row in SMEM_OP.items() if not row.is_copy)  # as kernels/accesses.cu numbers them
 _SMEM_BYTES = 32768
 _ALL = 0xFFFFFFFF
 _COUNTERS = {name: f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{name}.sum" for name in ("op_ld", "op_st")}

@@ -7,8 +7,8 @@ from inspect import signature
 from struct import unpack
 from typing import Any
 
-from tilescope.errors import RuleError, Violation
-from tilescope.inputs import chosen, command_words, in_words
+from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.inputs import chosen, command_words, defaults, in_words
 from tilescope.inputs.maps import COPY, MAP, WIDTHS
 from tilescope.tensor_map import AnyMap, MapArguments, TensorMap, descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.arguments import MAP_KINDS
@@ -56,7 +56,10 @@ _COPY_FORMS = {
 
 def _map_arguments(kind: str, asked: Mapping[str, Any]) -> MapArguments:
     """The arguments of the map that the fields describe; strides that nobody says are dense."""
-    return MapArguments.of({"kind": kind} | chosen(MAP_FORMS[kind], asked)).completed()
+    arguments = MapArguments.of({"kind": kind} | chosen(MAP_FORMS[kind], asked)).completed()
+    if missing := arguments.lacking():
+        raise TensorMapError(missing)
+    return arguments
 
 
 def _map_call(arguments: MapArguments) -> Call:
@@ -72,9 +75,10 @@ def map_answer(kind: str, asked: dict[str, Any]) -> Answer:
         return _inspected(descriptor_bytes(asked["hex"]))
     arguments = _map_arguments(kind, asked)
     report = arguments.report()
+    if report.not_understood:
+        raise TensorMapError(report.not_understood)
     drawing = drawn(report, asked=arguments.given)
     parts = _without_findings(drawing.parts, report.violations)
-    extra: dict[str, Any] = {}
     if report.tensor_map is not None:
         try:
             blob = report.tensor_map.encode()
@@ -82,13 +86,28 @@ def map_answer(kind: str, asked: dict[str, Any]) -> Answer:
             parts += [f"No descriptor: {violation}" for violation in error.violations]
         else:
             parts += _with_bytes(drawn(inspect_tensor_map(blob)).parts[-1:], blob)
-            extra = {"hex": blob.hex()}
     copy = address("load", {"kind": kind, "coords": ""} | _written(arguments.given))
     return Answer(
-        _map_call(arguments), ("check", *command_words(MAP_FORMS[kind], asked)), report,
-        Drawing(drawing.title, tuple(parts)), extra=extra, violations=report.violations,
+        _map_call(arguments),
+        report,
+        Drawing(drawing.title, tuple(parts)),
+        violations=report.violations,
         leads={"One copy": {"See a copy through it": copy}},
-    )  # fmt: skip
+    )
+
+
+def map_command(kind: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    if kind == _BYTES:
+        return ["decode", *(hex(word) for word in unpack("<16Q", descriptor_bytes(asked["hex"])))]
+    return ["check", *_map_words(kind, asked)]
+
+
+def _map_words(kind: str, asked: dict[str, Any]) -> list[str]:
+    """The options that describe a map; --wide is always said, because a command has its kind from it."""
+    taken = defaults(MAP_KINDS[kind])
+    mode = {"mode": taken.pop("mode")} if "mode" in taken else {}
+    return command_words(MAP_FORMS[kind], mode | asked, taken)
 
 
 def _inspected(blob: bytes) -> Answer:
@@ -98,9 +117,10 @@ def _inspected(blob: bytes) -> Answer:
     parts = _with_bytes(_without_findings(drawing.parts, inspection.violations), blob)
     return Answer(
         Call(inspect_tensor_map, (blob_call,), name="inspection"),
-        ("decode", *(hex(word) for word in unpack("<16Q", blob))), inspection, Drawing(drawing.title, tuple(parts)),
+        inspection,
+        Drawing(drawing.title, tuple(parts)),
         violations=inspection.violations,
-    )  # fmt: skip
+    )
 
 
 def _without_findings(parts: tuple[Part, ...], violations: tuple[Violation, ...]) -> list[Part]:
@@ -144,9 +164,18 @@ def copy_answer(kind: str, asked: dict[str, Any]) -> Answer:
     rows = enumerate(copied.row_coords[:_MAX_STEPS].tolist())  # in the order of shared memory
     steps = [(chunk_links(copied, row), f"row {row} of the copy: coordinates {tuple(at)}") for row, at in rows]
     return Answer(
-        call, ("load", *command_words((*MAP_FORMS[kind], *_COPY_FORMS[kind]), asked)), copied, drawing,
-        violations=tensor_map.findings, steps=steps, drag=_drag(copied, drawing),
-    )  # fmt: skip
+        call,
+        copied,
+        drawing,
+        violations=tensor_map.findings,
+        steps=steps,
+        drag=_drag(copied, drawing),
+    )
+
+
+def copy_command(kind: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    return ["load", *_map_words(kind, asked), *command_words(_COPY_FORMS[kind], asked, defaults(trace))]
 
 
 def _drag(copied: Trace, drawing: Drawing) -> Drag | None:
@@ -166,6 +195,7 @@ MAP_PAGE = Page(
     "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",
     MAP_FORMS | {_BYTES: (_HEX,)},
     map_answer,
+    map_command,
     ("kind", "Kind of map"),
     "What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the fields.",
     filled_by_paste,
@@ -176,5 +206,6 @@ COPY_PAGE = Page(
     "One TMA copy, byte for byte: where the box lies in the tensor, and where its rows land in shared memory.",
     {kind: (*_COPY_FORMS[kind], *fields) for kind, fields in MAP_FORMS.items()},
     copy_answer,
+    copy_command,
     ("kind", "Kind of map"),
 )

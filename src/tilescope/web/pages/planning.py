@@ -9,8 +9,9 @@ from itertools import chain, islice
 from typing import Any
 
 from tilescope.emitter.emission import TARGETS, emit
-from tilescope.errors import RuleError
-from tilescope.inputs import Input, chosen, command_words, in_words
+from tilescope.errors import PlanError, RuleError, by
+from tilescope.inputs import Input, chosen, command_words, defaults, in_words
+from tilescope.inputs.beside import plan_facts
 from tilescope.inputs.plans import ARCHITECTURE, CONSUMER_INPUT, GEMM, PIPELINE, PLAN, PROBLEM
 from tilescope.inputs.tiles import ELEMENT_TYPE, TILE
 from tilescope.mma.consumer import CONSUMER
@@ -19,7 +20,7 @@ from tilescope.pipeline.parts import Loop
 from tilescope.pipeline.parts import Step as PipelineStep
 from tilescope.pipeline.program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import Simulation, simulate
-from tilescope.planner import Plan, PlanReport, plan, plan_gemm
+from tilescope.planner import Plan, PlanReport, Unplanned, plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.view.drawing import Drawing, Part
 from tilescope.web.call import Call
@@ -42,15 +43,30 @@ def plan_answer(_: str, asked: dict[str, Any]) -> Answer:
     most = MAX_ELEMENTS if asked.get("consumer", "") in ("", *CONSUMER) else _MAX_COUNTED
     limited("elements", "tile", mn * k, most, "Plan a smaller tile.")
     call = Call(plan, (asked["tile"], asked["data_type"]), chosen(PLAN[2:], asked), "report")
-    report: PlanReport = call.run()
-    command = ("plan", *command_words(PLAN, asked))
+    try:
+        report: PlanReport = call.run()
+    except PlanError as error:  # an answer too: there is no plan, and why
+        unplanned = Unplanned(f"{by(asked['tile'])} {asked['data_type']}", error.violations)
+        return Answer(call, unplanned, Drawing(drawn(unplanned).title, ()), violations=error.violations)
     drawing = drawn(report, why=True)
-    code, sentences = _code(call, report, asked["target"], command)
+    code, sentences = _code(call, report, asked.get("target", "none"), _plan_words(asked))
     return Answer(
-        call, (*command, "--why"), report, Drawing(drawing.title, (*drawing.parts, *sentences)),
-        extra={} if code is None else {"source": code.source}, code=code,
+        call,
+        report,
+        Drawing(drawing.title, (*drawing.parts, *sentences)),
+        extra=plan_facts(report),
+        code=code,
         leads={"The plan": _leads(report.best)} if report.candidates else {},
-    )  # fmt: skip
+    )
+
+
+def plan_command(_: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    return [*_plan_words(asked), "--why"]
+
+
+def _plan_words(asked: dict[str, Any]) -> list[str]:
+    return ["plan", *command_words(PLAN, asked, defaults(plan))]
 
 
 def _leads(best: Plan) -> dict[str, str]:
@@ -75,7 +91,7 @@ def _leads(best: Plan) -> dict[str, str]:
     return leads
 
 
-def _code(call: Call, report: PlanReport, target: str, command: tuple[str, ...]) -> tuple[Code | None, list[Part]]:
+def _code(call: Call, report: PlanReport, target: str, command: list[str]) -> tuple[Code | None, list[Part]]:
     """The best plan as source text, or the sentences that say why there is none."""
     if target == "none" or not report.candidates:
         return None, []
@@ -92,20 +108,30 @@ def pipeline_answer(form: str, asked: dict[str, Any]) -> Answer:
     described: Any
     if form == _TEXT:
         pipeline = Pipeline.from_text(asked["text"].encode("utf-8", errors="replace"), "stdin")
-        described, command = pipeline.to_dict(), ["-"]  # the command reads the same text from its input
+        described = pipeline.to_dict()
     else:
         described = _planning(form, asked)
-        pipeline, command = described.run(), command_words(PIPELINE_PAGE.forms[form], asked)
+        pipeline = described.run()
     _require_small(pipeline, _MAX_STEPS[_TEXT if form == _TILES and "other" not in asked else form])
     simulation: Simulation = simulate(pipeline, max_states=MAX_STATES)
     drawing = drawn(simulation)
     repeated = [] if simulation.mistake is None else [simulation.sentence]  # the page lists mistakes itself
     return Answer(
         Call(simulate, (described,), {"max_states": MAX_STATES}, "simulation"),
-        ("pipeline", *command, "--max-states", str(MAX_STATES)), simulation,
+        simulation,
         Drawing(drawing.title, tuple(part for part in drawing.parts if part not in repeated)),
         violations=(*simulation.violations, *(warning.violation("warning") for warning in simulation.warnings)),
-    )  # fmt: skip
+    )
+
+
+def pipeline_command(form: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    if form == _TEXT:
+        words = ["-"]  # it reads the same text from its input
+    else:
+        taken = defaults(plan_gemm if form == _GEMM else plan) | defaults(plan_pipeline)
+        words = command_words(PIPELINE_PAGE.forms[form], asked, taken)
+    return ["pipeline", *words, "--max-states", str(MAX_STATES)]
 
 
 def _planning(form: str, asked: dict[str, Any]) -> Call:
@@ -149,7 +175,7 @@ def _steps_run(steps: tuple[PipelineStep | Loop, ...], names: dict[str, int]) ->
 _TARGET_NAMES = {
     "cuda": "a CUDA program", "ptx": "PTX", "cute": "CuTe C++", "triton": "Triton (Gluon)", "python": "a Python script",
 }  # fmt: skip
-_TARGET = Input("target", "", "Code to copy", "of the best plan, below the drawing.", choices=("none", *TARGETS))
+_TARGET = Input("target", "--emit", "Code to copy", "of the best plan, below the drawing.", choices=("none", *TARGETS))
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", written_tile)
 _GEMM_ROWS = (*GEMM[:2], *(row for row in PIPELINE if row.name != "steps"), ARCHITECTURE, CONSUMER_INPUT)
 _SAMPLE = (files("tilescope.web") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
@@ -160,6 +186,7 @@ PLAN_PAGE = Page(
     "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",
     {"": form((*PLAN, _TARGET), tile="128x64", data_type="bf16", target="cuda")},
     plan_answer,
+    plan_command,
 )
 PIPELINE_PAGE = Page(
     "pipeline",
@@ -176,5 +203,6 @@ PIPELINE_PAGE = Page(
         ),
     },
     pipeline_answer,
+    pipeline_command,
     ("given", "Described by"),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, diagnose
 from tilescope.web.call import Call
 from tilescope.web.page import Answer, Field, Page, address, answered
@@ -32,15 +33,28 @@ _ON_PIPELINE = (
 
 def answer(_: str, asked: dict[str, Any]) -> Answer:
     """The causes of what is seen, in the order in which to try them."""
-    seen = asked["seen"].lstrip("- ")  # a command would take the dashes for an option
-    call = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
+    call = Call(diagnose, (_seen(asked),), name="diagnosis", module="tilescope.symptoms")
     diagnosis: Diagnosis = call.run()
     leads = {f"{number}. {cause.name}": _leads(cause) for number, cause in enumerate(diagnosis.causes, 1)}
-    pages = {cause.name: path for cause in diagnosis.causes for path in _leads(cause).values()}
     others = {"It may also be": diagnosis.symptoms[1:4], "Is it one of these?": diagnosis.suggested}
     for title, symptoms in others.items():
         leads[title] = {symptom.name: address("symptoms", {"seen": symptom.name}) for symptom in symptoms}
-    return answered(call, "explain", seen, extra={"pages": pages} if pages else {}, leads=leads)
+    return answered(call, leads=leads)
+
+
+def command(_: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    return ["explain", _seen(asked)]
+
+
+def _seen(asked: dict[str, Any]) -> str:
+    """What is seen, without dashes before it, which a command would take for an option."""
+    seen: str = asked["seen"].lstrip("- ")
+    if not seen:
+        raise ARGUMENT_TYPE.error(
+            "seen", "no words", "seen is a code, a name or a few words", "Write 715, for example."
+        )
+    return seen
 
 
 def _leads(cause: Cause) -> dict[str, str]:
@@ -80,4 +94,5 @@ PAGE = Page(
         )
     },
     answer,
+    command,
 )  # fmt: skip

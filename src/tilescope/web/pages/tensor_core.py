@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilescope.data_type import DataType
-from tilescope.inputs import chosen, command_words
+from tilescope.inputs import chosen, command_words, defaults
+from tilescope.inputs.beside import barrier_facts, fragment_facts, loop_facts, operand_facts
 from tilescope.inputs.tiles import DESCRIPTORS, ELEMENT, FRAGMENT, OPERAND, WORD, loop_of
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.readings import descriptor_readings
-from tilescope.view.descriptor_view import k_step_grid, step_link
+from tilescope.view.descriptor_view import barrier_readings, k_step_grid, step_link
 from tilescope.view.drawing import Beside, Drawing
 from tilescope.view.grid import extent
 from tilescope.web.call import Call
@@ -26,6 +27,19 @@ def answer(show: str, asked: dict[str, Any]) -> Answer:
     return {"descriptors": _descriptors, "operand": _operand, "fragment": _fragment, "word": _word}[show](asked)
 
 
+def command(show: str, asked: dict[str, Any]) -> list[str]:
+    """The command that asks the same."""
+    placed = defaults(canonical_layout) | defaults(CanonicalLayout.tile, smem_address="start")
+    taken: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+        "descriptors": (("mma", "descriptors"), defaults(_loop(asked)) | defaults(loop_of)),
+        "operand": (("mma", "layout"), placed),
+        "fragment": (("mma", "fragment"), defaults(fragment)),
+        "word": (("decode",), defaults(descriptor_readings)),
+    }
+    words, left_out = taken[show]
+    return [*words, *command_words(PAGE.forms[show], asked, left_out)]
+
+
 def _require_small(asked: dict[str, Any]) -> None:
     mn, k = asked["tile"]
     size = mn * k * DataType.named(asked["data_type"]).smem_bits // 8
@@ -37,22 +51,29 @@ def _operand(asked: dict[str, Any]) -> Answer:
     layout = Call(canonical_layout, (), chosen(OPERAND[1:4], asked), "layout")
     options = chosen(OPERAND[4:5], asked) | {"start": asked.get("smem_address", 0)}
     call = Call(CanonicalLayout.tile, (asked["tile"],), options, "operand", layout)
-    command = ("mma", "layout", *command_words(PAGE.forms["operand"], asked))
-    return answered(call, *command, drawing={"element": asked.get("element")})
+    element = asked.get("element")
+    return answered(call, drawing={"element": element}, extra=operand_facts(call.run(), element))
+
+
+def _loop(asked: dict[str, Any]) -> Callable[..., DescriptorLoop]:
+    """The function that lists the descriptors of the reader that was asked for."""
+    return loop_of(**chosen(DESCRIPTORS[-1:], asked))
 
 
 def _descriptors(asked: dict[str, Any]) -> Answer:
     _require_small(asked)
     options = chosen(DESCRIPTORS[2:-1], asked)
-    call = Call(loop_of(asked.get("reader")), (asked["tile"], asked["data_type"]), options, "loop")
+    call = Call(_loop(asked), (asked["tile"], asked["data_type"]), options, "loop")
     loop = call.run()
     drawing = drawn(loop)
     *parts, steps = drawing.parts
     return Answer(
-        call, ("mma", "descriptors", *command_words(DESCRIPTORS, asked)), loop,
+        call,
+        loop,
         Drawing(drawing.title, (*parts, Beside((k_step_grid(loop), steps)))),
-        extra={"descriptors": [[hex(step.encode()) for step in steps] for steps in loop]}, steps=tuple(_k_steps(loop)),
-    )  # fmt: skip
+        extra=loop_facts(loop),
+        steps=tuple(_k_steps(loop)),
+    )
 
 
 def _k_steps(loop: DescriptorLoop) -> Iterator[tuple[str, str]]:
@@ -71,7 +92,7 @@ def _fragment(asked: dict[str, Any]) -> Answer:
         (f"T{thread}", f"thread {thread} holds {', '.join(map(str, held.held_by(thread)[:8]))}{more}")
         for thread in range(first, min(first + 32, held.threads))
     ]
-    return answered(call, "mma", "fragment", *command_words(FRAGMENT, asked), drawing={"lane": lane}, steps=steps)
+    return answered(call, drawing={"lane": lane}, extra=fragment_facts(held, lane), steps=steps)
 
 
 def _word(asked: dict[str, Any]) -> Answer:
@@ -79,7 +100,7 @@ def _word(asked: dict[str, Any]) -> Answer:
     if "data_type" in asked:
         options["element_bits"] = DataType.named(asked["data_type"]).smem_bits
     call = Call(descriptor_readings, (asked["word"],), options, "readings")
-    return answered(call, "decode", *command_words(WORD, asked))
+    return answered(call, extra=barrier_facts(barrier_readings(asked["word"])))
 
 
 _FIRST = {"tile": "128x64", "data_type": "bf16", "smem_address": "0x0"}
@@ -94,5 +115,6 @@ PAGE = Page(
         "word": form(WORD, word="0x4000004000010040", data_type="bf16"),
     },
     answer,
+    command,
     ("show", "Show"),
 )
