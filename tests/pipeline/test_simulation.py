@@ -32,7 +32,7 @@ def changed(data, place, **arguments):
         (
             changed(ring(), (0, 0, 0), parity="(i / 2) % 2"),
             "producer starts with parity 0 on empty[0]: it waits for a slot nobody will free. Start with parity 1, which passes "  # noqa: ISC004
-            "on a fresh barrier, or let the consumers arrive once before their loop.",
+            "on a fresh barrier: parity = ((i / 2) % 2) ^ 1.",
         ),
         (
             ring(consumers=2) | {"barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": 1, "stages": 2}}},
@@ -155,8 +155,9 @@ def test_the_fix_of_a_circle_names_the_step_to_move_and_moving_it_works():
 
 
 def test_the_fix_of_a_circle_lets_a_role_meet_the_others_first():
-    data = RIGHT["through registers"]()
+    data = RIGHT["planned"]()
     steps = data["roles"][0]["steps"]
+    assert "sync" in steps[2]
     steps[2], steps[3] = steps[3], steps[2]
     found = ts.simulate(data).mistake
     assert (found.rule, found.subject) == ("pipeline-circle", "producer")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.parts import BARS, WARP_THREADS, Loop, Role, Step, reference
+from tilescope.pipeline.parts import BARS, WARP_THREADS, Loop, Role, Step, flattened, reference
 from tilescope.pipeline.program import Action, Program
 
 _ARRIVING = ("arrive", "release")
@@ -306,13 +306,24 @@ def _other_order(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     """A step before the wait that holds it up."""
     for order in facts["earlier_steps"]:
         role = program.agents[order.held].of
+        changed = replace(role, steps=_moved(role.steps, order.needed.step, order.wait.step))
+        roles = tuple(changed if one is role else one for one in program.pipeline.roles)
+        yield Remedy(order.sentence, replace(program.pipeline, roles=roles))
 
-        def change(step: Step, order: Any = order) -> tuple[Step, ...]:
-            if step is order.needed.step:
-                return ()
-            return (order.needed.step, step) if step is order.wait.step else (step,)
 
-        yield Remedy(order.sentence, _changed(program.pipeline, role, change))
+def _moved(steps: tuple[Step | Loop, ...], needed: Step, wait: Step) -> tuple[Step | Loop, ...]:
+    """The steps with one moved before a wait, or before the loop that holds the wait."""
+    if not any(step is needed for step in steps):
+        return tuple(
+            replace(step, steps=_moved(step.steps, needed, wait)) if isinstance(step, Loop) else step for step in steps
+        )
+    made: list[Step | Loop] = []
+    for step in steps:
+        if step is wait or (isinstance(step, Loop) and any(one is wait for one in flattened(step.steps))):
+            made.append(needed)
+        if step is not needed:
+            made.append(step)
+    return tuple(made)
 
 
 def _last_wait(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:

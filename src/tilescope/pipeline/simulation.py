@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from tilescope.errors import RuleError, Violation, argument_type, counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
+from tilescope.pipeline.limits import limits
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.program import NONE, Flight, Program
 from tilescope.pipeline.recurrence import shortened
@@ -77,6 +78,7 @@ class Simulation(Value):
     states: int  # of the search; 0 where one run decided
     barriers: tuple[BarrierFacts, ...]
     events: tuple[Event, ...]
+    limits: tuple[str, ...] = ()  # what the verdict takes for granted
 
     def __bool__(self) -> bool:
         return self.verdict == "proven"
@@ -140,6 +142,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         decided.states,
         tuple(_barrier_facts(run)),
         tuple(_event(machine.program, mark) for mark in run.marks()),
+        tuple(limits(pipeline)),
     )
 
 

@@ -104,6 +104,7 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
         f"{simulation.pipeline.name}: {simulation.verdict}",
         [
             simulation.sentence,
+            *([" ".join(simulation.limits)] if mistake is None and simulation.limits else []),
             Table.numbered(() if mistake is None else mistake.way, "The way into it"),
             _barriers(simulation),
             *timeline,

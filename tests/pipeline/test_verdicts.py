@@ -1,0 +1,429 @@
+"""What a verdict rests on: not on nominal times; and what it says beyond it: remedies that were tried, limits, scopes, lanes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from descriptions import RIGHT, ring
+from generated import pipelines
+from naive import naive
+
+import tilescope as ts
+from tilescope import view
+from tilescope.cli import run
+from tilescope.pipeline import simulation
+from tilescope.pipeline.description import Pipeline
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
+FALSE_PROOFS = {row["name"]: row["pipeline"] for row in json.loads((GOLDEN / "false_proofs.json").read_text())}
+SEEDS_OF_TICKS = (0, 1, 40, 1 << 30)
+
+
+def decided(data, copy_ticks):
+    found = simulation._decide(Pipeline.from_dict(data), 20_000, copy_ticks)
+    return "mistake" if found.mistake else "proven" if found.is_complete else "undecided"
+
+
+@pytest.mark.parametrize("name", FALSE_PROOFS.keys() - {"L"})
+def test_the_verdict_on_what_was_once_proven_does_not_change_with_the_time_of_copies(name):
+    assert {decided(FALSE_PROOFS[name], ticks) for ticks in SEEDS_OF_TICKS} == {"mistake"}
+
+
+def test_no_verdict_changes_with_the_time_of_copies():
+    for name, data in pipelines(90, 60):
+        try:
+            verdicts = {decided(data, ticks) for ticks in SEEDS_OF_TICKS}
+        except ts.RuleError:
+            continue
+        assert len(verdicts) == 1, (name, verdicts, data)
+
+
+# the rule by which every case is named
+RULES = {
+    "A": "pipeline-race",
+    "A2": "pipeline-race",
+    "B": "pipeline-race",
+    "B2": "pipeline-race",
+    "C": "pipeline-arrivals",
+    "D": "pipeline-overlap",
+    "E": "pipeline-beyond",
+    "E2": "pipeline-partial",
+    "F": "pipeline-bytes",
+    "G": "pipeline-registers",
+    "H": "pipeline-init",
+    "I": "pipeline-warps",
+    "I2": "pipeline-warps",
+    "J": "pipeline-stale",
+    "K": "pipeline-overlap",
+    "M": "pipeline-exit",
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_was_once_proven_is_found_by_its_name(name):
+    assert ts.simulate(FALSE_PROOFS[name]).mistake.rule == RULES[name]
+
+
+def test_every_number_that_no_instruction_takes_is_named_at_once():
+    with pytest.raises(ts.RuleError) as refused:
+        ts.simulate(FALSE_PROOFS["L"])
+    assert [violation.rule for violation in refused.value.violations] == ["pipeline-number"] * 5
+    assert [violation.found for violation in refused.value.violations] == [
+        "bytes = -16",
+        "bytes = -16",
+        "count = -1",
+        "parity = 2",
+        "sync = 17",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.toml")))
+def test_real_kernels_are_proven_by_one_run(name):
+    found = ts.simulate(Pipeline.from_file(GOLDEN / f"{name}.toml"))
+    assert (found.verdict, found.states, found.aliasing) == ("proven", 0, ())
+
+
+# ---- remedies
+
+
+def cured(data, changes):
+    """The data with the change that a remedy asks for."""
+    text = json.dumps(data)
+    for before, after in changes.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    return json.loads(text)
+
+
+def test_a_reader_that_did_not_wait_is_not_told_to_expect_bytes():
+    data = {
+        "barriers": {"full": {"count": 1}, "other": {"count": 1}},
+        "slots": {"a": {"bytes": 64}},
+        "roles": [
+            {
+                "name": "producer",
+                "steps": [
+                    {"expect": "full", "bytes": 64},
+                    {"copy": "a", "bytes": 64, "barrier": "full"},
+                    {"wait": "full", "parity": 0},
+                    {"expect": "full", "bytes": 64},
+                    {"copy": "a", "bytes": 64, "barrier": "full"},
+                    {"arrive": "other"},
+                ],
+            },
+            {"name": "reader", "steps": [{"wait": "other", "parity": 0}, {"read": ["a"]}]},
+        ],
+    }
+    found = ts.simulate(data).mistake
+    assert found.rule == "pipeline-race"
+    assert found.fix == "Expect its bytes on its barrier and wait for that phase first."
+
+
+def test_a_producer_that_is_stuck_elsewhere_is_not_told_to_start_with_parity_1():
+    """It waits for a consumer that never frees a slot, because that one waits at a bar.sync for a role that never comes."""
+    data = ring(stages=1, steps=3)
+    data["roles"][1]["steps"][0]["steps"].insert(3, {"sync": 1, "threads": 160})
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.subject) == ("pipeline-sync", "bar 1")
+    assert found.fix == "Let it count 128 threads."
+    assert ts.simulate(cured(data, {'"threads": 160': '"threads": 128'})).verdict == "proven"
+
+
+def test_a_barrier_is_to_be_initialised_with_the_arrivals_of_all_roles():
+    """In the phase that hangs four of eight arrivals have come: the others are held up behind it."""
+    data = ring(stages=2, steps=4, consumers=2)
+    data["barriers"]["empty"]["count"] = 16
+    for step in data["roles"][1]["steps"][0]["steps"]:
+        if "release" in step:
+            step["count"] = 4
+    found = ts.simulate(data).mistake
+    assert found.fix == "Initialise it with 8."
+    assert ts.simulate(cured(data, {'"count": 16': '"count": 8'})).verdict == "proven"
+
+
+def test_a_release_that_another_block_lacks_is_found():
+    data = RIGHT["multicast"]()
+    loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)
+    del loop["steps"][-1]["mask"]
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.fix) == ("pipeline-arrivals", "Let consumer release it in every block: mask = 0x3.")
+    loop["steps"][-1]["mask"] = 3
+    assert ts.simulate(data).verdict == "proven"
+
+
+def test_the_most_registers_that_fit_are_named():
+    data = {
+        "registers": 168,
+        "roles": [
+            {"name": "producer", "threads": 128, "steps": [{"registers": 40}]},
+            {"name": "consumer", "threads": 128, "instances": 2, "steps": [{"registers": 240}]},
+        ],
+    }
+    found = ts.simulate(data).mistake
+    assert found.fix == "Use at most 232 registers a thread there."
+    assert ts.simulate(cured(data, {"240": "232"})).verdict == "proven"
+    assert ts.simulate(cured(data, {"240": "240"})).verdict == "mistake"
+
+
+def test_a_remedy_that_does_not_cure_is_not_printed():
+    """Both a wrong count and a slot that nobody fills."""
+    data = {
+        "barriers": {"full": {"count": 2}},
+        "slots": {"a": {"bytes": 64}},
+        "roles": [{"name": "lonely", "steps": [{"arrive": "full"}, {"wait": "full", "parity": 0}, {"read": ["a"]}]}],
+    }
+    found = ts.simulate(data).mistake
+    assert found.rule == "pipeline-arrivals"
+    assert found.fix == "Initialise it with 1. Then another mistake shows: pipeline-unfilled."
+
+
+def test_remedies_of_changed_rings_cure():
+    """Whatever remedy is printed for a ring with one wrong number, it says nothing of another mistake."""
+    told = 0
+    for place, argument, values in (
+        ((0, 0), "parity", ["(i / 2) % 2"]),
+        ((0, 1), "bytes", [5119, 4096, 6144, 16]),
+        ((1, 0), "parity", ["(i / 2) % 2 ^ 1"]),
+        ((1, 4), "count", [2]),
+    ):
+        for value in values:
+            data = ring(steps=4)
+            data["roles"][place[0]]["steps"][0]["steps"][place[1]][argument] = value
+            found = ts.simulate(data)
+            assert found.verdict == "mistake"
+            told += "another mistake" not in found.mistake.fix and "No single change" not in found.mistake.fix
+    assert told >= 6
+
+
+# ---- scope, lanes, extents
+
+
+def remote_release(scope):
+    """Block 0 writes its slot and lets block 1, which copies over it, go on by a remote arrival."""
+    arrive = {"arrive": "go", "mask": 2, "when": "rank == 0"} | ({"scope": scope} if scope else {})
+    return {
+        "cluster": [2, 1],
+        "barriers": {"go": {"count": 1}, "full": {"count": 1}},
+        "slots": {"a": {"bytes": 64}},
+        "roles": [
+            {
+                "name": "one",
+                "steps": [
+                    {"write": ["a"], "when": "rank == 0"},
+                    {"fence": "proxy.async"},
+                    arrive,
+                    {"wait": "go", "parity": 0, "when": "rank == 1"},
+                    {"expect": "full", "bytes": 64, "mask": 1, "when": "rank == 1"},
+                    {"copy": "a", "bytes": 64, "barrier": "full", "mask": 1, "when": "rank == 1"},
+                    {"wait": "full", "parity": 0, "when": "rank == 0"},
+                    {"cluster": "sync"},
+                ],
+            }
+        ],
+    }
+
+
+def test_an_arrival_with_the_scope_of_a_block_orders_nothing_for_another():
+    """NVIDIA/cutlass#3643."""
+    assert ts.simulate(remote_release("")).verdict == "proven"
+    assert ts.simulate(remote_release("cluster")).verdict == "proven"
+    found = ts.simulate(remote_release("cta")).mistake
+    assert (found.rule, found.subject) == ("pipeline-scope", "a of block 0")
+    assert "scope = cta" in found.found
+
+
+def test_a_bulk_copy_that_32_lanes_issue_brings_its_bytes_32_times():
+    """NVIDIA/cudnn-frontend#453."""
+    data = {
+        "barriers": {"full": {"count": 1}},
+        "slots": {"a": {}},
+        "roles": [
+            {
+                "name": "warp",
+                "threads": 32,
+                "steps": [
+                    {"expect": "full", "bytes": 512},
+                    {"copy": "a", "bytes": 512, "barrier": "full", "by": "bulk", "lanes": 32},
+                    {"wait": "full", "parity": 0},
+                    {"read": ["a"]},
+                ],
+            }
+        ],
+    }
+    found = ts.simulate(data).mistake
+    assert found.found == "full, phase 0 expects 512 bytes, the copies bring 16384"
+    assert found.fix == "Let one lane issue the copy: every lane that does brings the bytes once more."
+    assert ts.simulate(cured(data, {'"lanes": 32': '"lanes": 1'})).verdict == "proven"
+    each_its_own = cured(data, {'"expect": "full", "bytes": 512': '"expect": "full", "bytes": 16384'})
+    assert ts.simulate(each_its_own).verdict == "proven"
+
+
+# ---- flags in global memory, and grids that depend on each other
+
+
+def split_k(polled=2, meet=True):
+    """Three blocks write partial sums; two add to a flag, and the first reads them all."""
+    return {
+        "cluster": [3, 1],
+        "flags": {"ready": {}},
+        "slots": {"partial": {"stages": 3, "space": "gmem", "bytes": 64}},
+        "roles": [
+            {
+                "name": "worker",
+                "threads": 128,
+                "steps": [
+                    {"write": ["partial[rank]"], "when": "rank > 0", "tile": "rank"},
+                    *([{"sync": 1, "threads": 128}] if meet else []),
+                    {"signal": "ready", "when": "rank > 0"},
+                    {"poll": "ready", "value": polled, "when": "rank == 0"},
+                    {"read": ["partial[1]"], "when": "rank == 0", "tile": 1},
+                    {"read": ["partial[2]"], "when": "rank == 0", "tile": 2},
+                ],
+            }
+        ],
+    }
+
+
+def test_a_flag_in_global_memory_lets_one_block_read_what_others_wrote():
+    assert ts.simulate(split_k()).verdict == "proven"
+    assert ts.simulate(split_k(polled=1)).mistake.rule == "pipeline-race"
+    assert ts.simulate(split_k(meet=False)).mistake.outcome == "race"
+
+
+def test_a_flag_that_never_reaches_its_value_hangs():
+    found = ts.simulate(split_k(polled=3)).mistake
+    assert (found.rule, found.outcome) == ("pipeline-flag", "hang")
+    assert found.found == "worker of block 0 polls ready until it is 3, and it reaches 2"
+
+
+def test_the_turns_of_a_semaphore_are_proven():
+    """Every block adds its part to the same memory when the flag has its rank."""
+    steps = [
+        {"poll": "turn", "value": "rank"},
+        {"read": ["sum"], "when": "rank > 0"},
+        {"write": ["sum"]},
+        {"sync": 1, "threads": 128},
+        {"signal": "turn"},
+    ]
+    data = {
+        "cluster": [4, 1],
+        "flags": {"turn": {}},
+        "slots": {"sum": {"space": "gmem", "bytes": 64}},
+        "roles": [{"name": "worker", "threads": 128, "steps": steps}],
+    }
+    found = ts.simulate(data)
+    assert found.verdict == "proven", found.sentence
+    steps[0]["value"] = 0
+    assert ts.simulate(data).mistake.outcome in ("race", "wrong data")
+
+
+def dependent(waits, launches):
+    """A grid that writes, and one that loads what it wrote."""
+    return {
+        "barriers": {"full": {"count": 1}},
+        "slots": {"data": {"space": "gmem", "bytes": 64}, "a": {"bytes": 64}},
+        "roles": [
+            {
+                "name": "grid before",
+                "earlier": True,
+                "steps": [
+                    *([{"griddepcontrol": "launch"}] if launches else []),
+                    {"write": ["data"]},
+                    {"fence": "proxy.async"},
+                ],
+            },
+            {
+                "name": "producer",
+                "steps": [
+                    *([{"griddepcontrol": "wait"}] if waits else []),
+                    {"expect": "full", "bytes": 64},
+                    {"copy": "a", "bytes": 64, "barrier": "full", "source": "data"},
+                ],
+            },
+            {"name": "consumer", "steps": [{"wait": "full", "parity": 0}, {"read": ["a"]}]},
+        ],
+    }
+
+
+@pytest.mark.parametrize(("waits", "launches"), [(True, True), (True, False), (False, False)])
+def test_a_dependent_grid_that_waits_or_starts_late_is_proven(waits, launches):
+    assert ts.simulate(dependent(waits, launches)).verdict == "proven"
+
+
+def test_a_dependent_grid_that_starts_early_has_to_wait():
+    found = ts.simulate(dependent(waits=False, launches=True)).mistake
+    assert found.subject == "data"
+    assert found.outcome in ("race", "wrong data")
+
+
+def stored(read_only):
+    """A store whose result another role reads behind a flag."""
+    return {
+        "flags": {"done": {}},
+        "slots": {"c": {"bytes": 64}, "out": {"space": "gmem", "bytes": 64}},
+        "roles": [
+            {
+                "name": "writer",
+                "steps": [
+                    {"write": ["c"]},
+                    {"fence": "proxy.async"},
+                    {"store": "c", "into": "out"},
+                    {"commit": "bulk"},
+                    {"wait_group": "bulk", "read": read_only},
+                    {"signal": "done"},
+                ],
+            },
+            {"name": "reader", "steps": [{"poll": "done", "value": 1}, {"read": ["out"]}]},
+        ],
+    }
+
+
+def test_a_store_whose_source_has_been_read_may_still_be_writing():
+    assert ts.simulate(stored(read_only=False)).verdict == "proven"
+    found = ts.simulate(stored(read_only=True)).mistake
+    assert (found.rule, found.subject) == ("pipeline-race", "out")
+
+
+# ---- several warps
+
+
+@pytest.mark.parametrize("meets", [True, False])
+def test_one_warp_that_waited_for_its_store_does_not_speak_for_the_others(meets):
+    steps = [
+        {"write": ["c"]},
+        {"fence": "proxy.async"},
+        {"sync": 1, "threads": 128},
+        {"store": "c"},
+        {"commit": "bulk"},
+        {"wait_group": "bulk", "read": True},
+        *([{"sync": 1, "threads": 128}] if meets else []),
+        {"write": ["c"]},
+    ]
+    data = {"slots": {"c": {"bytes": 64}}, "roles": [{"name": "epilogue", "threads": 128, "steps": steps}]}
+    found = ts.simulate(data)
+    assert (found.verdict, naive(data)) == (("proven", "") if meets else ("mistake", "race"))
+    if not meets:
+        assert found.mistake.rule == "pipeline-warps"
+
+
+# ---- what is printed
+
+
+def test_limits_of_the_model_stand_beside_the_verdict_where_they_apply():
+    assert ts.simulate(RIGHT["ring of two"]()).limits == ("The warps of a role are taken to pass a wait together.",)
+    tcgen05 = ts.simulate(RIGHT["tcgen05"]())
+    assert "tcgen05 follows the documents; it was not run on a card." in tcgen05.limits
+    assert " ".join(tcgen05.limits)[:40] in view.text(tcgen05, width=400)
+    alone = {"barriers": {"f": {"count": 1}}, "roles": [{"name": "one", "steps": [{"arrive": "f"}]}]}
+    assert ts.simulate(alone).limits == ()
+
+
+def test_a_mistake_in_the_first_step_is_drawn(tmp_path, capsys):
+    """NVIDIA/cutlass#2364: arrive.expect_tx before init."""
+    path = tmp_path / "early.json"
+    steps = [{"expect": "full", "bytes": 64}, {"init": ["full"]}]
+    path.write_text(json.dumps({"barriers": {"full": {"count": 1}}, "roles": [{"name": "one", "steps": steps}]}))
+    assert run(["pipeline", str(path), "--svg", str(tmp_path / "early.svg")]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "one uses full without knowing that it is initialised" in printed
+    assert "<svg" in (tmp_path / "early.svg").read_text()
