@@ -147,7 +147,6 @@ class World:
         "fills",  # copies issued, those of the last fill from each source
         "flights",
         "groups",  # of every agent and kind: accesses of the open group, and of those that were committed
-        "lone",  # what one warp of several has initialised, or waited for as its store: ("init" or "store", what, agent)
         "made",  # barriers that are initialised, and by whom
         "marks",  # fences that are missing
         "meetings",  # of a barrier of threads: who is there, and how many threads are wanted
@@ -283,7 +282,7 @@ class Naive:
     def fresh_world(self):
         world, agents = World.__new__(World), len(self.programs)
         world.accesses = world.arrived = world.fenced = world.fills = world.flights = frozenset()
-        world.lone = world.made = world.marks = world.meetings = world.passed = frozenset()
+        world.made = world.marks = world.meetings = world.passed = frozenset()
         world.barriers = tuple((0, count, 0, count) for count in self.counts)
         world.content = ((),) * len(self.slots)
         world.groups = (((), ()),) * (len(GROUPS) * agents)
@@ -394,6 +393,27 @@ class Naive:
             return rest[1] >= self.warps[agent]
         return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
 
+    def ahead(self, world, agent):
+        """The steps that other warps of an agent may do before one of them has done the next, which is for one thread alone.
+
+        They go on until a step makes them wait: for the warp that is behind, or for a phase that has not ended yet.
+        """
+        if self.warps[agent] > 1:
+            for step in self.programs[agent][world.pcs[agent] + 1 :]:
+                op, *rest = step
+                if op == "sync" or (op == "cluster" and rest[0] != "arrive"):
+                    return
+                yield step
+                if op == "wait" and world.barriers[rest[0]][0] & 1 == rest[1]:
+                    return
+
+    def used_by_all_warps(self, step, agent):
+        """The barriers on which all warps of an agent act."""
+        op, *rest = step
+        if op == "wait":
+            return rest[:1]
+        return rest[0] if op in ("arrive", "cp_arrive") and self.covers(agent, *step) else ()
+
     def do_leave(self, world, agent):
         for kind in ("bulk", "wgmma"):
             opened, closed = world.groups[self.group(agent, kind)]
@@ -447,14 +467,12 @@ class Naive:
         for barrier in barriers:
             if any(which == barrier for which, _ in world.made):
                 raise BadOrderError("undefined")
+            if any(barrier in self.used_by_all_warps(step, agent) for step in self.ahead(world, agent)):
+                raise BadOrderError("undefined")
             world.made |= {(barrier, agent)}
-            if self.warps[agent] > 1:
-                world.lone |= {("init", barrier, agent)}
 
     def do_wait(self, world, agent, barrier, _parity):
         self.reach(world, barrier, agent)
-        if ("init", barrier, agent) in world.lone:  # its other warps may be here before the init
-            raise BadOrderError("undefined")
 
     def do_expect(self, world, agent, barriers, size, arrives):
         for barrier in barriers:
@@ -611,8 +629,6 @@ class Naive:
         for other in world.accesses:
             if self.conflict(access, other):
                 raise BadOrderError("race")
-        if access.how == "generic" and access.writes and ("store", access.slot, access.agent) in world.lone:
-            raise BadOrderError("race")  # its other warps may be here while the store reads
         for mark in world.marks:
             if mark.slot == access.slot and self.lacks_fence(access, mark):
                 raise BadOrderError("fence")
@@ -702,8 +718,10 @@ class Naive:
         self.end(world, over)
         if kind == "cp.async" and self.warps[agent] > 1:  # a thread has waited for its own alone
             world.accesses |= {access._replace(how="generic") for access in over}
-        if kind == "bulk" and self.warps[agent] > 1:  # one thread stores, and waits
-            world.lone |= {("store", access.slot, agent) for access in over}
+        if kind == "bulk":
+            stored = {access.slot for access in over}
+            if any(step[0] == "write" and stored.intersection(step[1]) for step in self.ahead(world, agent)):
+                raise BadOrderError("race")
         which = self.group(agent, kind)
         opened, closed = world.groups[which]
         world.groups = replaced(world.groups, which, (opened, closed[max(0, len(closed) - pending) :]))
@@ -722,7 +740,6 @@ class Naive:
             if agent not in world.passed:
                 raise BadOrderError("undefined")
             world.passed -= {agent}
-            self.share(world, agent)
             return
         if agent in world.arrived or agent in world.passed:  # twice without a wait between
             raise BadOrderError("undefined")
@@ -768,14 +785,9 @@ class Naive:
         for each in there:
             if world.standing[each] == key:
                 world.standing = replaced(world.standing, each, None)
-                self.share(world, each)
             elif key == CLUSTER:
                 world.arrived -= {each}
                 world.passed |= {each}
-
-    def share(self, world, agent):
-        """All warps of an agent have met: what one of them did, they all know."""
-        world.lone = frozenset(mark for mark in world.lone if mark[2] != agent)
 
 
 def naive(data, limit=400_000):

@@ -186,6 +186,32 @@ CASES = {
     "two warps write and read their own": ("", pipeline((64, [write(), read(), write()]))),
     "two warps' cp.async, then one thread stores": ("race", pipeline((64, [cp_async(), *GROUP, F, *STORE]))),
     "two warps' cp.async, met": ("", pipeline((64, [cp_async(), *GROUP, F, sync(), *STORE]))),
+    "one of two warps waits for its store, both write": (
+        "race",
+        pipeline((64, [write(), F, sync(1, 64), *STORE, write()])),
+    ),
+    "one of two warps waits for its store, both meet and write": (
+        "",
+        pipeline((64, [write(), F, sync(1, 64), *STORE, sync(1, 64), write()])),
+    ),
+    "both wait for somebody who waited for the one": (
+        "",
+        pipeline((64, [write(), F, sync(1, 64), *STORE, arrive(), wait("g"), write()]), [wait(), arrive("g")]),
+    ),
+    "both wait for somebody else": (
+        "race",
+        pipeline((64, [write(), F, sync(1, 64), *STORE, wait("g"), write()]), [arrive("g")]),
+    ),
+    "one of two warps initialises, both wait": ("undefined", pipeline((64, [{"init": ["f"]}, wait(parity=1)]))),
+    "one of two warps initialises, both arrive": (
+        "undefined",
+        pipeline((64, [{"init": ["two"]}, arrive("two", 2)])),
+    ),
+    "one of two warps initialises and arrives": ("", pipeline((64, [{"init": ["f"]}, arrive()]))),
+    "one of two warps initialises, both meet and wait": (
+        "",
+        pipeline((64, [{"init": ["f"]}, sync(1, 64), wait(parity=1)])),
+    ),
     # fences
     "threads to wgmma": ("fence", pipeline([write(), *WGMMA])),
     "threads to TMA": ("fence", pipeline([write(), expect(), copy(), wait()])),
