@@ -179,11 +179,14 @@ class Machine(State):
     def _arrive(self, agent: int, action: Action) -> None:
         arrivals = int(action.flag) if action.op == "expect" else action.times
         dropped = arrivals if action.flag and action.op == "arrive" else 0
-        if arrivals >= self.program.agents[agent].of.warps:
+        by_all_warps = arrivals >= self.program.agents[agent].of.warps
+        if by_all_warps:
             self._cover(agent)
         tx = action.number if action.op == "expect" else 0
         for barrier in action.barriers:
             self._reach(barrier, agent)
+            if by_all_warps:
+                self._require_met(barrier, agent)
             weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
             self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
 
@@ -281,6 +284,7 @@ class Machine(State):
         barrier = action.barriers[0]
         if action.times >= self.program.agents[agent].of.warps:
             self._cover(agent)
+            self._require_met(barrier, agent)
         if not action.flag:
             self.count(barrier, agent, more=action.times, step=action.step)
         self.handed_over[agent] = self.handed_over.get(agent, 0) + 1
@@ -314,7 +318,7 @@ class Machine(State):
         if action.choice == "bulk":
             keys = self._stored(agent, action, keys)
             if self.program.agents[agent].of.warps > 1:  # one thread stores and waits
-                self.unmet_stores[agent] = (*self.unmet_stores.get(agent, ()), *keys)
+                self.unmet_stores[agent] = self.unmet_stores.get(agent, {}) | dict.fromkeys(keys, self.pc[agent])
         for key in keys:
             self.order.finishes(key, agent)
 
