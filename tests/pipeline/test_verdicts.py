@@ -13,6 +13,7 @@ from tilescope import view
 from tilescope.cli import run
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.toml_text import toml_text
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pipelines"
 FALSE_PROOFS = {row["name"]: row["pipeline"] for row in json.loads((GOLDEN / "false_proofs.json").read_text())}
@@ -382,6 +383,19 @@ def test_a_store_whose_source_has_been_read_may_still_be_writing():
     assert ts.simulate(stored(read_only=False)).verdict == "proven"
     found = ts.simulate(stored(read_only=True)).mistake
     assert (found.rule, found.subject) == ("pipeline-race", "out")
+
+
+@pytest.mark.parametrize("data", [split_k(), dependent(waits=True, launches=True), stored(read_only=True)])
+def test_flags_and_grids_are_written_and_read_as_toml(data):
+    pipeline = Pipeline.from_dict(data)
+    assert Pipeline.from_text(toml_text(pipeline).encode(), "pipeline.toml") == pipeline
+    assert Pipeline.from_dict(pipeline.to_dict()) == pipeline
+    assert "global memory" in view.text(pipeline) or not pipeline.flags
+
+
+def test_a_flag_that_does_not_exist_is_called_a_flag():
+    with pytest.raises(ts.RuleError, match="flag ready"):
+        ts.simulate({"roles": [{"name": "one", "steps": [{"signal": "ready"}]}]})
 
 
 # ---- several warps

@@ -282,7 +282,8 @@ class _Reader:
         else:
             name, index = self._try(("", "0"), reference, at, written)
             if name and name not in self.known[kind]:
-                self.problems.append(unknown_name(kind, at, name, self.known[kind]))
+                what = "flag" if kind == "counter" else kind
+                self.problems.append(unknown_name(what, at, name, self.known[kind]))
             self._expression(at, index, names)
 
     def _expression(self, at: str, written: Any, names: tuple[str, ...]) -> None:

@@ -39,8 +39,8 @@ def toml_text(pipeline: Pipeline) -> str:
     """
     data = pipeline.to_dict()
     lines = [f"{name} = {_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data]
-    for kind in ("barriers", "slots"):
-        if data[kind]:
+    for kind in ("barriers", "slots", "flags"):
+        if data.get(kind):
             lines += ["", f"[{kind}]"]
             lines += [f"{_key(name)} = {_value(_stated(kind, row))}" for name, row in data[kind].items()]
     for role in data["roles"]:

@@ -57,7 +57,8 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
     """What a pipeline consists of: barriers, slots, and the steps of every role."""
     barriers = [{"barrier": row.name, "stages": row.stages, "init count": row.count} for row in pipeline.barriers]
     slots = [{"slot": row.name, "stages": row.stages, "bytes": row.bytes, "space": row.space} for row in pipeline.slots]
-    parts = [Table.of(barriers, align="lrr"), Table.of(slots, align="lrrl")]
+    flags = [{"flag in global memory": row.name, "stages": row.stages} for row in pipeline.flags]
+    parts = [Table.of(barriers, align="lrr"), Table.of(slots, align="lrrl"), Table.of(flags, align="lr")]
     for role in pipeline.roles:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         heading = f"{role.name}: {counted(role.threads, 'thread')}{many}"
