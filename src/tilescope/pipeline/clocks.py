@@ -37,12 +37,12 @@ Point = tuple[
 ]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
 
 _DOUBTS = {
-    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "meet": "{agent} could come to {barrier} in round {phase} or in the round before",
     "count": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
-    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
-    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
-    "early": "{barrier} could end phase {phase} before {agent} has added to it",
-    "registers": "{agent} could find the block's registers taken by other roles",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, which has the same parity",
+    "late": "Phase {phase} of {barrier} could end before {agent} has seen the phase before it end",
+    "early": "Phase {phase} of {barrier} could end before {agent} has added to it",
+    "registers": "{agent} could find that other roles have taken the block's registers",
 }
 _MAX_DOUBTS = 64
 

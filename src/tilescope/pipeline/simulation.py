@@ -36,6 +36,7 @@ _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
 _MAX_REMEDIES = 24
 _REMEDY_STATES = 2_000
+_NOT_ENOUGH = "That alone may not be enough: no single change that was tried cures the pipeline."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     ...         {"read": ["a"]},
     ...     ]}],
     ... }).sentence)
-    full, phase 0 expects 8192 bytes, the copies bring 4096: it never ends. Expect 4096 bytes.
+    full, phase 0 expects 8192 bytes, the copies bring 4096: the phase never ends. Expect 4096 bytes.
     """
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)
@@ -160,9 +161,13 @@ def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | 
         if left.mistake is None and left.is_complete:
             return replace(mistake, fix=remedy.sentence)
         if left.mistake is not None and (left.mistake.rule, left.mistake.subject) != (mistake.rule, mistake.subject):
-            helping = helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.rule}."
+            helping = (
+                helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.found} ({left.mistake.rule})."
+            )
+    if helping:
+        return replace(mistake, fix=helping)
     if tried:
-        return replace(mistake, fix=helping or "No single change that was tried cures it.")
+        return replace(mistake, fix=f"{mistake.fix} {_NOT_ENOUGH}")
     return mistake
 
 
