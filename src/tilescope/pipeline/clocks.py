@@ -25,16 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tilescope.pipeline.order import Access, Order
 from tilescope.pipeline.program import Key, Program
 
 Clock = Any  # an int64 array: rows for control and data; for every agent and barrier, how far its past reaches
-Point = tuple[
-    int, int
-]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
+Point = tuple[int, int]  # a place of a clock and its value: an agent and a time, or a barrier and its ended phases
 
 _DOUBTS = {
     "meet": "{agent} could come to {barrier} in round {phase} or in the round before",
@@ -47,20 +46,7 @@ _DOUBTS = {
 _MAX_DOUBTS = 64
 
 
-class Access(NamedTuple):
-    """One access to a slot, from its action until it is known to be finished."""
-
-    key: Key
-    agent: int
-    write: bool
-    how: str  # a row of machine.HOW
-    start: int  # bytes of the slot; of a slot that does not state its bytes 0 and 1
-    end: int
-    fill: tuple[int, int, int] | None = None  # of a copy
-    tile: int | None = None
-
-
-class Clocks:
+class Clocks(Order):
     """Clocks of agents, and what barriers, accesses and fences hand on through them."""
 
     def __init__(self, program: Program) -> None:

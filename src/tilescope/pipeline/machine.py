@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from tilescope.bits import ones
 from tilescope.errors import counted
-from tilescope.pipeline.clocks import Access
+from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.contents import Fill, Segment, aged, gap, laid, read
 from tilescope.pipeline.kinds import NO_PEER
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.order import Access
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import NONE, Action, Flight, Instance, Key
 from tilescope.pipeline.state import Groups, State
@@ -582,14 +583,14 @@ class Machine(State):
         """Keep a mistake as a warning, once for its subject and whoever makes it."""
         self.warnings.setdefault((mistake.rule, subject, by), mistake)
 
-    def check_exits(self) -> None:
+    def check_exits(self, clocks: Clocks) -> None:
         """After the run: whatever reached into a block certainly did so before that block left."""
-        for block, place in self.order.unseen(self.order.remote):
+        for block, place in clocks.unseen(clocks.remote):
             if place < self.agents:
                 raise self.exit_mistake(block, self.program.agents[place].title, "one of its mbarriers")
             title = self.program.barriers[place - self.agents].title
             raise self.exit_mistake(block, f"a copy or an arrival for {title}", "it")
-        for block, place in self.order.unseen(self.order.local):
+        for block, place in clocks.unseen(clocks.local):
             barrier = place - self.agents
             mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake
             self.warn(mistake, self.program.barriers[barrier].of.name, "")

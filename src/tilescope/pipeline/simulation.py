@@ -138,7 +138,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         pipeline,
         mistake,
         tuple(machine.warnings.values()),
-        tuple(machine.order.doubts),
+        tuple(run.clocks.doubts),
         machine.actions_done + decided.actions_cut,
         decided.states,
         tuple(_barrier_facts(run)),
@@ -189,7 +189,7 @@ def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -
         return _Decided(short, actions_cut=short.actions_cut)
     run = Run(Program(pipeline), copy_ticks=copy_ticks)
     mistake = run()
-    doubts = run.machine.order.doubts
+    doubts = run.clocks.doubts
     if mistake is not None:
         if not doubts or mistake.outcome in ("hang", "launch failure"):
             return _Decided(run, _shortest(run, mistake), error=run.error)
@@ -225,7 +225,7 @@ def _event(program: Program, mark: Mark) -> Event:
 def _other_orders(run: Run, max_states: int) -> Found:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
     machine = run.machine
-    suspects = list(dict.fromkeys(machine.order.doubts.values()))[:_SUSPECTS]
+    suspects = list(dict.fromkeys(run.clocks.doubts.values()))[:_SUSPECTS]
     others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
     late_copies: list[dict[str, Any]] = [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
     for options in [{"slow": agent} for agent in suspects] + late_copies + [{"slow": agent} for agent in others]:
