@@ -188,19 +188,23 @@ class _Reader:
             self._role(number, row, names, cluster[0] * cluster[1])
             for number, row in enumerate(self._list("roles", data.get("roles", ()))[:MAX_ROLES])
         )
+        registers = self._optional("registers", data.get("registers"), 24, 256)
+        self._check_roles(roles, registers)
+        raise_all(self.problems)
+        name = str(data.get("name", "pipeline"))
+        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
+
+    def _check_roles(self, roles: tuple[Role, ...], registers: int | None) -> None:
+        """Problems of all roles together: there are some, their names differ, and setmaxnreg knows what it starts from."""
         if not roles:
             self.problems.append(argument_range("roles", roles, "a pipeline has at least one role", "Add [[roles]]."))
         used = [role.name for role in roles]
         for name in sorted({name for name in used if used.count(name) > 1}):
             fix = f"Call one of them {name} 2."
             self.problems.append(NAME.violation("roles", f"two roles called {name}", "names differ", fix))
-        registers = self._optional("registers", data.get("registers"), 24, 256)
         if registers is None and any(step.op == "registers" for role in roles for step in role.all_steps()):
-            wanted = "the block's registers at entry, where a step uses setmaxnreg"
+            wanted = "the registers of a thread at entry, since a step uses setmaxnreg"
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
-        raise_all(self.problems)
-        name = str(data.get("name", "pipeline"))
-        return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
 
     def _cluster(self, written: Any) -> tuple[int, int]:
         extents = list(written) if isinstance(written, list | tuple) else [written]

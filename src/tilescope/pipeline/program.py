@@ -9,7 +9,7 @@ mbarriers come the barriers of threads: those of every block, and that of the cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -23,8 +23,11 @@ from tilescope.pipeline.parts import (
     MAX_BLOCKS,
     OPERATIONS,
     Argument,
+    Barrier,
     Expression,
+    Flag,
     Loop,
+    Slot,
     Step,
     reference,
 )
@@ -33,9 +36,8 @@ from tilescope.swizzle import CHUNK_BYTES
 NONE = -1  # no barrier
 WAITS = ("wait", "tail")
 MAX_ROUNDS = 1 << 40  # of a loop
-Key = tuple[
-    int, int, int
-]  # of an access or a flight: its agent, the place of the action in its role, the place in the action
+# of an access or a flight: its agent, the place of the action in its role, the place in the action
+Key = tuple[int, int, int]
 
 
 class Action(NamedTuple):
@@ -100,9 +102,22 @@ class Instance(NamedTuple):
         return self.number if getattr(self.of, "stages", 1) > 1 else None
 
 
+Number = Callable[[dict[str, int]], int]  # from the values of names to a number
 Place = Callable[[int, dict[str, int]], int]  # from a block and the values of names to the number of a barrier or slot
 Emit = Callable[[dict[str, int]], Action]
 Emitters = dict[int, tuple[Expression, Emit]]  # id of a step: when it is done, and its action
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A step as it was read: its numbers and places depend on the values of names."""
+
+    numbers: dict[str, Number] = field(default_factory=dict)  # by the field of an Action
+    places: dict[str, list[Place]] = field(
+        default_factory=lambda: {"barriers": [], "slots": [], "into": [], "sources": []}
+    )
+    choices: dict[str, str] = field(default_factory=lambda: {"choice": "", "scope": ""})
+    flag: bool = False
 
 
 class Program:
@@ -117,37 +132,27 @@ class Program:
         self.has_weak_arrivals = any(
             step.arguments.get("scope") == "cta" for role in pipeline.roles for step in role.all_steps()
         )
-        blocks = range(pipeline.blocks)
-        title = "{} of block {}" if len(blocks) > 1 else "{}"
-
-        def instance(of: Any, number: int, block: int, name: str) -> Instance:
-            everywhere = getattr(of, "space", "") == "gmem"
-            return Instance(of, number, block, name, name if everywhere else title.format(name, block))
-
         self.agents = [
-            instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
-            for block in blocks
+            self._instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
+            for block in range(pipeline.blocks)
             for role in pipeline.roles
             if role.mask is None or role.mask >> block & 1
             for number in range(role.instances)
         ]
-        self.barriers, self.slots = (
-            [
-                instance(row, stage, block, f"{row.name}[{stage}]" if row.stages > 1 else row.name)
-                for block in blocks
-                for row in rows
-                for stage in range(row.stages)
-            ]
-            for rows in (pipeline.barriers, pipeline.slots)
-        )
+        self.slots = self._stages(pipeline.slots)
+        self.barriers = self._stages(pipeline.barriers)
         self.mbarriers = len(self.barriers)
-        self.barriers += [instance("bar", bar, block, f"bar {bar}") for block in blocks for bar in range(BARS)]
+        self.barriers += [
+            self._instance("bar", bar, block, f"bar {bar}") for block in range(pipeline.blocks) for bar in range(BARS)
+        ]
         self.cluster = len(self.barriers)
         self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
         self.first_flag = len(self.barriers)
-        for row in pipeline.flags:
-            names = [f"{row.name}[{stage}]" if row.stages > 1 else row.name for stage in range(row.stages)]
-            self.barriers += [Instance(row, stage, 0, name, name) for stage, name in enumerate(names)]
+        self.barriers += [
+            Instance(row, stage, 0, name, name)
+            for row in pipeline.flags
+            for stage, name in enumerate(_stage_names(row))
+        ]
         self.grid = len(self.barriers)
         self.barriers.append(Instance("grid", 0, 0, "the grid before", "the grid before"))
         self.earlier = [agent.of.earlier for agent in self.agents]
@@ -155,6 +160,21 @@ class Program:
         # roles of this grid start when the one before has ended, unless all its roles let them start sooner
         self.starts_late = bool(launches) and not all(launches)
         self.thresholds = self._thresholds() if pipeline.flags else {}
+
+    def _instance(self, of: Any, number: int, block: int, name: str) -> Instance:
+        """A part of a block; in a cluster its title names the block, unless all blocks share it."""
+        is_shared = isinstance(of, Slot) and of.space == "gmem"
+        title = name if is_shared or self.pipeline.blocks == 1 else f"{name} of block {block}"
+        return Instance(of, number, block, name, title)
+
+    def _stages(self, rows: Iterable[Barrier | Slot]) -> list[Instance]:
+        """The stages of barriers or slots, of one block after another."""
+        return [
+            self._instance(row, stage, block, name)
+            for block in range(self.pipeline.blocks)
+            for row in rows
+            for stage, name in enumerate(_stage_names(row))
+        ]
 
     def _thresholds(self) -> dict[int, list[int]]:
         """The values, in order, for which some role polls a flag."""
@@ -243,75 +263,93 @@ class Program:
         return values if skipped is None else chain(values[: skipped.start], values[skipped.stop :])
 
     def _emitter(self, agent: Instance, step: Step, names: dict[str, int]) -> Emit:
-        """A function from the values of names to the action of a step: its target and arguments as numbers."""
-        op, blocks = step.op, self.pipeline.blocks
-        numbers: dict[str, Callable[[dict[str, int]], int]] = {}
-        places: dict[str, list[Place]] = {"barriers": [], "slots": [], "into": [], "sources": []}
-        plain: dict[str, Any] = {"flag": False, "choice": "", "scope": ""}
+        """A function from the values of names to the action of a step."""
+        parts = self._read(step, names)
+        number, times = parts.numbers.get("number", _zero), parts.numbers.get("times", _one)
+        mask, owner = parts.numbers.get("mask"), parts.numbers.get("owner")
+        tile, offset = parts.numbers.get("tile"), parts.numbers.get("offset")
+        barriers = [*parts.places["barriers"], *self._barriers_of_threads(step.op, number)]
+        slots, into, sources = parts.places["slots"], parts.places["into"], parts.places["sources"]
+        own_rank = (agent.block,)
+        by_chunks = step.op == "copy" and parts.choices["choice"] == "bulk"
+        unit_bytes = CHUNK_BYTES if by_chunks else 1  # a bulk copy moves whole chunks
+
+        def emit(values: dict[str, int]) -> Action:
+            bits = 0 if mask is None else mask(values)
+            ranks = own_rank if mask is None else self._ranks(bits, agent)
+            owners = ranks if owner is None else self._owners(owner, ranks, values, agent)
+            amount, repeated = number(values), times(values)
+            if step.op == "copy":  # every lane that issues it brings the bytes once
+                amount, repeated = amount // unit_bytes * unit_bytes * repeated, 1
+            return Action(
+                op=step.op,
+                barriers=tuple([at(rank, values) for rank in owners for at in barriers]),
+                slots=tuple([at(rank, values) for rank in ranks for at in slots]),
+                number=amount,
+                times=repeated,
+                flag=parts.flag,
+                choice=parts.choices["choice"],
+                into=tuple([at(rank, values) for rank in ranks for at in into]),
+                tile=None if tile is None else tile(values),
+                mask=bits if bits >> self.pipeline.blocks else 0,
+                offset=None if offset is None else offset(values),
+                scope=parts.choices["scope"],
+                step=step,
+                sources=tuple([at(rank, values) for rank in ranks[:1] for at in sources]),
+            )
+
+        return emit
+
+    def _read(self, step: Step, names: dict[str, int]) -> _Parts:
+        """What a step acts on, and its arguments."""
+        parts = _Parts()
         for argument, value in step.values():
             if value == "":
                 continue
             if argument.kind in ("number", "bar"):
-                numbers[argument.field] = _number(argument, value, names)
+                parts.numbers[argument.field] = _number(argument, value, names)
             elif argument.kind == "barriers":
                 stages = range(next(row.stages for row in self.pipeline.barriers if row.name == value))
-                places["barriers"] += [self._place("barrier", f"{value}[{stage}]", names) for stage in stages]
+                parts.places["barriers"] += [self._place("barrier", f"{value}[{stage}]", names) for stage in stages]
             elif argument.kind == "flag":
-                plain["flag"] = value
+                parts.flag = value
             elif argument.kind == "choice":
-                plain[argument.field] = value
+                parts.choices[argument.field] = value
             elif value in argument.choices:  # commit closes a group
-                plain["choice"] = value
+                parts.choices["choice"] = value
             else:
-                places[argument.field].append(self._place(argument.kind, value, names))
-        number = numbers.get("number", _zero)
-        times = numbers.get("times", _one)
-        tile, mask, owner, offset = (numbers.get(name) for name in ("tile", "mask", "owner", "offset"))
-        barriers, slots, into, sources = places.values()
+                parts.places[argument.field].append(self._place(argument.kind, value, names))
+        return parts
+
+    def _barriers_of_threads(self, op: str, bar: Number) -> list[Place]:
+        """The barrier that an operation means without naming it: of the cluster, of the grid before, or a bar of its block."""
         if op == "cluster":
-            barriers.append(lambda _, __: self.cluster)
-        elif op == "griddepcontrol":
-            barriers.append(lambda _, __: self.grid)
-        elif OPERATIONS[op].target.kind == "bar":
-            barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number(values))
-        own_rank: tuple[int, ...] = (agent.block,)
-        cut = CHUNK_BYTES if op == "copy" and plain["choice"] == "bulk" else 1  # a bulk copy moves whole chunks
+            return [lambda _, __: self.cluster]
+        if op == "griddepcontrol":
+            return [lambda _, __: self.grid]
+        if OPERATIONS[op].target.kind == "bar":
+            return [lambda rank, values: self.mbarriers + rank * BARS + bar(values)]
+        return []
 
-        def emit(values: dict[str, int]) -> Action:
-            bits, ranks = 0, own_rank
-            if mask is not None:
-                bits = mask(values)
-                ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
-                if not 0 < bits < 1 << MAX_BLOCKS:
-                    found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
-                    fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
-                    raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=bits, blocks=blocks)
-            owners = ranks if owner is None else tuple(owner({**values, "rank": rank}) for rank in ranks)
-            if owner is not None and not all(0 <= rank < blocks for rank in owners):
-                found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"
-                fix = "Use the rank of a block of the cluster."
-                raise DEMANDS["pipeline-mask"].error("barrier_rank", found, limit, fix, ranks=owners, blocks=blocks)
-            amount, repeated = number(values), times(values)
-            if op == "copy":  # every lane that issues it brings the bytes once
-                amount, repeated = amount // cut * cut * repeated, 1
-            return Action(
-                op,
-                tuple(at(rank, values) for rank in owners for at in barriers),
-                tuple(at(rank, values) for rank in ranks for at in slots),
-                amount,
-                repeated,
-                plain["flag"],
-                plain["choice"],
-                tuple(at(rank, values) for rank in ranks for at in into),
-                None if tile is None else tile(values),
-                bits if bits >> blocks else 0,
-                None if offset is None else offset(values),
-                plain["scope"],
-                step,
-                tuple(at(rank, values) for rank in ranks[:1] for at in sources),
-            )
+    def _ranks(self, mask: int, agent: Instance) -> tuple[int, ...]:
+        """The blocks of the cluster that a mask names."""
+        blocks = self.pipeline.blocks
+        if not 0 < mask < 1 << MAX_BLOCKS:
+            found, limit = f"mask {mask:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
+            fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
+            raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=mask, blocks=blocks)
+        return tuple([rank for rank in range(blocks) if mask >> rank & 1])
 
-        return emit
+    def _owners(
+        self, owner: Number, ranks: tuple[int, ...], values: dict[str, int], agent: Instance
+    ) -> tuple[int, ...]:
+        """The blocks whose barriers a copy into the blocks `ranks` signals."""
+        owners, blocks = tuple(owner({**values, "rank": rank}) for rank in ranks), self.pipeline.blocks
+        if not all(0 <= rank < blocks for rank in owners):
+            found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"
+            fix = "Use the rank of a block of the cluster."
+            raise DEMANDS["pipeline-mask"].error("barrier_rank", found, limit, fix, ranks=owners, blocks=blocks)
+        return owners
 
     def _place(self, kind: str, written: str, names: dict[str, int]) -> Place:
         """What a reference such as full[i % 4] means, as a number."""
@@ -337,6 +375,11 @@ class Program:
         return number
 
 
+def _stage_names(row: Barrier | Slot | Flag) -> list[str]:
+    """full[0], full[1], …; a single stage has the name alone."""
+    return [f"{row.name}[{stage}]" for stage in range(row.stages)] if row.stages > 1 else [row.name]
+
+
 def _launches(step: Step) -> bool:
     return (step.op, step.target) == ("griddepcontrol", "launch")
 
@@ -349,7 +392,7 @@ def _one(_: dict[str, int]) -> int:
     return 1
 
 
-def _number(argument: Argument, written: Any, names: dict[str, int]) -> Callable[[dict[str, int]], int]:
+def _number(argument: Argument, written: Any, names: dict[str, int]) -> Number:
     """A function from the values of names to an argument's number, which is checked."""
     expression = Expression.read(argument.name, written, names)
     if expression.code is None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.parts import BARS, WARP_THREADS, Loop, Role, Step, flattened, reference
+from tilescope.pipeline.parts import BARS, WARP_THREADS, Barrier, Loop, Role, Step, flattened, reference
 from tilescope.pipeline.program import Action, Program
 
 _ARRIVING = ("arrive", "release")
@@ -100,22 +100,31 @@ def _on(name: str, *ops: str) -> Callable[[Step], bool]:
     return lambda step: step.op in ops and _names(step, name)
 
 
+def _same(step: Step) -> Callable[[Step], bool]:
+    return lambda other: other is step
+
+
+def _steps(pipeline: Pipeline) -> Iterator[tuple[Role, Step]]:
+    """Every step of every role."""
+    return ((role, step) for role in pipeline.roles for step in role.all_steps())
+
+
 # ---- barriers
 
 
 def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+    """A copy by one lane, or other expected bytes."""
     name, brought = program.barriers[facts["barrier"]].of.name, facts["brought"]
+    missing = brought - facts["expected"]
     pipeline = program.pipeline
-    for role in pipeline.roles:
-        for step in role.all_steps():
-            lanes = step.arguments.get("lanes", 1)
-            if step.op == "copy" and lanes != 1 and reference("barrier", step.arguments["barrier"])[0] == name:
-                one = _with_argument(pipeline, role, _same(step), lanes=1)
-                yield Remedy("Let one lane issue the copy: every lane that issues it brings the bytes once more.", one)
-    expecting = [(role, step) for role in pipeline.roles for step in role.all_steps() if _on(name, "expect")(step)]
+    for role, step in _steps(pipeline):
+        is_by_lanes = step.op == "copy" and step.arguments.get("lanes", 1) != 1
+        if is_by_lanes and reference("barrier", step.arguments["barrier"])[0] == name:
+            one = _with_argument(pipeline, role, _same(step), lanes=1)
+            yield Remedy("Let one lane issue the copy: every lane that issues it brings the bytes once more.", one)
+    expecting = [(role, step) for role, step in _steps(pipeline) if _on(name, "expect")(step)]
     for role, step in expecting:
         written = step.arguments["bytes"]
-        missing = brought - facts["expected"]
         if len(expecting) == 1 and isinstance(written, int):
             yield Remedy(f"Expect {brought} bytes.", _with_argument(pipeline, role, _same(step), bytes=brought))
         else:
@@ -124,41 +133,50 @@ def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
             yield Remedy(f"Let {role.name} expect {change}: {brought} in all.", changed)
 
 
-def _same(step: Step) -> Callable[[Step], bool]:
-    return lambda other: other is step
-
-
 def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
-    pipeline, barrier = program.pipeline, facts["barrier"]
-    row = program.barriers[barrier].of
-    if isinstance(row, str):
+    """Another kind of arrival, another count of the barrier, or more arrivals."""
+    row = program.barriers[facts["barrier"]].of
+    if isinstance(row, str):  # a barrier of threads
         return
-    for role in pipeline.roles:
-        for step in role.all_steps():
-            if _on(row.name, "cp_arrive")(step) and not step.arguments.get("noinc"):
-                changed = _with_argument(pipeline, role, _same(step), noinc=True)
-                yield Remedy("Use .noinc, so that the arrival is one of those that init counts.", changed)
-            if _on(row.name, "expect")(step) and step.arguments.get("arrive") is False:
-                changed = _with_argument(pipeline, role, _same(step), arrive=True)
-                yield Remedy("Use mbarrier.arrive.expect_tx, which arrives as well.", changed)
-    came, of_a_round = facts.get("came", 0), _arrivals_of_a_round(program, barrier)
-    for count in dict.fromkeys((of_a_round, came)):
+    of_a_round = _arrivals_of_a_round(program, facts["barrier"])
+    yield from _other_instructions(program.pipeline, row)
+    yield from _other_counts(program.pipeline, row, (of_a_round, facts.get("came", 0)))
+    yield from _more_arrivals(program.pipeline, row, of_a_round)
+
+
+def _other_instructions(pipeline: Pipeline, row: Barrier) -> Iterator[Remedy]:
+    """The form of an instruction that does arrive."""
+    for role, step in _steps(pipeline):
+        if _on(row.name, "cp_arrive")(step) and not step.arguments.get("noinc"):
+            changed = _with_argument(pipeline, role, _same(step), noinc=True)
+            yield Remedy("Use .noinc, so that the arrival is one of those that init counts.", changed)
+        if _on(row.name, "expect")(step) and step.arguments.get("arrive") is False:
+            changed = _with_argument(pipeline, role, _same(step), arrive=True)
+            yield Remedy("Use mbarrier.arrive.expect_tx, which arrives as well.", changed)
+
+
+def _other_counts(pipeline: Pipeline, row: Barrier, counts: tuple[int, ...]) -> Iterator[Remedy]:
+    """The barrier with one of these counts."""
+    for count in dict.fromkeys(counts):
         if count and count != row.count:
             barriers = tuple(replace(one, count=count) if one is row else one for one in pipeline.barriers)
             yield Remedy(f"Initialise {row.name} with {count}.", replace(pipeline, barriers=barriers))
+
+
+def _more_arrivals(pipeline: Pipeline, row: Barrier, of_a_round: int) -> Iterator[Remedy]:
+    """A role that arrives in every block, or as often as the barrier needs beside the other roles."""
     everyone = (1 << pipeline.blocks) - 1
-    for role in pipeline.roles:
-        for step in role.all_steps():
-            if not _on(row.name, *_ARRIVING)(step):
-                continue
-            if pipeline.blocks > 1 and step.arguments.get("mask") != everyone:
-                changed = _with_argument(pipeline, role, _same(step), mask=everyone)
-                yield Remedy(f"Let {role.name} release {row.name} in every block: mask = {everyone:#x}.", changed)
-            written = step.arguments.get("count", 1)
-            wanted = row.count - (of_a_round - written) if isinstance(written, int) else 0
-            if wanted > 0 and wanted != written:
-                changed = _with_argument(pipeline, role, _same(step), count=wanted)
-                yield Remedy(f"Let {role.name} arrive at {row.name} with count = {wanted}.", changed)
+    for role, step in _steps(pipeline):
+        if not _on(row.name, *_ARRIVING)(step):
+            continue
+        if pipeline.blocks > 1 and step.arguments.get("mask") != everyone:
+            changed = _with_argument(pipeline, role, _same(step), mask=everyone)
+            yield Remedy(f"Let {role.name} release {row.name} in every block: mask = {everyone:#x}.", changed)
+        written = step.arguments.get("count", 1)
+        wanted = row.count - (of_a_round - written) if isinstance(written, int) else 0
+        if wanted > 0 and wanted != written:
+            changed = _with_argument(pipeline, role, _same(step), count=wanted)
+            yield Remedy(f"Let {role.name} arrive at {row.name} with count = {wanted}.", changed)
 
 
 def _arrivals_of_a_round(program: Program, barrier: int) -> int:
@@ -227,8 +245,12 @@ def _other_threads(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
 def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     name, instruction = program.slots[facts["slot"]].of.name, facts["fence"]
     first, second = (program.agents[facts[agent]].of for agent in ("agent_before", "agent"))
-    kinds = {"fence.proxy.async": "proxy.async"}
-    kind = kinds.get(instruction) or ("tcgen05.after" if "after" in instruction else "tcgen05.before")
+    kinds = {
+        "fence.proxy.async": "proxy.async",
+        "tcgen05.fence::after_thread_sync": "tcgen05.after",
+        "tcgen05.fence::before_thread_sync": "tcgen05.before",
+    }
+    kind = kinds[instruction]
     fence = Step("fence", kind)
 
     def behind(step: Step) -> tuple[Step, ...]:
@@ -249,7 +271,7 @@ def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
 def _more_meetings(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     """A sync of the role's warps behind what they read or wrote."""
     role, name = program.agents[facts["agent_before"]].of, program.slots[facts["slot"]].of.name
-    used = {step.target for one in program.pipeline.roles for step in one.all_steps() if step.op in _BAR_OPS}
+    used = {step.target for _, step in _steps(program.pipeline) if step.op in _BAR_OPS}
     free = [bar for bar in range(1, BARS) if bar not in used]
     if not free or role.instances > 1:
         return
