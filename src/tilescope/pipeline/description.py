@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,7 +144,7 @@ class Pipeline(Value):
 
     @classmethod
     def from_text(cls, content: bytes, name: str) -> Pipeline:
-        """The pipeline that JSON or TOML describes; `name` is its source, for messages and where it names none itself."""
+        """The pipeline that JSON or TOML describes; `name` is the file's, for messages and for a pipeline without a name."""
         try:
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
@@ -207,13 +208,14 @@ class _Reader:
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
 
     def _cluster(self, written: Any) -> tuple[int, int]:
-        extents = list(written) if isinstance(written, list | tuple) else [written]
-        x, y = [*(plain_int(extent) or 0 for extent in extents), 1][:2] if 0 < len(extents) < 3 else (0, 0)
-        if min(x, y) < 1 or x * y > MAX_BLOCKS:
+        extents = [plain_int(extent) or 0 for extent in (written if isinstance(written, list | tuple) else [written])]
+        if len(extents) == 1:
+            extents.append(1)
+        if len(extents) != 2 or min(extents) < 1 or prod(extents) > MAX_BLOCKS:
             limit = f"[x, y] with at most {MAX_BLOCKS} blocks"
             self.problems.append(argument_range("cluster", written, limit, "Use [2, 1], for example."))
             return 1, 1
-        return x, y
+        return extents[0], extents[1]
 
     def _rows(self, kind: str, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, row in self._table(kind, data.get(kind, {})).items():

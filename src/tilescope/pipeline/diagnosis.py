@@ -122,10 +122,18 @@ def _earlier_steps(machine: Machine, blocked: list[tuple[int, Action]]) -> list[
     return [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
 
 
-def _state(machine: Machine, barrier: int) -> tuple[int, int, int, int]:
-    """A barrier's running phase, the arrivals that came and that it counts, and the bytes that are missing."""
+class _Counts(NamedTuple):
+    """What a barrier has counted in its running phase."""
+
+    phase: int
+    came: int  # arrivals
+    expected: int  # arrivals
+    tx: int  # bytes that are missing; negative: that are too many
+
+
+def _state(machine: Machine, barrier: int) -> _Counts:
     expected = machine.expected[barrier]
-    return machine.phase[barrier], expected - machine.pending[barrier], expected, machine.tx[barrier]
+    return _Counts(machine.phase[barrier], expected - machine.pending[barrier], expected, machine.tx[barrier])
 
 
 def _counts(machine: Machine, action: Action) -> str:
@@ -133,7 +141,9 @@ def _counts(machine: Machine, action: Action) -> str:
     if not action.waits:
         return ""
     phase, came, expected, tx = _state(machine, action.barrier)
-    missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many" if tx < 0 else ""
+    missing = ""
+    if tx:
+        missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many"
     name = machine.program.barriers[action.barrier].title
     return f" ({name}, phase {phase}: {came} of {expected} arrivals{missing})"
 
@@ -153,7 +163,7 @@ def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
 
 def _meetings(machine: Machine, _: int, __: Action, barrier: int) -> None:
     """A meeting to which nobody else will come."""
-    came = machine.noted(barrier, "arrive")[0]
+    came = machine.noted(barrier, "arrive").agents
     absent = [other for other in range(machine.agents) if not machine.left[other] and other not in came]
     if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
         return  # it would come, and is held up elsewhere
@@ -181,7 +191,7 @@ def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
     tx = machine.tx[barrier]
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return
-    expected, brought = (machine.noted(barrier, op)[1] for op in ("expect", "bytes"))
+    expected, brought = machine.noted(barrier, "expect").amount, machine.noted(barrier, "bytes").amount
     more = BULK_CUT if expected % CHUNK_BYTES else ""
     if not brought:
         kind = "no bytes"
@@ -197,7 +207,7 @@ def _count(machine: Machine, _: int, __: Action, barrier: int) -> None:
     agents, came = machine.noted(barrier, "arrive")
     if not machine.pending[barrier] or not agents or _arrives(machine, barrier, but=agents):
         return
-    if machine.noted(barrier, "more")[0]:
+    if machine.noted(barrier, "more").agents:
         raise machine.miscounted(barrier, "noinc")
     raise machine.miscounted(barrier, "too few arrivals" if came else "only empty arrivals")
 
@@ -210,8 +220,11 @@ def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> None:
     phase, came, expected, tx = _state(machine, barrier)
     facts: dict[str, Any] = {"barrier": barrier, "phase": phase, "came": came, "expected": expected}
     if tx < 0:
-        raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=machine.noted(barrier, "bytes")[1])
-    kind = "some arrive" if came else "nobody arrives again" if phase else "nobody arrives"
+        raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=machine.noted(barrier, "bytes").amount)
+    if came:
+        kind = "some arrive"
+    else:
+        kind = "nobody arrives again" if phase else "nobody arrives"
     arrivals = counted(expected, "arrival")
     raise machine.program.mistake(kind, **facts, agent=agent, pending=pending, arrivals=arrivals)
 
@@ -279,7 +292,7 @@ def _arrives(machine: Machine, barrier: int, but: list[int] | None = None) -> bo
 
 def _bytes_to_come(machine: Machine, barrier: int) -> int:
     """Bytes that held-up agents would still bring for the running phase: those that have brought none."""
-    others = set(range(machine.agents)) - {*machine.noted(barrier, "bytes")[0]}
+    others = set(range(machine.agents)) - {*machine.noted(barrier, "bytes").agents}
     of_phase = (  # up to where they expect bytes of the next one
         takewhile(lambda action: action.op != "expect" or barrier not in action.barriers, _coming(machine, agent))
         for agent in others

@@ -279,7 +279,10 @@ class Machine(State):
         if not size:
             return 0, 1
         of_fill, reached = self.filled.get(slot, (fill, 0))
-        start = action.offset if action.offset is not None else reached if of_fill == fill else 0
+        if action.offset is not None:
+            start = action.offset
+        else:
+            start = reached if of_fill == fill else 0
         end = start + action.number
         if action.offset is None:
             self.filled[slot] = fill, end
@@ -551,11 +554,15 @@ class Machine(State):
         program, blocks = self.program, self.program.pipeline.blocks
         beyond = [rank for rank in ones(action.mask) if rank >= blocks]
         every = (1 << blocks) - 1
-        named = [*(program.barriers[at] for at in action.barriers), *(program.slots[at] for at in action.slots)]
+        subjects = [
+            *(program.barriers[number] for number in action.barriers),
+            *(program.slots[number] for number in action.slots),
+            program.agents[agent],
+        ]
         return program.mistake(
             "mask",
             more=NO_PEER if action.op == "commit" else "",
-            subject=(named or program.agents[agent:])[0].title,
+            subject=subjects[0].title,
             op=action.op,
             agent=agent,
             mask=action.mask,

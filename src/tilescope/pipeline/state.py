@@ -32,6 +32,13 @@ class Note(NamedTuple):
     place: int = NONE  # of an arrival, in the agent's role
 
 
+class Noted(NamedTuple):
+    """The operations of one kind in a barrier's running phase."""
+
+    agents: list[int]
+    amount: int  # of all of them
+
+
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
@@ -91,10 +98,10 @@ class State:
         """What an agent does next, or None when it has left."""
         return None if self.left[agent] else self.next_action[agent]
 
-    def noted(self, barrier: int, op: str) -> tuple[list[int], int]:
-        """The agents whose operations of a kind a barrier's running phase counted, and the sum of their amounts."""
+    def noted(self, barrier: int, op: str) -> Noted:
+        """What a barrier's running phase counted of one kind of operation."""
         notes = [note for note in self.notes[barrier] if note.op == op]
-        return [note.agent for note in notes], sum(note.amount for note in notes)
+        return Noted([note.agent for note in notes], sum(note.amount for note in notes))
 
     def clone(self) -> Self:
         """An independent copy; actions are shared."""
@@ -311,7 +318,7 @@ class State:
             agents=agents,
             tx=tx,
             arrivals=counted(came, "arrival"),
-            added=self.noted(barrier, "more")[1],
+            added=self.noted(barrier, "more").amount,
             pending=self.pending[barrier],
             surplus=came - expected,
             still=f", {tx} bytes still missing" if tx else "",

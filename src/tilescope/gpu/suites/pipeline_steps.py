@@ -133,16 +133,7 @@ class Encoded:
             return "a mask beyond the cluster"
         match action.op:
             case "copy":
-                whole = arguments["bytes"] % CHUNK_BYTES == 0 or arguments["by"] == "bulk"
-                offset = arguments.get("offset") or 0
-                if not whole or offset % CHUNK_BYTES or offset + copied_bytes(action) > _OVERFLOW_BYTES:
-                    return "bytes or a place that no bulk copy has"
-                if arguments["barrier_rank"] is not None or (arguments.get("lanes") or 1) > WARP_THREADS:
-                    return "no such bulk copy"
-                if arguments["by"] == "cp.async" and arguments["mask"] is not None:
-                    return "cp.async to another block"
-                if arguments["by"] != "cp.async" and arguments["barrier"] is None:
-                    return "without a barrier"
+                return _refused_copy(action)
             case "cp_arrive" if not 0 < arguments["count"] <= WARP_THREADS * agent.warps:
                 return "more arrivals than the role has threads"
             case "arrive" if arguments["drop"]:
@@ -218,13 +209,7 @@ class Encoded:
             case "arrive" | "release":
                 return [_row("arrive", target, arguments["count"], rank) for rank in ranks]
             case "copy":
-                offset = self.seen.offsets.get(key, arguments.get("offset") or 0)
-                at, size = self.slot_at[target] + offset, arguments["bytes"]
-                source = self.serials[key] * ROW_BYTES + offset
-                if arguments["by"] == "cp.async":
-                    return [_row("cp_async", at, size, source, cp_threads)]
-                mask = sum(1 << rank for rank in ranks)
-                return [_row("copy", arguments["barrier"], at, size, mask, source, arguments.get("lanes") or 1)]
+                return [self._copy_row(key, action, ranks, cp_threads)]
             case "cp_arrive":
                 return [_row("cp_arrive", target, arguments["count"], int(arguments["noinc"]))]
             case "read" | "multiply":
@@ -257,6 +242,16 @@ class Encoded:
             case _:
                 return [_row(action.op, target, meeting_threads(self.agents, agent, action))]
 
+    def _copy_row(self, key: tuple[int, int], action: Action, ranks: Sequence[int], cp_threads: int) -> list[int]:
+        arguments = action.arguments
+        offset = self.seen.offsets.get(key, arguments.get("offset") or 0)
+        at, size = self.slot_at[action.targets[0]] + offset, arguments["bytes"]
+        source = self.serials[key] * ROW_BYTES + offset
+        if arguments["by"] == "cp.async":
+            return _row("cp_async", at, size, source, cp_threads)
+        mask = sum(1 << rank for rank in ranks)
+        return _row("copy", arguments["barrier"], at, size, mask, source, arguments.get("lanes") or 1)
+
     def _expected(self, key: tuple[int, int], place: int, slot: int) -> tuple[int, int]:
         """The chunks of a read and where the serials that it must see begin."""
         chunks, first = self.slots[slot].size // CHUNK_BYTES, self.expected_chunks
@@ -264,6 +259,22 @@ class Encoded:
         self.expected.append(np.full(chunks, NEVER, np.uint32) if seen is None else seen[place])
         self.expected_chunks += chunks
         return chunks, first
+
+
+def _refused_copy(action: Action) -> str:
+    """Why the interpreter cannot do a copy; empty where it can."""
+    arguments = action.arguments
+    whole = arguments["bytes"] % CHUNK_BYTES == 0 or arguments["by"] == "bulk"
+    offset = arguments.get("offset") or 0
+    if not whole or offset % CHUNK_BYTES or offset + copied_bytes(action) > _OVERFLOW_BYTES:
+        return "bytes or a place that no bulk copy has"
+    if arguments["barrier_rank"] is not None or (arguments.get("lanes") or 1) > WARP_THREADS:
+        return "no such bulk copy"
+    if arguments["by"] == "cp.async" and arguments["mask"] is not None:
+        return "cp.async to another block"
+    if arguments["by"] != "cp.async" and arguments["barrier"] is None:
+        return "without a barrier"
+    return ""
 
 
 def _row(op: str, *numbers: int) -> list[int]:
