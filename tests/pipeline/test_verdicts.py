@@ -420,6 +420,15 @@ def test_one_warp_that_waited_for_its_store_does_not_speak_for_the_others(meets)
         assert found.mistake.rule == "pipeline-warps"
 
 
+@pytest.mark.parametrize("again", ["arrive", "sync"])
+def test_arriving_at_the_cluster_barrier_twice_without_a_wait_is_undefined(again):
+    steps = [{"cluster": "arrive"}, {"cluster": again}, {"cluster": "wait"}]
+    data = {"cluster": [2, 1], "roles": [{"name": "one", "steps": steps[: 3 if again == "arrive" else 2]}]}
+    assert naive(data) == "undefined"
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.outcome) == ("pipeline-sync", "undefined")
+
+
 # ---- what is printed
 
 

@@ -97,7 +97,9 @@ class Machine(State):
             return self.phase[action.barriers[0]] & 1 != action.number
         if action.meets:
             standing = self.standing.get((agent, action.barriers[0]))
-            return standing is None or self.phase[action.barriers[0]] > standing
+            if standing is None or (action.choice != "wait" and standing.place != self.pc[agent]):
+                return True  # it has not arrived yet
+            return self.phase[action.barriers[0]] > standing.phase
         if action.op == "registers":
             return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
         return True

@@ -34,6 +34,13 @@ class Note(NamedTuple):
     place: int = NONE  # of an arrival, in the agent's role
 
 
+class Standing(NamedTuple):
+    """An arrival at a barrier of threads that the agent has not waited for yet."""
+
+    phase: int
+    place: int  # of its step in the agent's role
+
+
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
@@ -64,7 +71,7 @@ class State:
         self.uncovered: dict[int, tuple[Key, ...]] = {}  # accesses of several warps, since these last met
         self.unmet_stores: dict[int, dict[Key, int]] = {}  # agent: stores that one of its warps waited for, and where
         self.unmet_inits: dict[int, int] = {}  # barrier: the agent of which one warp initialised it
-        self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
+        self.standing: dict[tuple[int, int], Standing] = {}  # (agent, barrier of threads): it has arrived
         # barriers
         counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
         flags = program.grid - program.first_flag
@@ -180,7 +187,11 @@ class State:
                 if not is_unused
             ],
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
-            [sorted(self.standing.items()), self.registers, self.pool],
+            [self.registers, self.pool],
+            sorted(
+                (agent, barrier, one.phase - self.phase[barrier], self.pc[agent] - one.place)
+                for (agent, barrier), one in self.standing.items()
+            ),
             sorted(
                 (agent, barrier, phase - self.phase[barrier])
                 for (agent, barrier), phase in self.last_pass.items()
@@ -325,19 +336,21 @@ class State:
         """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over."""
         barrier = action.barriers[0]
         of_cluster = barrier == self.program.cluster
-        if (agent, barrier) not in self.standing or not action.meets:
+        standing = self.standing.get((agent, barrier))
+        has_arrived = standing is not None and (standing.place == self.pc[agent] or action.choice == "wait")
+        if not has_arrived:
             if action.choice == "wait":
                 raise self.program.mistake("cluster wait", agent=agent)
-            if of_cluster and (agent, barrier) in self.standing:
+            if of_cluster and standing is not None:
                 raise self.program.mistake("cluster again", agent=agent)
             if not of_cluster:
                 self._expect_threads(agent, action, barrier)
             if action.meets or of_cluster:
-                self.standing[agent, barrier] = self.phase[barrier]
+                self.standing[agent, barrier] = Standing(self.phase[barrier], self.pc[agent])
             threads = 1 if of_cluster else self.program.agents[agent].of.whole_threads(WARP_THREADS)
             self.count(barrier, agent, arrivals=threads, step=action.step)
         if action.meets:
-            if self.phase[barrier] <= self.standing[agent, barrier]:
+            if self.phase[barrier] <= self.standing[agent, barrier].phase:
                 return False
             del self.standing[agent, barrier]
             self.order.meets(barrier, agent)
