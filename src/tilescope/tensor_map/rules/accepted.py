@@ -311,6 +311,28 @@ checked(
     **_PACKED,
 )
 checked(
+    "flip-store",
+    "Swizzle 128B_ATOM_32B_FLIP_8B serves loads alone: no store, scatter4 or reduction goes through it.",
+    lambda copy: copy.direction != "load" and copy.tensor_map.swizzle.flip_bytes,
+    "a {what} under swizzle {a.swizzle.name}",
+    "shared memory with flipped halves can only be loaded to",
+    "Encode another map for the {what}, with swizzle 128B_ATOM_32B and shared memory written without the flip.",
+    argument="swizzle",
+    values=lambda copy: {
+        "what": _gather(copy) if copy.rows4 else {"reduce": "reduction"}.get(copy.direction, copy.direction)
+    },
+    examples=(
+        MATRIX | {"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"},
+        copied("load", 0, 0),
+        copied("store", 0, 0),
+    ),
+    **NO_FAULT
+    | {
+        "documented": f"{PTX_COPY}, restrictions on 32-byte atomicity with 8-byte flip",
+        "architectures": architectures_with("swizzle_atomicity"),
+    },
+)
+checked(
     "packed-load",
     "A 16u6_align16b map that serves stores alone is not loaded through.",
     lambda copy: copy.direction == "load" and arch.store_only_reasons(copy.tensor_map),
