@@ -220,7 +220,7 @@ def test_an_unknown_name_is_input_not_understood(answer, option):
 
 
 def test_check_for_blackwell_names_the_size_flag(answer):
-    """Release notes of driver 595.71.05, quoted in triton-lang/triton#10442."""
+    """Known issues of drivers 595.71.05 (quoted in triton-lang/triton#10442) and 595.91.07."""
     small = ("--type", "bf16", "--dims", "64,64", "--box", "64,64", "--strides", "256")
     status, out, _ = answer("check", *small, "--arch", "sm_100")
     assert status == 0

@@ -65,7 +65,8 @@ argument_json = stated(
     passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
     failing='ts.tensor_map.MapArguments.from_json("""["u8", [64], [], [64]]""")',
 )
-MAP_ALIGNMENT_BYTES = 64
+MAP_ALIGNMENT_BYTES = 64  # what the copy and the documents of the call ask for
+MAP_ALIGNMENTS = "cuda.h aligns CUtensorMap to 64 bytes up to CUDA 12, to 128 from CUDA 13 on"
 _FAULTED = range(700, 720)  # what a kernel leaves behind for every later call
 # What the driver answers, by its CUresult: what we call it, and how a dump may say it.
 _RESULTS = {
@@ -116,15 +117,15 @@ DRIVER_RESULT = stated(
 )
 MAP_ADDRESS = stated(
     "map-address",
-    "The tensor map itself lies at a multiple of 64 bytes.",
+    f"The tensor map itself lies at a multiple of 64 bytes; {MAP_ALIGNMENTS}.",
     "TMA Desc Addr {address:#x}, {beyond_bytes} bytes past {nearest:#x}",
     "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error 716, "
     "misaligned address",
-    "Declare the map alignas(64), or allocate it so.",
+    f"Leave the alignment to the type, or allocate it at a multiple of 128: {MAP_ALIGNMENTS}.",
     argument="tensor_map",
     severity="warning",
-    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
-    "off 64 bytes in global memory then faults on an H200",
+    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; cuda.h of CUDA 12.9 and 13.0, CUtensorMap_st; "
+    "driver 580 encodes it anywhere, and a copy through a map off 64 bytes in global memory then faults on an H200",
     subjects=("paste",),
     code=716,
     passing=_SOUND,
