@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
@@ -31,8 +31,9 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
+from tilescope.tensor_map.repair import repaired_arguments
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
-from tilescope.value import Value
+from tilescope.value import Row, Value
 
 # Of the kinds whose arguments could be meant, the first one is.
 _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
@@ -43,7 +44,6 @@ _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 _CORNERS = {f"{end}_corner": f" (pixelBox{end.title()}Corner of the driver)" for end in ("lower", "upper")}
-_MAX_REPAIRS = 20  # every round mends an argument; a map has fewer
 argument_missing = stated(
     "argument-missing",
     "Every argument that has no default is given.",
@@ -198,6 +198,19 @@ class MapReport(Value):
     tensor_map: AnyMap | None
 
 
+class ArgumentChange(NamedTuple):
+    """An argument of a map, as it was given and as the driver takes it."""
+
+    argument: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        is_address = self.argument == "address"
+        old, new = (f"{value:#x}" if is_address else f"{value}" for value in (self.old, self.new))
+        return f"{self.argument}: {old} → {new}"
+
+
 @dataclass(frozen=True, slots=True)
 class MapArguments:
     """Arguments by name, and the kind of map that they are for.
@@ -210,6 +223,7 @@ class MapArguments:
     map_class: type[AnyMap]
     given: Mapping[str, Any]
     answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # what a dump says beside them
+    are_strides_computed: bool = field(default=False, compare=False)  # dense: nobody gave them
 
     @classmethod
     def of(cls, arguments: Any) -> MapArguments:
@@ -270,13 +284,16 @@ class MapArguments:
             if "dims" in arguments and len(arguments["dims"]) != len(known.get("dims", ())):
                 known.pop("strides_bytes", None)
             arguments = known | arguments
+        computed = False
         if {"dims", "data_type"} <= arguments.keys() and "strides_bytes" not in arguments:
             slice_bytes = Interleave.named(arguments.get("interleave", "none")).slice_bytes
             step_bits = slice_bytes * 8 if slice_bytes else DataType.named(arguments["data_type"]).tma.bits
             steps = accumulate((step_bits, *integers("dims", arguments["dims"])[:-1]), mul)
             arguments["strides_bytes"] = tuple(bits // 8 for bits in steps)[1:]
+            computed = True
         kept = base is None or set(self.given) <= {"arch"}  # of other arguments the driver was not asked
-        return replace(MapArguments.of(arguments), answer=(base or self).answer if kept else DriverAnswer())
+        answer = (base or self).answer if kept else DriverAnswer()
+        return replace(MapArguments.of(arguments), answer=answer, are_strides_computed=computed)
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
@@ -300,21 +317,37 @@ class MapArguments:
         return self.map_class(**self.given)
 
     def repaired(self) -> MapArguments:
-        """The nearest map that the driver takes: every rule's own change applied; TensorMapError where a rule names none.
+        """The nearest map that the driver takes; TensorMapError where a broken rule names no change that helps.
+
+        No error is left, and no warning but those that the values cause which were given and are legal.
 
         >>> broken = {"data_type": "bf16", "dims": (4096, 1000), "strides_bytes": (8200,), "box": (128, 300), "swizzle": "128B"}
         >>> mended = MapArguments.of(broken).repaired().given
         >>> mended["strides_bytes"], mended["box"]
         ((8208,), (64, 256))
         """
-        asked = self
-        for _ in range(_MAX_REPAIRS):
-            broken = [violation for violation in asked.check() if violation.severity == "error"]
-            if not broken:
-                return asked
-            change = next((violation.change for violation in broken if violation.change), {})
-            asked = MapArguments(asked.map_class, {**asked.given, **change})
-        raise TensorMapError([violation for violation in broken if not violation.change] or broken)
+        if wrong := self.misnamed():
+            raise TensorMapError(wrong)
+        check = self.map_class.check  # type: ignore[attr-defined]
+        mended = repaired_arguments(check, self.given, are_strides_given=not self.are_strides_computed)
+        return MapArguments(self.map_class, mended)
+
+    def changes_to(self, other: MapArguments) -> tuple[ArgumentChange, ...]:
+        """The arguments that differ in `other`, with both values; one that was not given had its default.
+
+        >>> broken = MapArguments.of({"data_type": "u8", "dims": (64,), "strides_bytes": (), "box": (300,)})
+        >>> [str(change) for change in broken.changes_to(broken.repaired())]
+        ['box: (300,) → (256,)']
+        """
+        parameters = signature(self.map_class).parameters
+        changes = []
+        for name, new in other.given.items():
+            old = self.given.get(name, parameters[name].default)
+            if name == "element_strides" and old is None:
+                old = (1,) * len(self.given["dims"])
+            if new is not None and _plain(old) != _plain(new):
+                changes.append(ArgumentChange(name, _plain(old), _plain(new)))
+        return tuple(changes)
 
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
@@ -335,6 +368,13 @@ class MapArguments:
             if name not in self.given
         )
         return *unknown, *missing
+
+
+def _plain(value: Any) -> Any:
+    """A value as a change shows it: the name of a row, a sequence as a tuple."""
+    if isinstance(value, Row):
+        return value.name
+    return tuple(value) if isinstance(value, list) else value
 
 
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
