@@ -153,13 +153,10 @@ def _padded_fields(layout: Layout) -> _PaddedFields | None:
     if found is None:
         return None
     bases, intervals = found
-    order: list[int] | None = list(
-        dict.fromkeys(index for basis in bases for index in range(len(basis)) if basis[index])
-    )
+    order = list(dict.fromkeys(index for basis in bases for index, step in enumerate(basis) if step))
     order += [index for index in reversed(range(len(layout.shape))) if index not in order]  # of extent 1
-    if unit_bases(layout.shape, order) != bases:
-        order = None
-    return _PaddedFields(intervals, [list(basis) for basis in bases], order)
+    is_ordered = unit_bases(layout.shape, order) == bases
+    return _PaddedFields(intervals, [list(basis) for basis in bases], order if is_ordered else None)
 
 
 def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
