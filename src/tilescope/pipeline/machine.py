@@ -427,7 +427,8 @@ class Machine(State):
                 keep = True
             else:
                 keep = not self.order.knows(earlier, access.agent)
-            if keep and self.order.needs_later(earlier):
+            is_unmet = earlier.key in self.unmet_stores.get(earlier.agent, ())  # only one of its warps knows the end
+            if is_unmet or (keep and self.order.needs_later(earlier)):
                 kept.append(earlier)
             else:
                 self.order.forgets(earlier.key)
