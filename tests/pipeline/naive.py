@@ -142,6 +142,7 @@ class World:
         "accesses",  # under way
         "arrived",  # agents that have arrived at the cluster's barrier, which has not opened yet
         "barriers",  # phase, pending, tx, expected
+        "closing",  # accesses of several warps that have arrived: over when that phase ends: (barrier, phase, access)
         "content",  # of every slot: its segments
         "fenced",  # barriers that other blocks may use
         "fills",  # copies issued, those of the last fill from each source
@@ -281,7 +282,7 @@ class Naive:
 
     def fresh_world(self):
         world, agents = World.__new__(World), len(self.programs)
-        world.accesses = world.arrived = world.fenced = world.fills = world.flights = frozenset()
+        world.accesses = world.arrived = world.closing = world.fenced = world.fills = world.flights = frozenset()
         world.made = world.marks = world.meetings = world.passed = frozenset()
         world.barriers = tuple((0, count, 0, count) for count in self.counts)
         world.content = ((),) * len(self.slots)
@@ -376,7 +377,7 @@ class Naive:
 
     def step(self, world, agent):
         op, *rest = self.next_step(world, agent)
-        if self.warps[agent] == 1 or self.covers(agent, op, *rest):
+        if self.warps[agent] == 1 or self.meets(op, *rest):
             world.accesses -= self.by_threads(world, agent)
         getattr(self, f"do_{op}")(world, agent, *rest)
         world.pcs = replaced(world.pcs, agent, world.pcs[agent] + 1)
@@ -387,11 +388,20 @@ class Naive:
         """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
         return {access for access in world.accesses if access.agent == agent and access.how == "generic"}
 
-    def covers(self, agent, op, *rest):
-        """Whether all warps of an agent take part in a step, so that their accesses are over."""
-        if op in ("arrive", "cp_arrive"):
-            return rest[1] >= self.warps[agent]
+    def meets(self, op, *rest):
+        """Whether all warps of an agent come to a barrier of threads, or leave: their accesses before that are over."""
         return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
+
+    def arrives_with_all_warps(self, agent, op, *rest):
+        """Whether all warps of an agent arrive at an mbarrier: when its phase ends, their accesses are over.
+
+        Until then one of them may have gone on, and another may not be there yet.
+        """
+        return op in ("arrive", "cp_arrive") and rest[1] >= self.warps[agent]
+
+    def close(self, world, agent, barriers, accesses):
+        """Accesses of all warps end with the phase in which these arrive."""
+        world.closing |= {(barrier, world.barriers[barrier][0], access) for barrier in barriers for access in accesses}
 
     def ahead(self, world, agent):
         """The steps that other warps of an agent may do before one of them has done the next, which is for one thread alone.
@@ -412,7 +422,7 @@ class Naive:
         op, *rest = step
         if op == "wait":
             return rest[:1]
-        return rest[0] if op in ("arrive", "cp_arrive") and self.covers(agent, *step) else ()
+        return rest[0] if self.arrives_with_all_warps(agent, *step) else ()
 
     def do_leave(self, world, agent):
         for kind in ("bulk", "wgmma"):
@@ -460,6 +470,9 @@ class Naive:
         if pending < 0 or abs(outstanding) >= TX_END_BYTES:
             raise BadOrderError("fault")
         if pending == 0 and outstanding == 0 and not is_dead:
+            over = {each for each in world.closing if each[:2] == (barrier, phase)}
+            world.closing -= over
+            world.accesses -= {access for _, _, access in over}
             phase, pending = phase + 1, expected
         world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
@@ -480,11 +493,15 @@ class Naive:
             self.count(world, barrier, arrivals=int(arrives), tx=size)
 
     def do_arrive(self, world, agent, barriers, times, drop):
+        if self.arrives_with_all_warps(agent, "arrive", barriers, times):
+            self.close(world, agent, barriers, self.by_threads(world, agent))
         for barrier in barriers:
             self.reach(world, barrier, agent)
             self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
 
     def do_cp_arrive(self, world, agent, barriers, times, noinc):
+        if self.arrives_with_all_warps(agent, "cp_arrive", barriers, times):
+            self.close(world, agent, barriers, self.by_threads(world, agent))
         for barrier in barriers:
             self.reach(world, barrier, agent)
             if not noinc:

@@ -63,6 +63,8 @@ class Access(NamedTuple):
 class Clocks:
     """Clocks of agents, and what barriers, accesses and fences hand on through them."""
 
+    tries_orders = False
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.agents = len(program.agents)
@@ -216,6 +218,14 @@ class Clocks:
     def _finish(self, key: Key, point: Point) -> None:
         if key in self.finished:
             self.finished[key] += (point,)
+
+    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase: whoever knows that it has ended knows that their access is finished."""
+        self.finishes_with(key, barrier, phase)
+
+    def hears_of_itself(self, barrier: int, agent: int) -> int:
+        """Up to which of an agent's own actions the last phase of a barrier came behind."""
+        return int(self.released[barrier][0, agent])
 
     def is_alive(self, key: Key) -> bool:
         """Whether an access may still matter."""

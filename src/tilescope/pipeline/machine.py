@@ -12,6 +12,7 @@ others when all warps have met (sync) or arrived (a count of at least the warps)
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
@@ -182,28 +183,39 @@ class Machine(State):
         arrivals = int(action.flag) if action.op == "expect" else action.times
         dropped = arrivals if action.flag and action.op == "arrive" else 0
         by_all_warps = arrivals >= self.program.agents[agent].of.warps
-        if by_all_warps:
-            self._cover(agent)
         tx = action.number if action.op == "expect" else 0
         for barrier in action.barriers:
             self._reach(barrier, agent)
             if by_all_warps:
-                self._require_met(barrier, agent)
+                self._cover_with(agent, barrier)
             weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
             self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
 
     def _meet_threads(self, agent: int, action: Action) -> bool:
         """Come to a barrier of threads; whether the action is over: a meeting takes two, arriving and leaving."""
-        if action.choice != "wait":
+        if action.meets and action.choice != "wait":
             self._cover(agent)
+        elif action.choice != "wait":  # the warps go on, one sooner than the other
+            self._cover_with(agent, action.barriers[0])
         is_over = self.meet(agent, action)
         if is_over and action.meets:  # what one warp knew all of them know
             self.unmet_stores.pop(agent, None)
             self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
         return is_over
 
+    def _cover_with(self, agent: int, barrier: int) -> None:
+        """All warps of an agent arrive, and go on: what they did before is over when the phase ends."""
+        self._require_met(barrier, agent)
+        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+        for key in keys:
+            self.order.finishes_after(key, barrier, self.phase[barrier])
+        if keys:
+            self.uncovered[agent] = keys
+        else:
+            self.uncovered.pop(agent, None)
+
     def _cover(self, agent: int) -> None:
-        """All warps of an agent arrive: what they did before is over for whoever is behind that."""
+        """All warps of an agent meet: what they did before is over for whoever is behind that."""
         for key in self.uncovered.pop(agent, ()):
             self.order.finishes(key, agent)
 
@@ -285,8 +297,7 @@ class Machine(State):
     def _cp_arrive(self, agent: int, action: Action) -> None:
         barrier = action.barriers[0]
         if action.times >= self.program.agents[agent].of.warps:
-            self._cover(agent)
-            self._require_met(barrier, agent)
+            self._cover_with(agent, barrier)
         if not action.flag:
             self.count(barrier, agent, more=action.times, step=action.step)
         self.handed_over[agent] = self.handed_over.get(agent, 0) + 1
@@ -320,9 +331,26 @@ class Machine(State):
         if action.choice == "bulk":
             keys = self._stored(agent, action, keys)
             if self.program.agents[agent].of.warps > 1:  # one thread stores and waits
-                self.unmet_stores[agent] = self.unmet_stores.get(agent, {}) | dict.fromkeys(keys, self.pc[agent])
+                self._keep_from_other_warps(agent, keys)
         for key in keys:
             self.order.finishes(key, agent)
+
+    def _keep_from_other_warps(self, agent: int, keys: tuple[Key, ...]) -> None:
+        """One warp knows that stores have read their slots; the others do not until they meet, or wait for it.
+
+        In one order of many that is seen at once: they may do what comes next, up to a wait that holds them up.
+        """
+        if not self.order.tries_orders:
+            times = dict.fromkeys(keys, self.order.time(agent))
+            self.unmet_stores[agent] = self.unmet_stores.get(agent, {}) | times
+            return
+        stored = {slot: access for slot, held in enumerate(self.accesses) for access in held if access.key in keys}
+        for action in copy(self.sources[agent]):
+            if action.meets or (action.waits and self.phase[action.barriers[0]] & 1 == action.number):
+                return
+            written = stored.keys() & {*action.slots} if action.op == "write" else ()
+            for slot in written:
+                raise self._race_of_warps(slot, stored[slot], stored[slot]._replace(how="generic", write=True))
 
     def _stored(self, agent: int, action: Action, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Of stores that are waited for, those accesses that are over: with .read only the reads of their sources."""

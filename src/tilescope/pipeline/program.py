@@ -284,6 +284,11 @@ class Program:
                     found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
                     fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
                     raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=bits, blocks=blocks)
+            if plain["choice"] == "cp.async" and ranks != own_rank:
+                found, limit = f"mask {bits:#x} of cp.async of {agent.title}", "cp.async writes memory of its own block"
+                raise DEMANDS["pipeline-mask"].error(
+                    "mask", found, limit, "Leave the mask out, or use by = bulk.", mask=bits
+                )
             owners = ranks if owner is None else tuple(owner({**values, "rank": rank}) for rank in ranks)
             if owner is not None and not all(0 <= rank < blocks for rank in owners):
                 found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"

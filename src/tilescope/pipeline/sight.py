@@ -19,11 +19,16 @@ from tilescope.pipeline.program import Key, Program
 class Sight:
     """What is under way, which fences have come, and which barriers are ready; the same calls as those of Clocks."""
 
+    tries_orders = True
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.doubts: dict[str, int] = {}
         self.under_way: frozenset[Key] = frozenset()
         self.ends_with_step: dict[int, tuple[Key, ...]] = {}  # agent: accesses that are over when its next step begins
+        self.closing: frozenset[tuple[int, int, Key]] = (
+            frozenset()
+        )  # barrier, phase: accesses that are over when it ends
         self.fenced: frozenset[tuple[Key, str, int]] = frozenset()  # access, kind, agent
         self.initialised: dict[int, int] = {}  # barrier: its agent
         self.shown: frozenset[int] = frozenset()  # barriers whose init was fenced for other blocks
@@ -32,13 +37,14 @@ class Sight:
         """An independent copy."""
         other = Sight(self.program)
         other.under_way, other.fenced, other.shown = self.under_way, self.fenced, self.shown
+        other.closing = self.closing
         other.ends_with_step, other.initialised = self.ends_with_step.copy(), self.initialised.copy()
         return other
 
     def key(self) -> tuple[Any, ...]:
         """Equal for two orders after which the same may come."""
         ending = tuple(sorted(self.ends_with_step.items()))
-        return self.under_way, ending, self.fenced, tuple(sorted(self.initialised.items())), self.shown
+        return self.under_way, ending, self.closing, self.fenced, tuple(sorted(self.initialised.items())), self.shown
 
     def begin(self, agent: int) -> None:
         """An agent begins its next action: its own accesses before it are over."""
@@ -61,7 +67,10 @@ class Sight:
         """Nothing: this order alone counts."""
 
     def ends(self, barrier: int, phase: int) -> None:
-        """Nothing: this order alone counts."""
+        """A phase ends: what all warps did before they arrived in it is over."""
+        over = {mark for mark in self.closing if mark[:2] == (barrier, phase)}
+        self.closing -= over
+        self.under_way -= {key for *_, key in over}
 
     def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
         """Nothing: this order alone counts."""
@@ -91,6 +100,10 @@ class Sight:
     def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
         """An access is over."""
         self.under_way -= {key}
+
+    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase: their access is over when that ends."""
+        self.closing |= {(barrier, phase, key)}
 
     def is_alive(self, key: Key) -> bool:
         """Whether an access is under way."""

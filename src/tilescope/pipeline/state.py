@@ -31,7 +31,6 @@ class Note(NamedTuple):
     agent: int
     amount: int
     step: Step | None = None
-    place: int = NONE  # of an arrival, in the agent's role
 
 
 class Standing(NamedTuple):
@@ -69,7 +68,7 @@ class State:
         self.unflushed: dict[int, tuple[Key, ...]] = {}  # agent: such writes, of which only the sources are known read
         self.uncommitted: dict[int, tuple[Key, ...]] = {}  # tcgen05 products that no commit covers
         self.uncovered: dict[int, tuple[Key, ...]] = {}  # accesses of several warps, since these last met
-        self.unmet_stores: dict[int, dict[Key, int]] = {}  # agent: stores that one of its warps waited for, and where
+        self.unmet_stores: dict[int, dict[Key, int]] = {}  # agent: stores that one of its warps waited for, and when
         self.unmet_inits: dict[int, int] = {}  # barrier: the agent of which one warp initialised it
         self.standing: dict[tuple[int, int], Standing] = {}  # (agent, barrier of threads): it has arrived
         # barriers
@@ -82,7 +81,6 @@ class State:
         self.expected_bytes = [0] * counting  # in the running phase
         self.notes: list[tuple[Note, ...]] = [()] * counting  # of the running phase
         self.first_notes: dict[int, tuple[Note, ...]] = {}  # of the first phase that ended
-        self.last_arrivals: list[dict[int, int]] = [{}] * counting  # of the last phase: agents, and where they arrived
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
         self.initialised = [False] * counting
@@ -128,15 +126,11 @@ class State:
             self.accesses,
         )
         tables: tuple[dict[Any, Any], ...] = (self.groups, self.uncovered, self.standing, self.filled)
-        stores = tuple((agent, tuple(held)) for agent, held in sorted(self.unmet_stores.items()) if held)
-        arrivals = tuple(tuple(sorted(held.items())) for held in self.last_arrivals) if stores else ()
         flights = tuple(sorted((key, flight.number) for key, flight in self.flights.items()))
         return (
             *map(tuple, lists),
             *(tuple(sorted(table.items())) for table in tables),
             flights,
-            stores,
-            arrivals,
             self.order.key(),
         )
 
@@ -181,11 +175,6 @@ class State:
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncommitted.items()),
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncovered.items()),
             sorted((agent, [*map(named, held)]) for agent, held in self.unmet_stores.items()),
-            [
-                sorted((agent, self.pc[agent] - place) for agent, place in held.items() if place != NONE)
-                for held, is_unused in zip(self.last_arrivals, unused, strict=True)
-                if not is_unused
-            ],
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
             [self.registers, self.pool],
             sorted(
@@ -230,8 +219,7 @@ class State:
         elif tx < 0:
             self.notes[barrier] += (Note("bytes", agent, -tx, step),)
         if arrivals or not (more or tx):
-            place = self.pc[agent] if past is None else NONE
-            self.notes[barrier] += (Note("arrive", agent, arrivals, step, place),)
+            self.notes[barrier] += (Note("arrive", agent, arrivals, step),)
         if arrivals and agent not in self.arrivers[barrier]:
             self.arrivers[barrier] += (agent,)
         pending = self.pending[barrier] = self.pending[barrier] + more - arrivals
@@ -268,7 +256,6 @@ class State:
         # a barrier from which all arrivals were dropped never ends a phase again
         self.pending[barrier] = self.expected[barrier] or ARRIVALS_END
         self.first_notes.setdefault(barrier, self.notes[barrier])
-        self.last_arrivals[barrier] = {note.agent: note.place for note in self.notes[barrier] if note.op == "arrive"}
         self.notes[barrier], self.expected_bytes[barrier] = (), 0
         self.ended.append(barrier)
 
@@ -289,10 +276,9 @@ class State:
         """A wait passes."""
         self._require_ready(barrier, agent)
         self._require_met(barrier, agent)
-        arrived_at = self.last_arrivals[barrier].get(agent, NONE)
-        if agent in self.unmet_stores:  # the phase waited for the warp that waited for its store
-            held = self.unmet_stores[agent]
-            self.unmet_stores[agent] = {key: place for key, place in held.items() if place > arrived_at}
+        if agent in self.unmet_stores:  # all warps wait for a phase that came behind the one that waited for its store
+            heard, held = self.order.hears_of_itself(barrier, agent), self.unmet_stores[agent]
+            self.unmet_stores[agent] = {key: time for key, time in held.items() if time > heard}
         self.order.passes(barrier, self.phase[barrier], agent)
         self.last_pass[agent, barrier] = self.phase[barrier]
 
