@@ -142,7 +142,6 @@ class World:
         "accesses",  # under way
         "arrived",  # agents that have arrived at the cluster's barrier, which has not opened yet
         "barriers",  # phase, pending, tx, expected
-        "closing",  # accesses of several warps that have arrived: over when that phase ends: (barrier, phase, access)
         "content",  # of every slot: its segments
         "fenced",  # barriers that other blocks may use
         "fills",  # copies issued, those of the last fill from each source
@@ -282,7 +281,7 @@ class Naive:
 
     def fresh_world(self):
         world, agents = World.__new__(World), len(self.programs)
-        world.accesses = world.arrived = world.closing = world.fenced = world.fills = world.flights = frozenset()
+        world.accesses = world.arrived = world.fenced = world.fills = world.flights = frozenset()
         world.made = world.marks = world.meetings = world.passed = frozenset()
         world.barriers = tuple((0, count, 0, count) for count in self.counts)
         world.content = ((),) * len(self.slots)
@@ -319,6 +318,10 @@ class Naive:
     def moves(self, world):
         moves = [(self.step, agent) for agent in self.agents if self.ready(world, agent)]
         for flight in sorted(world.flights):
+            if self.programs[flight.agent][flight.pc][0] == "arrive" and any(
+                earlier.pc < flight.pc for earlier in self.last_warps(world, flight.agent)
+            ):
+                continue  # a warp arrives in the order of its steps
             moves.append((self.land, flight))
             if flight.copy and 0 < world.barriers[flight.barrier][2] < flight.amount:
                 moves.append((self.land_piece, flight))
@@ -342,6 +345,8 @@ class Naive:
         if op not in ("commit", "wait_group", "fence", "leave"):
             return False
         if (self.warps[agent] == 1 or op == "leave") and self.by_threads(world, agent):
+            return False
+        if not self.ready(world, agent):
             return False
         if op == "wait_group":
             return not self.over(world, agent, *rest)
@@ -373,6 +378,8 @@ class Naive:
             return world.barriers[barrier][0] & 1 != parity or not self.usable(world, barrier, agent)
         if op == "registers":
             return self.registers_needed(world, agent, *rest) <= world.pool[self.ranks[agent]]
+        if self.meets(op, *rest) and self.last_warps(world, agent):
+            return False
         return not (op == "cluster" and rest[0] == "wait" and agent in world.arrived)
 
     def step(self, world, agent):
@@ -386,22 +393,22 @@ class Naive:
 
     def by_threads(self, world, agent):
         """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
-        return {access for access in world.accesses if access.agent == agent and access.how == "generic"}
+        return self.under_way(world, agent, "generic")
 
     def meets(self, op, *rest):
         """Whether all warps of an agent come to a barrier of threads, or leave: their accesses before that are over."""
         return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
 
     def arrives_with_all_warps(self, agent, op, *rest):
-        """Whether all warps of an agent arrive at an mbarrier: when its phase ends, their accesses are over.
+        """Whether all warps of an agent arrive at an mbarrier: when the last of them has, their accesses are over.
 
-        Until then one of them may have gone on, and another may not be there yet.
+        Until then one of them may have gone on already. Their arrivals count together, with the last.
         """
         return op in ("arrive", "cp_arrive") and rest[1] >= self.warps[agent]
 
-    def close(self, world, agent, barriers, accesses):
-        """Accesses of all warps end with the phase in which these arrive."""
-        world.closing |= {(barrier, world.barriers[barrier][0], access) for barrier in barriers for access in accesses}
+    def last_warps(self, world, agent):
+        """The arrivals of an agent's last warps that have not come yet."""
+        return [each for each in world.flights if each.agent == agent and self.programs[agent][each.pc][0] == "arrive"]
 
     def ahead(self, world, agent):
         """The steps that other warps of an agent may do before one of them has done the next, which is for one thread alone.
@@ -470,9 +477,6 @@ class Naive:
         if pending < 0 or abs(outstanding) >= TX_END_BYTES:
             raise BadOrderError("fault")
         if pending == 0 and outstanding == 0 and not is_dead:
-            over = {each for each in world.closing if each[:2] == (barrier, phase)}
-            world.closing -= over
-            world.accesses -= {access for _, _, access in over}
             phase, pending = phase + 1, expected
         world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
@@ -493,30 +497,36 @@ class Naive:
             self.count(world, barrier, arrivals=int(arrives), tx=size)
 
     def do_arrive(self, world, agent, barriers, times, drop):
-        if self.arrives_with_all_warps(agent, "arrive", barriers, times):
-            self.close(world, agent, barriers, self.by_threads(world, agent))
+        all_warps = self.arrives_with_all_warps(agent, "arrive", barriers, times)
+        before = self.by_threads(world, agent) if all_warps else ()
         for barrier in barriers:
             self.reach(world, barrier, agent)
-            self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
+            if before and not drop:  # the last warp may be late
+                self.fly_arrivals(world, agent, barrier, times, before)
+            else:
+                self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
 
     def do_cp_arrive(self, world, agent, barriers, times, noinc):
+        before = self.under_way(world, agent, "cp.async")
         if self.arrives_with_all_warps(agent, "cp_arrive", barriers, times):
-            self.close(world, agent, barriers, self.by_threads(world, agent))
+            before |= self.by_threads(world, agent)
         for barrier in barriers:
             self.reach(world, barrier, agent)
             if not noinc:
                 self.count(world, barrier, arrivals=-times)
-            self.fly_arrivals(world, agent, barrier, times, "cp.async")
+            self.fly_arrivals(world, agent, barrier, times, before)
 
     def do_commit_to(self, world, agent, barriers):
         for barrier in barriers:
             self.reach(world, barrier, agent)
-            self.fly_arrivals(world, agent, barrier, 1, "tcgen05")
+            self.fly_arrivals(world, agent, barrier, 1, self.under_way(world, agent, "tcgen05"))
 
-    def fly_arrivals(self, world, agent, barrier, times, how):
-        """Arrivals that come when the agent's accesses of a kind so far are over."""
-        mine = (access for access in world.accesses if access.agent == agent and access.how == how)
-        world.flights |= {Flight(barrier, times, agent, world.pcs[agent], None, ANY, tuple(sorted(mine)))}
+    def under_way(self, world, agent, how):
+        return {access for access in world.accesses if access.agent == agent and access.how == how}
+
+    def fly_arrivals(self, world, agent, barrier, times, accesses):
+        """Arrivals that come when accesses are over."""
+        world.flights |= {Flight(barrier, times, agent, world.pcs[agent], None, ANY, tuple(sorted(accesses)))}
 
     def land_piece(self, world, flight):
         """The bytes of a copy count piece by piece: land those with which the barrier's count is 0."""

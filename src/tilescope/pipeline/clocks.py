@@ -23,7 +23,7 @@ The second row of a clock is what data follows: an arrival at another block's ba
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ _DOUBTS = {
     "registers": "{agent} could find the block's registers taken by other roles",
 }
 _MAX_DOUBTS = 64
+_MEETINGS = 7  # of an agent's warps that are remembered, and one more
 
 
 class Access(NamedTuple):
@@ -58,6 +59,25 @@ class Access(NamedTuple):
     end: int
     fill: tuple[int, int, int] | None = None  # of a copy
     tile: int | None = None
+
+
+class LateArrival(NamedTuple):
+    """An arrival of several warps, of which one may have gone on before the last has come.
+
+    It has come for whoever knows that its agent met later, or that a phase in which it counted has ended.
+    """
+
+    agent: int
+    time: int
+    phases: tuple[Point, ...]
+
+
+class Arrived(NamedTuple):
+    """A phase that ended by arrivals alone: whoever knows all of them knows its end."""
+
+    phase: int
+    known: Clock
+    late: tuple[LateArrival, ...]
 
 
 class Clocks:
@@ -77,8 +97,12 @@ class Clocks:
         self.has_landings = [False] * barriers  # in the running phase: only a wait tells its end
         self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
         self.released_at: dict[tuple[int, int], Clock] = {}  # the same, of every phase of a flag
-        # the last two phases that ended by arrivals alone: whoever knows this knows the end
-        self.arrived: list[tuple[tuple[int, Clock], ...]] = [()] * barriers
+        # arrivals of the running phase of which the last warp may be late, and the last two phases that ended by arrivals
+        self.late: list[tuple[LateArrival, ...]] = [()] * barriers
+        self.arrived: list[tuple[Arrived, ...]] = [()] * barriers
+        self.late_remote: dict[tuple[int, int, int], LateArrival] = {}  # block, barrier, agent: the last one
+        # agent of several warps: when all of these last met or arrived, and what tells that
+        self.meetings: dict[int, tuple[tuple[int, Point], ...]] = {}
         self.raised: list[tuple[Point, ...]] = [()] * barriers  # what no arrival of the phase is certainly behind
         self.passed: list[dict[int, int]] = [{}] * barriers  # waits that passed in the running phase: agent and time
         self.initialised: dict[int, Point] = {}
@@ -122,7 +146,42 @@ class Clocks:
         """Whether the end of a phase certainly lies in a past."""
         if phase < 0 or clock[0, self.agents + barrier] > phase:
             return True
-        return any(ended >= phase and (known[0] <= clock[0]).all() for ended, known in self.arrived[barrier])
+        return any(
+            one.phase >= phase
+            and (one.known[0] <= clock[0]).all()
+            and all(self._has_come(late, clock) for late in one.late)
+            for one in self.arrived[barrier]
+        )
+
+    def _has_come(self, late: LateArrival, clock: Clock) -> bool:
+        """Whether the last warp of an arrival has certainly come."""
+        if any(clock[0, place] >= value for place, value in late.phases):
+            return True
+        later = (point for time, point in self.meetings.get(late.agent, ()) if time > late.time)
+        return any(clock[0, place] >= value for place, value in later)
+
+    def is_late(self, barriers: Sequence[int], phases: Sequence[int], blocks: Sequence[int], agent: int) -> None:
+        """The arrival that an agent makes now, at barriers of some blocks, may be late by a warp."""
+        points = tuple((self.agents + barrier, phase + 1) for barrier, phase in zip(barriers, phases, strict=True))
+        late = LateArrival(*self._now(agent), points)
+        for point in points:
+            self._all_warps_come(agent, point)
+        for barrier, block in zip(barriers, blocks, strict=True):
+            self.late[barrier] += (late,)
+            if block != self.program.agents[agent].block:
+                self.late_remote[block, barrier, agent] = late
+
+    def warps_meet(self, agent: int) -> None:
+        """All warps of an agent meet: what they did before has come."""
+        self._all_warps_come(agent, self._now(agent))
+
+    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
+        """All warps of an agent arrive somewhere and go on: when that phase ends, what they did before has come."""
+        self._all_warps_come(agent, (self.agents + barrier, phase + 1))
+
+    def _all_warps_come(self, agent: int, point: Point) -> None:
+        if self.program.agents[agent].of.warps > 1:
+            self.meetings[agent] = (*self.meetings.get(agent, ())[-_MEETINGS:], (self.time(agent), point))
 
     def counts(self, barrier: int, phase: int, agent: int, past: Clock | None, *, weak: bool = False) -> None:
         """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
@@ -168,8 +227,9 @@ class Clocks:
         if self.program.first_flag <= barrier < self.program.grid:
             self.released_at[barrier, phase] = released
         last = self.arrived[barrier][-1:]
-        self.arrived[barrier] = last if self.has_landings[barrier] else (*last, (phase, gathered))
-        self.gathered[barrier], self.has_landings[barrier] = None, False
+        ended = Arrived(phase, gathered, self.late[barrier])
+        self.arrived[barrier] = last if self.has_landings[barrier] else (*last, ended)
+        self.gathered[barrier], self.has_landings[barrier], self.late[barrier] = None, False, ()
         self.raised[barrier], self.passed[barrier] = (), {}
 
     def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
@@ -313,6 +373,14 @@ class Clocks:
             if not any(clock[0, place] >= value for clock in clocks):
                 yield block, place
 
+    def unseen_warps(self) -> Iterable[tuple[int, int]]:
+        """The blocks, and the barriers, at which the last warp of another block's role may arrive too late."""
+        for (block, barrier, _), late in self.late_remote.items():
+            agents = self.program.agents
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            if not any(self._has_come(late, clock) for clock in clocks):
+                yield block, barrier
+
     def takes_registers(self, agent: int, block: int, registers: int) -> None:
         """Setmaxnreg takes registers from the block's pool, or gives some back."""
         rises, clock = self.register_rises.setdefault(block, []), self.clock[agent]
@@ -347,6 +415,10 @@ class Clocks:
             agent, place, number = key
             return agent, places[agent] - place, number
 
+        def lately(late: LateArrival) -> list[list[Point]]:
+            met = [point for time, point in self.meetings.get(late.agent, ()) if time > late.time]
+            return [ago([(late.agent, late.time)]), ago(late.phases), ago(met)]
+
         return [
             [since(clock) for clock in self.clock],
             [
@@ -354,7 +426,11 @@ class Clocks:
                     since(self.gathered[barrier]),
                     since(self.released[barrier]),
                     self.has_landings[barrier],
-                    [(phase - phases[barrier], since(known)) for phase, known in self.arrived[barrier]],
+                    [
+                        (one.phase - phases[barrier], since(one.known), [*map(lately, one.late)])
+                        for one in self.arrived[barrier]
+                    ],
+                    [*map(lately, self.late[barrier])],
                     ago(self.raised[barrier]),
                     ago(sorted(self.passed[barrier].items())),
                 )

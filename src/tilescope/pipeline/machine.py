@@ -87,7 +87,7 @@ class Machine(State):
         """Whether an agent can act now."""
         action = self.current(agent)
         if action is None:
-            return not self.left[agent]
+            return not self.left[agent] and not self._late_arrivals(agent)
         if self.starts_late(agent):
             return False
         if action.op == "poll":
@@ -96,6 +96,8 @@ class Machine(State):
             return action.choice == "launch" or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
+        if action.op in ("sync", "bar_arrive", "cluster") and action.choice != "wait" and self._late_arrivals(agent):
+            return False
         if action.meets:
             standing = self.standing.get((agent, action.barriers[0]))
             if standing is None or (action.choice != "wait" and standing.place != self.pc[agent]):
@@ -184,6 +186,10 @@ class Machine(State):
         dropped = arrivals if action.flag and action.op == "arrive" else 0
         by_all_warps = arrivals >= self.program.agents[agent].of.warps
         tx = action.number if action.op == "expect" else 0
+        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+        if by_all_warps and keys and not dropped:  # the last warp may be late
+            self._arrive_late(agent, action, keys)
+            return
         for barrier in action.barriers:
             self._reach(barrier, agent)
             if by_all_warps:
@@ -203,9 +209,43 @@ class Machine(State):
             self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
         return is_over
 
+    def _arrive_late(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
+        """Several warps arrive behind accesses of their own: one may go on before the last has come.
+
+        Where orders are tried one by one, the arrival comes by itself; else it counts now, and whoever needs it must know
+        of a phase in which it counted, or that the warps have met.
+        """
+        self.uncovered[agent] = keys
+        phases = [self.phase[barrier] for barrier in action.barriers]
+        blocks = [self.program.barriers[barrier].block for barrier in action.barriers]
+        if not self.order.tries_orders:
+            self.order.is_late(action.barriers, phases, blocks, agent)
+        for number, barrier in enumerate(action.barriers):
+            self._reach(barrier, agent)
+            self._require_met(barrier, agent)
+            if self.order.tries_orders:
+                key = self._key(agent, number)
+                self._send(Flight("late", barrier, action.times, (), agent, None, keys, key))
+                continue
+            weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
+            self.count(barrier, agent, arrivals=action.times, weak=weak, step=action.step)
+            for key in keys:
+                self.order.finishes_after(key, barrier, phases[number])
+
+    def _late_arrivals(self, agent: int) -> list[Flight]:
+        """Arrivals whose last warp is not there yet."""
+        return [flight for flight in self.flights.values() if flight.op == "late" and flight.agent == agent]
+
+    def can_land(self, flight: Flight) -> bool:
+        """Whether something under way may land now: a warp arrives in the order of its steps."""
+        if flight.op != "late":
+            return True
+        return all(other.key[1] >= flight.key[1] for other in self._late_arrivals(flight.agent))
+
     def _cover_with(self, agent: int, barrier: int) -> None:
         """All warps of an agent arrive, and go on: what they did before is over when the phase ends."""
         self._require_met(barrier, agent)
+        self.order.warps_arrive(agent, barrier, self.phase[barrier])
         keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
         for key in keys:
             self.order.finishes_after(key, barrier, self.phase[barrier])
@@ -216,6 +256,7 @@ class Machine(State):
 
     def _cover(self, agent: int) -> None:
         """All warps of an agent meet: what they did before is over for whoever is behind that."""
+        self.order.warps_meet(agent)
         for key in self.uncovered.pop(agent, ()):
             self.order.finishes(key, agent)
 
@@ -387,6 +428,8 @@ class Machine(State):
             phase = self.count(barrier, agent, past, arrivals=flight.number, takes_back=flight.op == "cp_drop")
         for key in flight.keys:
             self.order.finishes_with(key, barrier, phase)
+        if flight.op == "late":
+            self.uncovered[agent] = tuple(key for key in self.uncovered.get(agent, ()) if key not in flight.keys)
         for block in blocks:
             harmless = not by_copy and block == self.program.agents[agent].block
             if not harmless:
@@ -609,6 +652,9 @@ class Machine(State):
                 raise self.exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
             title = self.program.barriers[place - self.agents].title
             raise self.exit_mistake(block, f"what completes on {title}", "it")
+        for block, barrier in self.order.unseen_warps():
+            title = self.program.barriers[barrier].title
+            raise self.exit_mistake(block, f"the last warp that arrives at {title}", "it")
         for block, place in self.order.unseen(self.order.local):
             barrier = place - self.agents
             mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake

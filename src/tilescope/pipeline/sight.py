@@ -60,6 +60,12 @@ class Sight:
     def leaves(self, barrier: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
+    def warps_meet(self, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
+        """Nothing: this order alone counts."""
+
     def raises(self, barrier: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
