@@ -51,7 +51,7 @@ class Sight:
     def counts(self, barrier: int, phase: int, agent: int, past: None, *, weak: bool = False) -> None:
         """Nothing: this order alone counts."""
 
-    def leaves(self, barrier: int, agent: int) -> None:
+    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
         """Nothing: this order alone counts."""
 
     def raises(self, barrier: int, agent: int) -> None:
@@ -73,6 +73,9 @@ class Sight:
         """Nothing: this order alone counts."""
 
     def overshoots(self, flag: int, phase: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def mixes(self, barrier: int, phase: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
     def meets(self, barrier: int, agent: int) -> None:
