@@ -211,8 +211,7 @@ def polling(flag):
     produce = loop(wait("e", "i % 2 ^ 1"), expect(), copy())
     consume = loop(wait("f", "i % 2"), {"poll": flag, "value": 1}, {"read": ["a"]}, {"release": "e"})
     return pipeline(
-        role("starter", {"signal": "ready[0]"}),
-        role("producer", produce),
+        role("producer", {"signal": "ready[0]"}, produce),
         role("consumer", consume),
         barriers="ef",
         slots="a",
@@ -231,5 +230,5 @@ def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
     assert ts.simulate(right).verdict == "proven"
     found = ts.simulate(wrong)
     assert found.verdict == "mistake"
-    monkeypatch.setattr(simulation, "shortened", lambda pipeline: None)
+    monkeypatch.setattr(simulation, "shortened", lambda _: None)
     assert ts.simulate(wrong).mistake == found.mistake
