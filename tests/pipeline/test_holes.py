@@ -232,3 +232,23 @@ def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
     assert found.verdict == "mistake"
     monkeypatch.setattr(simulation, "shortened", lambda _: None)
     assert ts.simulate(wrong).mistake == found.mistake
+
+
+# ---- warps of a role that are not together ----
+
+
+@pytest.mark.parametrize(
+    "between", [{"arrive": "g", "count": 4}, {"bar_arrive": 1, "threads": 160}, {"cluster": "arrive"}]
+)
+def test_a_warp_that_goes_on_alone_is_a_limit_of_the_model(between):
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    meeting = {"sync": 2, "threads": 128}
+    limit = "The warps of a role are taken to arrive together"
+
+    def limits(*steps):
+        writer = role("writer", {"write": ["a"]}, FENCE, *steps, *stored, threads=128)
+        return " ".join(ts.simulate(pipeline(writer, barriers={"g": {"count": 4}}, slots="a")).limits)
+
+    assert limit in limits(between)
+    assert limit not in limits(between, meeting)
+    assert limit not in limits(meeting)
