@@ -26,6 +26,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 ANY = -1  # no tile named
+DEAD = -1  # a phase has ended after which no arrivals are expected: all were dropped
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 TX_END_BYTES = 1 << 20
@@ -390,6 +391,14 @@ class Naive:
         world.pcs = replaced(world.pcs, agent, world.pcs[agent] + 1)
         if op == "leave":
             self.settle(world, CLUSTER)  # it waits for nobody who has left
+            if any(self.outlives(world, access, self.ranks[agent]) for access in world.accesses):
+                raise BadOrderError("fault")
+
+    def outlives(self, world, access, rank):
+        """Whether a block has left, and another block still uses its memory, or a copy that no barrier hears of."""
+        untold = access.how in ("tma", "bulk") and access.fill[0] == "role"
+        used = untold or self.ranks[access.agent] != rank
+        return used and self.slot_ranks[access.slot] == rank and self.gone(world, rank)
 
     def by_threads(self, world, agent):
         """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
@@ -472,12 +481,12 @@ class Naive:
 
     def count(self, world, barrier, *, arrivals=0, tx=0, dropped=0):
         phase, pending, outstanding, expected = world.barriers[barrier]
-        is_dead = expected == 0  # all arrivals were dropped: it never ends a phase again
+        is_dead = expected == DEAD  # it never ends a phase again
         pending, outstanding, expected = pending - arrivals, outstanding + tx, expected - dropped
         if pending < 0 or abs(outstanding) >= TX_END_BYTES:
             raise BadOrderError("fault")
         if pending == 0 and outstanding == 0 and not is_dead:
-            phase, pending = phase + 1, expected
+            phase, pending, expected = phase + 1, expected, expected or DEAD
         world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
     def do_init(self, world, agent, barriers):

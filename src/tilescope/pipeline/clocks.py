@@ -42,6 +42,7 @@ _DOUBTS = {
     "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
     "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
     "early": "{barrier} could end phase {phase} before {agent} has added to it",
+    "place": "What {agent} copies for phase {phase} of {barrier} could lie before what others copy, or behind it",
     "registers": "{agent} could find the block's registers taken by other roles",
 }
 _MAX_DOUBTS = 64
@@ -94,6 +95,7 @@ class Clocks:
         self.clock: list[Clock] = [zero] * self.agents
         # barriers
         self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
+        self.gathered_next = self.gathered.copy()  # what those know who count in the next phase already: they have left
         self.has_landings = [False] * barriers  # in the running phase: only a wait tells its end
         self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
         self.released_at: dict[tuple[int, int], Clock] = {}  # the same, of every phase of a flag
@@ -196,11 +198,14 @@ class Clocks:
         gathered = self.gathered[barrier]
         self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
-    def leaves(self, barrier: int, agent: int) -> None:
-        """An agent leaves: the cluster barrier takes it as arrived from now on."""
-        gathered = self.gathered[barrier]
-        clock = self.clock[agent]
-        self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
+    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
+        """An agent leaves: the cluster barrier takes it as arrived from now on.
+
+        A phase in which it has arrived may end before it leaves; the next one may not.
+        """
+        held = self.gathered_next if in_next_phase else self.gathered
+        clock, gathered = self.clock[agent], held[barrier]
+        held[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
     def raises(self, barrier: int, agent: int) -> None:
         """An agent raises what a phase waits for without arriving."""
@@ -229,7 +234,8 @@ class Clocks:
         last = self.arrived[barrier][-1:]
         ended = Arrived(phase, gathered, self.late[barrier])
         self.arrived[barrier] = last if self.has_landings[barrier] else (*last, ended)
-        self.gathered[barrier], self.has_landings[barrier], self.late[barrier] = None, False, ()
+        self.gathered[barrier], self.gathered_next[barrier] = self.gathered_next[barrier], None
+        self.has_landings[barrier], self.late[barrier] = False, ()
         self.raised[barrier], self.passed[barrier] = (), {}
 
     def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
@@ -255,6 +261,10 @@ class Clocks:
     def overshoots(self, flag: int, phase: int, agent: int) -> None:
         """A flag reaches more than somebody polls for: in another order less would have sufficed."""
         self.doubt("early", flag, phase, agent)
+
+    def mixes(self, barrier: int, phase: int, agent: int) -> None:
+        """Copies of several agents lie behind each other in a slot, and bring different tiles."""
+        self.doubt("place", barrier, phase, agent)
 
     def meets(self, barrier: int, agent: int) -> None:
         """An agent knows what those knew who ended the last phase."""
@@ -424,6 +434,7 @@ class Clocks:
             [
                 (
                     since(self.gathered[barrier]),
+                    since(self.gathered_next[barrier]),
                     since(self.released[barrier]),
                     self.has_landings[barrier],
                     [

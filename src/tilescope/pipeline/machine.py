@@ -126,6 +126,7 @@ class Machine(State):
         if action is None:
             self._leave_work(agent)
             self.leave(agent)
+            self._leave_memory(self.program.agents[agent].block)
         elif action.mask:
             raise self._mask_mistake(agent, action)
         elif self._do(agent, action):
@@ -283,6 +284,12 @@ class Machine(State):
         if not self.present[block]:
             raise self.exit_mistake(block, self.program.agents[agent].title, reached.title)
 
+    def _require_memory(self, agent: int, slot: int) -> None:
+        """Stop where an agent reaches for the memory of a block that has left; global memory stays."""
+        reached = self.program.slots[slot]
+        if reached.of.space != "gmem":
+            self._require_present(agent, reached.block, reached)
+
     # copies
 
     def _copy(self, agent: int, action: Action) -> None:
@@ -290,10 +297,11 @@ class Machine(State):
         if not action.number:
             return  # no bytes move, and none are counted
         for number, (slot, barrier) in enumerate(zip(action.slots, barriers, strict=True)):
-            reached = self.program.slots[slot]
-            self._require_present(agent, reached.block, reached)
+            self._require_memory(agent, slot)
             by_threads = action.choice == "cp.async"
-            fill = (NONE, agent, self._groups_made(agent)) if by_threads else (barrier, self._phase_of(barrier), NONE)
+            fill = (barrier, self.phase[barrier], NONE)
+            if by_threads or barrier == NONE:
+                fill = (NONE, agent, self._groups_made(agent))
             start, end = self._extent(slot, action, agent, fill)
             access = Access(self._key(agent, number), agent, True, action.choice, start, end, fill, action.tile)
             self._begin(slot, access, ends_at_once=False)
@@ -315,9 +323,6 @@ class Machine(State):
         self._require_content(source, agent, action)
         return access
 
-    def _phase_of(self, barrier: int) -> int:
-        return self.phase[barrier] if barrier != NONE else 0
-
     def _extent(self, slot: int, action: Action, agent: int, fill: Fill) -> tuple[int, int]:
         """The bytes of a slot that a copy fills: where it says, or behind the other copies of the same phase."""
         size = self.program.slots[slot].of.bytes
@@ -328,6 +333,8 @@ class Machine(State):
         end = start + action.number
         if action.offset is None:
             self.filled[slot] = fill, end
+            if any(one.fill == fill and one.agent != agent and one.tile != action.tile for one in self.accesses[slot]):
+                self.order.mixes(fill[0], fill[1], agent)  # which tile lies first depends on who comes first
         facts = {"slot": slot, "agent": agent, "size": size, "bytes": action.number}
         if end > size and start and action.offset is None and action.number <= size:
             raise self.program.mistake("overlap", **facts, together=end)
@@ -455,6 +462,7 @@ class Machine(State):
         writes = action.op == "write"
         touched = [*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)]
         for number, (slot, write) in enumerate(touched):
+            self._require_memory(agent, slot)
             size = self.program.slots[slot].of.bytes or 1
             access = Access(self._key(agent, number), agent, write, how, 0, size)
             by_one_warp = how == "generic" and self.program.agents[agent].of.warps == 1
@@ -494,7 +502,7 @@ class Machine(State):
             overlaps = earlier.start < access.end and access.start < earlier.end
             if overlaps and (earlier.write or access.write):
                 keep = self._meet_access(slot, earlier, access)
-            elif earlier.write or access.write or earlier.agent != access.agent:
+            elif earlier.write or access.write or (earlier.agent, earlier.how) != (access.agent, access.how):
                 keep = True
             else:
                 keep = not self.order.knows(earlier, access.agent)
@@ -640,6 +648,22 @@ class Machine(State):
             title = self.program.agents[agent].title
             self.warn(self.program.mistake("cp.async left", agent=agent).mistake, title, title)
         self._cover(agent)
+
+    def _leave_memory(self, block: int) -> None:
+        """Stop where all agents of a block have left, and its memory is still used: by other blocks, or by a copy without barrier."""
+        if self.present[block]:
+            return
+        agents = [number for number, agent in enumerate(self.program.agents) if agent.block == block]
+        for slot, accesses in zip(self.program.slots, self.accesses, strict=True):
+            if slot.block != block or slot.of.space == "gmem":
+                continue
+            for access in accesses:
+                is_untold = access.how in ("tma", "bulk") and access.fill is not None and access.fill[0] == NONE
+                if not (is_untold or access.agent not in agents):
+                    continue
+                if not any(self.order.knows(access, agent) for agent in agents):
+                    who = HOW[access.how].subject.format(self.program.agents[access.agent].title)
+                    raise self.exit_mistake(block, who, slot.title)
 
     def warn(self, mistake: Mistake, subject: str, by: str) -> None:
         """Keep a mistake as a warning, once for its subject and whoever makes it."""

@@ -57,7 +57,7 @@ class Sight:
     def counts(self, barrier: int, phase: int, agent: int, past: None, *, weak: bool = False) -> None:
         """Nothing: this order alone counts."""
 
-    def leaves(self, barrier: int, agent: int) -> None:
+    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
         """Nothing: this order alone counts."""
 
     def warps_meet(self, agent: int) -> None:
@@ -88,6 +88,9 @@ class Sight:
         """Nothing: this order alone counts."""
 
     def overshoots(self, flag: int, phase: int, agent: int) -> None:
+        """Nothing: this order alone counts."""
+
+    def mixes(self, barrier: int, phase: int, agent: int) -> None:
         """Nothing: this order alone counts."""
 
     def meets(self, barrier: int, agent: int) -> None:

@@ -9,7 +9,7 @@ A barrier of threads, bar.sync or that of the cluster, is one whose arrivals are
 from __future__ import annotations
 
 from copy import copy
-from itertools import tee
+from itertools import chain, tee
 from typing import Any, NamedTuple, Self
 
 from tilescope.errors import counted
@@ -222,10 +222,11 @@ class State:
             self.notes[barrier] += (Note("arrive", agent, arrivals, step),)
         if arrivals and agent not in self.arrivers[barrier]:
             self.arrivers[barrier] += (agent,)
+        is_dead = self.pending[barrier] >= ARRIVALS_END  # all its arrivals were dropped: none may come any more
         pending = self.pending[barrier] = self.pending[barrier] + more - arrivals
         after = self.tx[barrier] = self.tx[barrier] + tx
         self.expected[barrier] -= dropped
-        if pending < 0:
+        if pending < 0 or (is_dead and pending < ARRIVALS_END):
             raise self.miscounted(barrier, "too many arrivals" if barrier < self.barriers else "sync surplus")
         self._require_countable(barrier)
         if more or (tx > 0 and not arrivals):
@@ -260,7 +261,9 @@ class State:
         self.ended.append(barrier)
 
     def signal(self, flag: int, agent: int, amount: int, step: Step | None) -> None:
-        """Add to a flag: its phases end at the values for which somebody polls."""
+        """Add to a flag: its phases end at the values for which somebody polls; nobody waits for an addition of 0."""
+        if not amount:
+            return
         thresholds = self.program.thresholds.get(flag, [])
         self.order.counts(flag, self.phase[flag], agent, None)
         self.notes[flag] += (Note("arrive", agent, amount, step),)
@@ -283,16 +286,19 @@ class State:
         self.last_pass[agent, barrier] = self.phase[barrier]
 
     def _require_ready(self, barrier: int, agent: int, past: Any = None) -> None:
-        """Stop where an agent cannot know that a barrier is initialised."""
+        """Stop where an agent cannot know that a barrier is initialised; of a copy that lands, could not when it was issued."""
         program = self.program
-        if not program.initialises or barrier >= self.barriers or (agent, barrier) in self.seen_ready:
+        if not program.initialises or barrier >= self.barriers:
+            return
+        if past is None and (agent, barrier) in self.seen_ready:
             return
         if not self.order.is_ready(barrier, agent, past):
             raise program.mistake("init", agent=agent, barrier=barrier)
         elsewhere = program.barriers[barrier].block != program.agents[agent].block
         if elsewhere and not self.order.is_shown(barrier, agent, past):
             raise program.mistake("init fence", agent=agent, barrier=barrier)
-        self.seen_ready[agent, barrier] = True
+        if past is None:
+            self.seen_ready[agent, barrier] = True
 
     def _require_met(self, barrier: int, agent: int) -> None:
         """Stop where all warps of an agent use a barrier that one of them has initialised, before they have met."""
@@ -359,10 +365,15 @@ class State:
         self.present[self.program.agents[agent].block] -= 1
         if self.program.earlier[agent]:
             self.count(self.program.grid, agent, arrivals=1)
+            if self.phase[self.program.grid]:  # all that the grid has stored is written now
+                stored = (keys for other, keys in self.unflushed.items() if self.program.earlier[other])
+                for key in chain(*stored):
+                    self.order.finishes_with(key, self.program.grid, 0)
         cluster = self.program.cluster
-        self.order.leaves(cluster, agent)
+        has_arrived = agent in self.noted(cluster, "arrive")[0]
+        self.order.leaves(cluster, agent, in_next_phase=has_arrived)
         self.expected[cluster] -= 1
-        if agent not in self.noted(cluster, "arrive")[0]:
+        if not has_arrived:
             self.pending[cluster] -= 1
             if self.pending[cluster] == 0 and self.notes[cluster]:
                 self._end_phase(cluster)
