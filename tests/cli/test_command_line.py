@@ -14,6 +14,8 @@ import tilescope.cli
 from tilescope import __version__
 from tilescope.cli import COMMANDS, run, swizzle
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
+from tilescope.gpu.suites import SUITE_NAMES
+from tilescope.pipeline.template import template_names
 
 PROGRAM = [sys.executable, "-m", "tilescope"]
 
@@ -224,6 +226,15 @@ def every_command():
         yield [name], command
         for inner, each in getattr(command, "commands", {}).items():
             yield [name, inner], each
+
+
+@pytest.mark.parametrize(
+    ("command", "heading", "names"), [("verify", "Suites:", SUITE_NAMES), ("pipeline", "Templates:", template_names())]
+)
+def test_the_help_names_every_suite_and_template(command, heading, names, capsys):
+    run([command, "--help"])
+    paragraph = capsys.readouterr().out.partition(heading)[2].partition(".\n\n")[0]
+    assert sorted("".join(paragraph.split()).split(",")) == sorted(names)
 
 
 @pytest.mark.parametrize("words", [words for words, _ in every_command()], ids=" ".join)

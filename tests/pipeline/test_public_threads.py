@@ -130,10 +130,10 @@ THREADS = {
     ),
     "NVIDIA/cutlass#3658, one block": (
         lambda: peer_bit_without_a_peer(1), "pipeline-mask",
-        "commit of consumer has mask 0x3, which names block 1, and the cluster has 1 block: an address out of range (Xid 13)",
+        "commit of consumer has mask 0x3, which names block 1, but the cluster has 1 block: the launch fails",
     ),
     "NVIDIA/cutlass#3658, two blocks": (
-        lambda: peer_bit_without_a_peer(2), "pipeline-mask", "mask 0x7, which names block 2, and the cluster has 2 blocks",
+        lambda: peer_bit_without_a_peer(2), "pipeline-mask", "mask 0x7, which names block 2, but the cluster has 2 blocks",
     ),
     "tile-ai/tilelang#2927": (parity_of_the_loop, "pipeline-race", "tile[1] is read by block"),
     "tile-ai/tilelang#2525": (cut_copy, "pipeline-bytes", "expects 252 bytes, the copies bring 240"),
@@ -175,7 +175,7 @@ def test_a_mask_of_any_step_beyond_the_cluster_is_named(step):
     loop["steps"][place] = step
     found = ts.simulate(data)
     assert (found.mistake.rule, found.mistake.outcome) == ("pipeline-mask", "launch failure")
-    assert "names block 2, and the cluster has 2 blocks" in found.sentence
+    assert "names block 2, but the cluster has 2 blocks" in found.sentence
 
 
 def test_a_bulk_store_of_63_floats_loses_the_last_three():

@@ -27,7 +27,7 @@ def changed(data, place, **arguments):
     [
         (
             changed(ring(stages=3, steps=6), (0, 0, 1), bytes=4096 + 2048),
-            "full[0], phase 0 expects 6144 bytes, the copies bring 5120: it never ends. Expect 5120 bytes.",
+            "full[0], phase 0 expects 6144 bytes, the copies bring 5120: the phase never ends. Expect 5120 bytes.",
         ),
         (
             changed(ring(), (0, 0, 0), parity="(i / 2) % 2"),
@@ -37,7 +37,7 @@ def changed(data, place, **arguments):
         (
             ring(consumers=2) | {"barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": 1, "stages": 2}}},
             "empty[0] counts 1 and 2 roles arrive (consumer 0, consumer 1): its phases end too soon, and producer misses one "  # noqa: ISC004
-            "and waits for ever. Initialise it with 2.",
+            "and waits for ever. Initialise empty with 2.",
         ),
     ],
 )
@@ -105,11 +105,11 @@ def test_events_name_blocks_where_they_speak_of_others():
         ),
         (
             late_expect(1024, [4096, 1024], [{"expect": "full", "bytes": 4096, "arrive": False}]),
-            "Expect the bytes of all copies of the phase before its last arrival.",
+            "Expect the bytes of all copies of a phase before its last arrival.",
         ),
         (
             late_expect(0, [4096], [{"expect": "full", "bytes": 4096, "arrive": False}]),
-            "Expect its bytes on its barrier",
+            "Expect the copy's bytes on its barrier",
         ),
     ],
 )
@@ -136,7 +136,7 @@ def test_setmaxnreg_beyond_the_pool_never_ends():
             step["registers"] = 240
     found = ts.simulate(data).mistake
     assert (found.rule, found.outcome) == ("pipeline-registers", "hang")
-    assert "asks for 240 registers a thread, 9216 more, and the block's pool has 7168" in found.found
+    assert "asks for 240 registers a thread, 9216 more in all, and the block's pool has 7168" in found.found
 
 
 def test_the_fix_of_a_circle_names_the_step_to_move_and_moving_it_works():
@@ -267,7 +267,7 @@ def test_the_command(tmp_path, capsys):
         )
     )
     assert run(["pipeline", str(path)]) == 1
-    assert "the copies bring 16384: it ends before the last bytes arrive, or never" in " ".join(
+    assert "the copies bring 16384: the phase ends before the last bytes have landed, or never" in " ".join(
         capsys.readouterr().out.split()
     )
     for arguments in (["nothing.toml"], ["128x64", "bf17"], ["128", "bf16"], [str(path), "--block", "3"]):

@@ -117,7 +117,7 @@ def test_a_reader_that_did_not_wait_is_not_told_to_expect_bytes():
     }
     found = ts.simulate(data).mistake
     assert found.rule == "pipeline-race"
-    assert found.fix == "Expect its bytes on its barrier and wait for that phase first."
+    assert found.fix == "Expect the copy's bytes on its barrier, and wait for that phase first."
 
 
 def test_a_producer_that_is_stuck_elsewhere_is_not_told_to_start_with_parity_1():
@@ -126,7 +126,7 @@ def test_a_producer_that_is_stuck_elsewhere_is_not_told_to_start_with_parity_1()
     data["roles"][1]["steps"][0]["steps"].insert(3, {"sync": 1, "threads": 160})
     found = ts.simulate(data).mistake
     assert (found.rule, found.subject) == ("pipeline-sync", "bar 1")
-    assert found.fix == "Let it count 128 threads."
+    assert found.fix == "Use threads = 128."
     assert ts.simulate(cured(data, {'"threads": 160': '"threads": 128'})).verdict == "proven"
 
 
@@ -138,7 +138,7 @@ def test_a_barrier_is_to_be_initialised_with_the_arrivals_of_all_roles():
         if "release" in step:
             step["count"] = 4
     found = ts.simulate(data).mistake
-    assert found.fix == "Initialise it with 8."
+    assert found.fix == "Initialise empty with 8."
     assert ts.simulate(cured(data, {'"count": 16': '"count": 8'})).verdict == "proven"
 
 
@@ -147,7 +147,7 @@ def test_a_release_that_another_block_lacks_is_found():
     loop = next(step for step in data["roles"][1]["steps"] if "loop" in step)
     del loop["steps"][-1]["mask"]
     found = ts.simulate(data).mistake
-    assert (found.rule, found.fix) == ("pipeline-arrivals", "Let consumer release it in every block: mask = 0x3.")
+    assert (found.rule, found.fix) == ("pipeline-arrivals", "Let consumer release empty in every block: mask = 0x3.")
     loop["steps"][-1]["mask"] = 3
     assert ts.simulate(data).verdict == "proven"
 
@@ -161,7 +161,7 @@ def test_the_most_registers_that_fit_are_named():
         ],
     }
     found = ts.simulate(data).mistake
-    assert found.fix == "Use at most 232 registers a thread there."
+    assert found.fix == "Use at most 232 registers a thread in consumer."
     assert ts.simulate(cured(data, {"240": "232"})).verdict == "proven"
     assert ts.simulate(cured(data, {"240": "240"})).verdict == "mistake"
 
@@ -175,7 +175,8 @@ def test_a_remedy_that_does_not_cure_is_not_printed():
     }
     found = ts.simulate(data).mistake
     assert found.rule == "pipeline-arrivals"
-    assert found.fix == "Initialise it with 1. Then another mistake shows: pipeline-unfilled."
+    then = "lonely reads a before anything has filled it (pipeline-unfilled)"
+    assert found.fix == f"Initialise full with 1. Then another mistake shows: {then}."
 
 
 def test_remedies_of_changed_rings_cure():
@@ -192,8 +193,68 @@ def test_remedies_of_changed_rings_cure():
             data["roles"][place[0]]["steps"][0]["steps"][place[1]][argument] = value
             found = ts.simulate(data)
             assert found.verdict == "mistake"
-            told += "another mistake" not in found.mistake.fix and "No single change" not in found.mistake.fix
+            told += "another mistake" not in found.mistake.fix and "no single change" not in found.mistake.fix
     assert told >= 6
+
+
+# ---- sentences that can be followed
+
+
+def one_role(*steps, barriers=None, slot_bytes=128, threads=1):
+    role = {"name": "lone", "threads": threads, "steps": list(steps)}
+    return {"barriers": barriers or {"full": {"count": 1}}, "slots": {"a": {"bytes": slot_bytes}}, "roles": [role]}
+
+
+def test_copies_that_overlap_in_part_name_the_bytes_of_the_second():
+    copies = [{"copy": "a", "bytes": 64, "barrier": "full", "offset": offset} for offset in (0, 32)]
+    found = ts.simulate(one_role({"expect": "full", "bytes": 128}, *copies)).mistake
+    assert found.rule == "pipeline-overlap"
+    assert "bytes 32 to 95 of a" in found.found
+    assert (found.values["first"], found.values["last"]) == (32, 95)
+
+
+def test_a_phase_that_no_copy_signals_is_not_told_to_expect_0_bytes():
+    found = ts.simulate(one_role({"expect": "full", "bytes": 128}, {"wait": "full", "parity": 0})).mistake
+    assert found.found == "full, phase 0 expects 128 bytes, and no copy brings any"
+    assert found.fix == "Let the copies of these 128 bytes signal full, or expect none."
+
+
+def test_a_barrier_whose_arrivals_count_0_is_not_told_to_count_0():
+    steps = [{"arrive": "full", "count": "1 - 1"}, {"wait": "full", "parity": 0}]
+    found = ts.simulate(one_role(*steps)).mistake
+    assert found.rule == "pipeline-arrivals"
+    assert found.fix == "Let 1 arrive: an arrival with count = 0 counts for nothing."
+
+
+def test_an_open_group_is_to_be_committed_before_it_is_waited_for():
+    data = one_role({"copy": "a", "bytes": 128, "by": "cp.async"}, {"read": ["a"]})
+    found = ts.simulate(data).mistake
+    assert found.fix == "Let lone commit the group, and do cp.async.wait_group 0 before the read or the arrival."
+    data["roles"][0]["steps"][1:1] = [{"commit": "cp.async"}, {"wait_group": "cp.async"}]
+    assert ts.simulate(data).verdict == "proven"
+
+
+def test_advice_stays_where_no_single_change_cures():
+    found = ts.simulate(FALSE_PROOFS["C"]).mistake
+    assert found.fix.startswith("Let some role arrive there once more, or let p wait once less.")
+    assert "no single change that was tried cures the pipeline" in found.fix
+
+
+def test_no_role_is_told_to_come_to_a_meeting_before_it_comes_there():
+    """The writer comes to bar 2 twice in a round, the taker once."""
+
+    def meet(number, when="1"):
+        return {"sync": number, "threads": 96, "when": when}
+
+    writer = [meet(2, "i > 0"), {"write": ["a"]}, {"fence": "proxy.async"}, meet(2, "i > 0"), meet(1)]
+    taker = [meet(1), {"read": ["a"]}, {"bar_arrive": 2, "threads": 96, "when": "i < 2"}]
+    roles = [
+        {"name": "writer", "threads": 64, "steps": [{"loop": "i", "count": 3, "steps": writer}]},
+        {"name": "taker", "threads": 32, "steps": [{"loop": "i", "count": 3, "steps": taker}]},
+    ]
+    found = ts.simulate({"slots": {"a": {"bytes": 64}}, "roles": roles}).mistake
+    assert found.rule == "pipeline-circle"
+    assert "writer waits for it" not in found.fix or "Let taker" in found.fix
 
 
 # ---- scope, lanes, extents
@@ -253,7 +314,7 @@ def test_a_bulk_copy_that_32_lanes_issue_brings_its_bytes_32_times():
     }
     found = ts.simulate(data).mistake
     assert found.found == "full, phase 0 expects 512 bytes, the copies bring 16384"
-    assert found.fix == "Let one lane issue the copy: every lane that does brings the bytes once more."
+    assert found.fix == "Let one lane issue the copy: every lane that issues it brings the bytes once more."
     assert ts.simulate(cured(data, {'"lanes": 32': '"lanes": 1'})).verdict == "proven"
     each_its_own = cured(data, {'"expect": "full", "bytes": 512': '"expect": "full", "bytes": 16384'})
     assert ts.simulate(each_its_own).verdict == "proven"
@@ -294,7 +355,7 @@ def test_a_flag_in_global_memory_lets_one_block_read_what_others_wrote():
 def test_a_flag_that_never_reaches_its_value_hangs():
     found = ts.simulate(split_k(polled=3)).mistake
     assert (found.rule, found.outcome) == ("pipeline-flag", "hang")
-    assert found.found == "worker of block 0 polls ready until it is 3, and it reaches 2"
+    assert found.found == "worker of block 0 polls ready until it is 3, and it only reaches 2"
 
 
 def test_the_turns_of_a_semaphore_are_proven():
@@ -450,9 +511,9 @@ def test_arriving_at_the_cluster_barrier_twice_without_a_wait_is_undefined(again
 
 
 def test_limits_of_the_model_stand_beside_the_verdict_where_they_apply():
-    assert ts.simulate(RIGHT["ring of two"]()).limits == ("The warps of a role are taken to pass a wait together.",)
+    assert ts.simulate(RIGHT["ring of two"]()).limits == ("The warps of a role are assumed to pass a wait together.",)
     tcgen05 = ts.simulate(RIGHT["tcgen05"]())
-    assert "tcgen05 follows the documents; it was not run on a card." in tcgen05.limits
+    assert "What tcgen05 does follows the documents; it was not measured on a card." in tcgen05.limits
     assert " ".join(tcgen05.limits)[:40] in view.text(tcgen05, width=400)
     alone = {"barriers": {"f": {"count": 1}}, "roles": [{"name": "one", "steps": [{"arrive": "f"}]}]}
     assert ts.simulate(alone).limits == ()
@@ -465,5 +526,5 @@ def test_a_mistake_in_the_first_step_is_drawn(tmp_path, capsys):
     path.write_text(json.dumps({"barriers": {"full": {"count": 1}}, "roles": [{"name": "one", "steps": steps}]}))
     assert run(["pipeline", str(path), "--svg", str(tmp_path / "early.svg")]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "one uses full without knowing that it is initialised" in printed
+    assert "one may use full before it is initialised" in printed
     assert "<svg" in (tmp_path / "early.svg").read_text()

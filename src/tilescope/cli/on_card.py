@@ -33,9 +33,12 @@ def verify(
     \b
     tilescope verify                             all suites
     tilescope verify loads stores --count 500
-    tilescope verify pipelines                   proven ones must not hang
+    tilescope verify pipelines                   those that are proven must run
     tilescope verify --save h200.npz             to send, or to check later
     tilescope verify --replay h200.npz           without a GPU
+
+    Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
+    tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
 
     Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
     """  # noqa: D301  \b keeps the lines below it apart

@@ -71,5 +71,5 @@ PIPELINE = (
           default="warpgroup; warp if threads read the tile", choices=("warpgroup", "warp", "thread")),
     Input("no_multicast", "--no-multicast", "Every block loads its own tiles", read=flag),
     Input("cta_group", "--cta-group", "Blocks that multiply together",
-          "2 for a pair (tcgen05), whose tiles these are; each block brings half.", number, "1"),
+          "2 for a pair (tcgen05). A tile is then that of the pair, and each block brings half.", number, "1"),
 )  # fmt: skip

@@ -29,37 +29,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilescope.pipeline.order import Access, Order
 from tilescope.pipeline.program import Key, Program
 
 Clock = Any  # an int64 array: rows for control and data; for every agent and barrier, how far its past reaches
-Point = tuple[
-    int, int
-]  # a place of a clock and its value: an agent and a time, a barrier and the number of ended phases
+Point = tuple[int, int]  # a place of a clock and its value: an agent and a time, or a barrier and its ended phases
 
 _DOUBTS = {
-    "meet": "{agent} could meet the barrier of threads in round {phase} or the one before",
+    "meet": "{agent} could come to {barrier} in round {phase} or in the round before",
     "count": "What {agent} adds to {barrier} could count in phase {phase} or in an earlier one",
-    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, of the same parity",
-    "late": "{barrier} could end phase {phase} before {agent} has seen the one before it",
-    "early": "{barrier} could end phase {phase} before {agent} has added to it",
+    "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, which has the same parity",
+    "late": "Phase {phase} of {barrier} could end before {agent} has seen the phase before it end",
+    "early": "Phase {phase} of {barrier} could end before {agent} has added to it",
     "place": "What {agent} copies for phase {phase} of {barrier} could lie before what others copy, or behind it",
-    "registers": "{agent} could find the block's registers taken by other roles",
+    "registers": "{agent} could find that other roles have taken the block's registers",
 }
 _MAX_DOUBTS = 64
 _MEETINGS = 7  # of an agent's warps that are remembered, and one more
-
-
-class Access(NamedTuple):
-    """One access to a slot, from its action until it is known to be finished."""
-
-    key: Key
-    agent: int
-    write: bool
-    how: str  # a row of machine.HOW
-    start: int  # bytes of the slot; of a slot that does not state its bytes 0 and 1
-    end: int
-    fill: tuple[int, int, int] | None = None  # of a copy
-    tile: int | None = None
 
 
 class LateArrival(NamedTuple):
@@ -81,7 +67,7 @@ class Arrived(NamedTuple):
     late: tuple[LateArrival, ...]
 
 
-class Clocks:
+class Clocks(Order):
     """Clocks of agents, and what barriers, accesses and fences hand on through them."""
 
     tries_orders = False

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tilescope.errors import Violation, argument_range, argument_type, printed, raise_all, unknown_name
+from tilescope.pipeline.demands import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.mbarrier import ARRIVALS_END
-from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.parts import (
     MAX_BLOCKS,
     MAX_STAGES,

@@ -8,8 +8,9 @@ from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from tilescope.errors import counted
+from tilescope.pipeline.kinds import BULK_CUT
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.mistake import BULK_CUT, MistakeFoundError
+from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import WAITS, Action
 from tilescope.swizzle import CHUNK_BYTES
@@ -78,7 +79,7 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
     """Every role waits for another: a step that somebody waits for has to come before the wait that holds it up."""
     program = machine.program
     texts = [
-        f"{program.agents[agent].title} in {program.said(action)}{_counts(machine, action)}"
+        f"{program.agents[agent].title} at {program.said(action)!r}{_counts(machine, action)}"
         for agent, action in blocked[:_WAITS_SHOWN]
     ]
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
@@ -106,7 +107,7 @@ def _earlier_steps(machine: Machine, blocked: list[tuple[int, Action]]) -> list[
                     (later for later in _coming(machine, held) if later is not wait and _counts_on(later, barrier)),
                     None,
                 )
-                if needed is None:
+                if needed is None or (held == agent and needed.op in _MEET_OPS):  # nobody meets with itself
                     continue
                 sentence = (
                     f"Let {program.agents[held].title} do {program.said(needed)!r} before {program.said(wait)!r}: "
@@ -181,7 +182,11 @@ def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
         return
     expected, brought = (machine.noted(barrier, op)[1] for op in ("expect", "bytes"))
-    kind, more = "too few bytes" if brought < expected else "too many bytes", BULK_CUT if expected % CHUNK_BYTES else ""
+    more = BULK_CUT if expected % CHUNK_BYTES else ""
+    if not brought:
+        kind = "no bytes"
+    else:
+        kind = "too few bytes" if brought < expected else "too many bytes"
     raise machine.program.mistake(
         kind, barrier=barrier, phase=machine.phase[barrier], expected=expected, brought=brought, more=more
     )
@@ -189,9 +194,12 @@ def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
 
 def _count(machine: Machine, _: int, __: Action, barrier: int) -> None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
-    agents = machine.noted(barrier, "arrive")[0]
-    if machine.pending[barrier] and agents and not _arrives(machine, barrier, but=agents):
-        raise machine.miscounted(barrier, "noinc" if machine.noted(barrier, "more")[0] else "too few arrivals")
+    agents, came = machine.noted(barrier, "arrive")
+    if not machine.pending[barrier] or not agents or _arrives(machine, barrier, but=agents):
+        return
+    if machine.noted(barrier, "more")[0]:
+        raise machine.miscounted(barrier, "noinc")
+    raise machine.miscounted(barrier, "too few arrivals" if came else "only empty arrivals")
 
 
 def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> None:

@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 from dataclasses import replace
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.diagnosis import blocked_agents, check_hang
@@ -43,7 +43,8 @@ class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
     def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
-        self.machine = Machine(program, Clocks(program))
+        self.clocks = Clocks(program)
+        self.machine = Machine(program, self.clocks)
         self.slow, self.ticks = slow, {"copy": copy_ticks}  # from issue to landing; arrivals take MULTIPLY_TICKS
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
@@ -74,9 +75,9 @@ class Run:
             check_hang(machine)
             for barrier in range(machine.barriers):
                 state = machine.phase[barrier], machine.pending[barrier], machine.tx[barrier]
-                machine.order.stays_open(barrier, *state)
-            machine.order.checks_registers()
-            machine.check_exits()
+                self.clocks.stays_open(barrier, *state)
+            self.clocks.checks_registers()
+            machine.check_exits(self.clocks)
         except MistakeFoundError as error:
             for agent, action in blocked_agents(machine):  # waits that never pass, up to the end of the run
                 since, at = self.waiting.get(agent, self.tick), self._barrier(action)
@@ -162,8 +163,8 @@ Way = tuple["Way", int, Action | Flight | None] | None  # the way before, the ag
 
 def search(program: Program, max_states: int) -> Found:
     """The first mistake in the orders of all actions and landings, shortest first."""
-    machine = Machine(program, Sight(program))
-    seen = {machine.key()}
+    machine = Machine(program, Sight())
+    seen = {_key(machine)}
     queue: deque[tuple[Machine, Way]] = deque([(machine, None)])
     while queue:
         machine, path = queue.popleft()
@@ -178,7 +179,7 @@ def search(program: Program, max_states: int) -> Found:
                     acting.land(done)
                 else:
                     acting.perform(agent)
-                key = acting.key()
+                key = _key(acting)
                 if key not in seen:
                     if len(seen) >= max_states:
                         return Found(None, len(seen), is_complete=False)
@@ -189,6 +190,17 @@ def search(program: Program, max_states: int) -> Found:
             mistake = with_way(torn or error.mistake, machine, _steps(program, way))
             return Found(mistake, len(seen), is_complete=False, error=error if torn is None else None)
     return Found(None, len(seen), is_complete=True)
+
+
+def _sight(machine: Machine) -> Sight:
+    """What is under way in the order of a machine that is searched."""
+    assert isinstance(machine.order, Sight)
+    return machine.order
+
+
+def _key(machine: Machine) -> tuple[Any, ...]:
+    """Equal for two machines if the same may come after both: a search visits only one of them."""
+    return machine.key(), _sight(machine).key()
 
 
 def _steps(program: Program, way: Way) -> list[str]:
@@ -213,7 +225,7 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
             changes_nothing = agent not in machine.uncovered
         else:
             changes_nothing = action.op == "fence" or (action.op == "commit" and action.choice != "")
-        if changes_nothing and agent not in machine.order.ends_with_step:
+        if changes_nothing and agent not in _sight(machine).ends_with_step:
             return [(agent, action)]
         moves.append((agent, action))
     flights = [*filter(machine.can_land, machine.flights.values())]

@@ -1,4 +1,4 @@
-"""What a verdict takes for granted: the limits of the model, said where a pipeline comes near them."""
+"""What a verdict assumes: the limits of the model that matter to a pipeline, in sentences."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _ARRIVING = ("arrive", "release", "expect", "commit")
 
 
 def limits(pipeline: Pipeline) -> Iterator[str]:
-    """Sentences about what the simulation of this pipeline takes for granted.
+    """What the simulation of this pipeline assumes, in sentences.
 
     >>> wait, read = {"wait": "full", "parity": 0}, {"read": ["a"]}
     >>> role = {"name": "consumer", "threads": 128, "steps": [wait, read]}
     >>> data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 64}}, "roles": [role]}
     >>> print(*limits(Pipeline.from_dict(data)))
-    The warps of a role are taken to pass a wait together.
+    The warps of a role are assumed to pass a wait together.
     """
     steps = [(role, step) for role in pipeline.roles for step in role.all_steps()]
     if any(role.warps > 1 and step.op in ("wait", "tail") for role, step in steps):
-        yield "The warps of a role are taken to pass a wait together."
+        yield "The warps of a role are assumed to pass a wait together."
     if any(_reads_own_writes(role) for role in pipeline.roles):
-        yield "Threads of a role are taken to read only what they wrote themselves, or to meet before."
+        yield "The threads of a role are assumed to read only what they wrote themselves, or to meet before they read."
     if pipeline.blocks > 1 and any(step.op in _ARRIVING and "mask" in step.arguments for _, step in steps):
-        yield "An arrival at the barriers of several blocks is taken to reach them at once."
+        yield "An arrival at the barriers of several blocks is assumed to reach all of them at once."
     if any(not _slot_bytes(pipeline, step) for _, step in steps if step.op == "copy"):
-        yield "Slots that state no bytes are taken to be filled whole by their copies."
+        yield "Slots without `bytes` are assumed to be filled whole by their copies."
     if any(step.arguments.get("unit") == "tcgen05" for _, step in steps):
-        yield "tcgen05 follows the documents; it was not run on a card."
+        yield "What tcgen05 does follows the documents; it was not measured on a card."
 
 
 def _reads_own_writes(role: Role) -> bool:

@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 from tilescope.bits import ones
 from tilescope.errors import counted
-from tilescope.pipeline.clocks import Access
+from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.contents import Fill, Segment, aged, gap, laid, read
+from tilescope.pipeline.kinds import NO_PEER
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.order import Access
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import NONE, Action, Flight, Instance, Key
 from tilescope.pipeline.state import Groups, State
@@ -46,30 +48,38 @@ class Fence(NamedTuple):
     between_agents: bool = False  # one agent alone needs none
 
 
-_COPIED = "Expect its bytes on its barrier and wait for that phase first."
-_ORDERED = "Let a barrier order {} before {}."
+_COPIED = "Expect the copy's bytes on its barrier, and wait for that phase first."
+_ORDERED = "Put a barrier between: {} arrives after its access, and {} waits before its own."
 _VERB = {True: "writes", False: "reads"}
 HOW = {
     "generic": How("threads", "{} (threads)", _ORDERED),
-    "cp.async": How("cp.async", "cp.async of {}", "Wait for its group or barrier first."),
+    "cp.async": How(
+        "cp.async",
+        "cp.async of {}",
+        "Commit its group and wait for it (cp.async.wait_group), or wait for its barrier first.",
+    ),
     "tma": How("TMA", "a TMA copy of {}", _COPIED),
     "bulk": How("bulk copy", "a bulk copy of {}", _COPIED),
-    "wgmma": How("wgmma", "wgmma of {}", "Let wgmma.wait_group come before the release."),
-    "tcgen05": How("tcgen05", "{} (tcgen05)", "Let tcgen05.commit release the slot, not an arrival."),
+    "wgmma": How("wgmma", "wgmma of {}", "Commit its group and wait for it (wgmma.wait_group) before the release."),
+    "tcgen05": How(
+        "tcgen05",
+        "{} (tcgen05)",
+        "Wait for the barrier of a tcgen05.commit first: a thread's arrival does not wait for products.",
+    ),
     "store": How(
         "TMA store",
         "a TMA store of {}",
-        "Let the issuing thread wait with cp.async.bulk.wait_group.read first.",
+        "Let the thread that stores commit its group and wait with cp.async.bulk.wait_group.read first.",
     ),
 }
 _ASYNC = ("tma", "bulk", "wgmma", "tcgen05", "store")  # through the async proxy go TMA and the tensor cores
 _OUT_OF_TENSOR_MEMORY = Fence(
-    "tcgen05.after", "tcgen05.fence::after_thread_sync", "behind the wait", "second", between_agents=True
+    "tcgen05.after", "tcgen05.fence::after_thread_sync", "after the wait", "second", between_agents=True
 )
 _INTO_TENSOR_MEMORY = Fence(
     "tcgen05.before", "tcgen05.fence::before_thread_sync", "before the arrival", "first", between_agents=True
 )
-_THREADS_TO_ASYNC = Fence("proxy.async", "fence.proxy.async", "behind the access and before the barrier", "any")
+_THREADS_TO_ASYNC = Fence("proxy.async", "fence.proxy.async", "after the access and before the barrier", "any")
 _CP_ASYNC_TO_ASYNC = Fence("proxy.async", "fence.proxy.async", "between the copy's end and the read", "any")
 FENCES = {  # (space, first access, second)
     ("tmem", "tcgen05", "generic"): _OUT_OF_TENSOR_MEMORY,
@@ -277,18 +287,18 @@ class Machine(State):
         """Note an operation on another block's barrier: that block must not have left."""
         if self._is_elsewhere(barrier, agent):
             reached = self.program.barriers[barrier]
-            self._require_present(agent, reached.block, reached)
+            self._require_present(reached.block, self.program.agents[agent].title, reached)
             self.order.reaches(reached.block, agent)
 
-    def _require_present(self, agent: int, block: int, reached: Instance) -> None:
+    def _require_present(self, block: int, who: str, reached: Instance) -> None:
         if not self.present[block]:
-            raise self.exit_mistake(block, self.program.agents[agent].title, reached.title)
+            raise self.exit_mistake(block, who, reached.title)
 
     def _require_memory(self, agent: int, slot: int) -> None:
         """Stop where an agent reaches for the memory of a block that has left; global memory stays."""
         reached = self.program.slots[slot]
         if reached.of.space != "gmem":
-            self._require_present(agent, reached.block, reached)
+            self._require_present(reached.block, self.program.agents[agent].title, reached)
 
     # copies
 
@@ -337,7 +347,7 @@ class Machine(State):
                 self.order.mixes(fill[0], fill[1], agent)  # which tile lies first depends on who comes first
         facts = {"slot": slot, "agent": agent, "size": size, "bytes": action.number}
         if end > size and start and action.offset is None and action.number <= size:
-            raise self.program.mistake("overlap", **facts, together=end)
+            raise self.program.mistake("too much", **facts, together=end)
         if end > size:
             raise self.program.mistake("beyond", **facts, offset=start, end=end)
         return start, end
@@ -440,7 +450,8 @@ class Machine(State):
         for block in blocks:
             harmless = not by_copy and block == self.program.agents[agent].block
             if not harmless:
-                self._require_present(agent, block, reached)
+                title = self.program.agents[agent].title
+                self._require_present(block, f"{'a copy' if by_copy else 'an arrival'} of {title}", reached)
             self.order.lands_in(block, barrier, phase, harmless=harmless)
 
     # memory
@@ -519,10 +530,11 @@ class Machine(State):
         covers = access.write and access.start <= earlier.start and earlier.end <= access.end
         if earlier.fill is not None and earlier.fill == access.fill:  # copies of one phase
             named_apart = None not in (earlier.tile, access.tile) and earlier.tile != access.tile
-            size = self.program.slots[slot].of.bytes
-            if size or named_apart:
-                facts = {"slot": slot, "agent": access.agent, "size": size, "bytes": access.end - access.start}
-                raise self.program.mistake("overlap" if size else "two tiles", **facts, together=2 * size)
+            if self.program.slots[slot].of.bytes:
+                facts = {"slot": slot, "agent": access.agent, "first": access.start, "last": access.end - 1}
+                raise self.program.mistake("overlap", **facts)
+            if named_apart:
+                raise self.program.mistake("two tiles", slot=slot, agent=access.agent)
             return True
         own = earlier.agent == access.agent
         if own and earlier.how == access.how == "tcgen05":  # they run in order
@@ -624,7 +636,7 @@ class Machine(State):
         named = [*(program.barriers[at] for at in action.barriers), *(program.slots[at] for at in action.slots)]
         return program.mistake(
             "mask",
-            more=" With cta_group::1 a commit has no peer: leave the peer's bit out." if action.op == "commit" else "",
+            more=NO_PEER if action.op == "commit" else "",
             subject=(named or program.agents[agent:])[0].title,
             op=action.op,
             agent=agent,
@@ -669,17 +681,17 @@ class Machine(State):
         """Keep a mistake as a warning, once for its subject and whoever makes it."""
         self.warnings.setdefault((mistake.rule, subject, by), mistake)
 
-    def check_exits(self) -> None:
+    def check_exits(self, clocks: Clocks) -> None:
         """After the run: whatever reached into a block certainly did so before that block left."""
-        for block, place in self.order.unseen(self.order.remote):
+        for block, place in clocks.unseen(clocks.remote):
             if place < self.agents:
-                raise self.exit_mistake(block, self.program.agents[place].title, "an mbarrier there")
+                raise self.exit_mistake(block, self.program.agents[place].title, "one of its mbarriers")
             title = self.program.barriers[place - self.agents].title
-            raise self.exit_mistake(block, f"what completes on {title}", "it")
-        for block, barrier in self.order.unseen_warps():
+            raise self.exit_mistake(block, f"a copy or an arrival for {title}", "it")
+        for block, barrier in clocks.unseen_warps():
             title = self.program.barriers[barrier].title
             raise self.exit_mistake(block, f"the last warp that arrives at {title}", "it")
-        for block, place in self.order.unseen(self.order.local):
+        for block, place in clocks.unseen(clocks.local):
             barrier = place - self.agents
             mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake
             self.warn(mistake, self.program.barriers[barrier].of.name, "")

@@ -20,8 +20,8 @@ from types import CodeType
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, printed, rounded_up, shortened, unknown_name
+from tilescope.pipeline.demands import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.mbarrier import ARRIVALS_END
-from tilescope.pipeline.mistake import GRAMMAR, example, pipeline_rule
 from tilescope.reading import plain_int
 from tilescope.value import Value
 from tilescope.written import INTEGER_OPERATIONS

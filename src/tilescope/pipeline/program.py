@@ -14,8 +14,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from tilescope.errors import RuleError, argument_range
+from tilescope.pipeline.demands import DEMANDS
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
-from tilescope.pipeline.mistake import DEMANDS, KINDS, MistakeFoundError
+from tilescope.pipeline.kinds import KINDS
+from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import (
     BARS,
     MAX_BLOCKS,

@@ -123,7 +123,7 @@ class Shortened(Run):
 
     def proves(self) -> bool:
         """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
-        return self() is None and not self.machine.order.doubts and self.recurs
+        return self() is None and not self.clocks.doubts and self.recurs
 
     def act(self, agent: int) -> None:
         """The same, and look at the state when the leading agent begins a round."""
@@ -148,7 +148,7 @@ class Shortened(Run):
             if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
                 return None
             positions.append((pc - first - rounds * length, left))
-        barriers = [*zip(machine.phase, map(len, machine.notes), machine.order.passed, strict=True)]
+        barriers = [*zip(machine.phase, map(len, machine.notes), self.clocks.passed, strict=True)]
         self.first_round = self.first_round or barriers
         unused = [now == first for now, first in zip(barriers, self.first_round, strict=True)]
         queue = [
@@ -157,8 +157,9 @@ class Shortened(Run):
         ]
         parked = sorted((barrier, agents) for barrier, agents in self.parked.items() if agents)
         busy = [max(0, until - self.tick) for until in self.busy_until]
-        relative = machine.relative(rounds * self.period, unused)
-        return pickle.dumps((positions, relative, queue, parked, busy))
+        known = self.clocks.relative(machine.phase, machine.pc, unused)
+        state = machine.relative(rounds * self.period, unused)
+        return pickle.dumps((positions, known, state, queue, parked, busy))
 
 
 class _LoopPlace(NamedTuple):

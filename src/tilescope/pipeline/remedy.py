@@ -111,7 +111,7 @@ def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
             lanes = step.arguments.get("lanes", 1)
             if step.op == "copy" and lanes != 1 and reference("barrier", step.arguments["barrier"])[0] == name:
                 one = _with_argument(pipeline, role, _same(step), lanes=1)
-                yield Remedy("Let one lane issue the copy: every lane that does brings the bytes once more.", one)
+                yield Remedy("Let one lane issue the copy: every lane that issues it brings the bytes once more.", one)
     expecting = [(role, step) for role in pipeline.roles for step in role.all_steps() if _on(name, "expect")(step)]
     for role, step in expecting:
         written = step.arguments["bytes"]
@@ -137,7 +137,7 @@ def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]
         for step in role.all_steps():
             if _on(row.name, "cp_arrive")(step) and not step.arguments.get("noinc"):
                 changed = _with_argument(pipeline, role, _same(step), noinc=True)
-                yield Remedy("Use .noinc, which takes the arrival from those that init counts.", changed)
+                yield Remedy("Use .noinc, so that the arrival is one of those that init counts.", changed)
             if _on(row.name, "expect")(step) and step.arguments.get("arrive") is False:
                 changed = _with_argument(pipeline, role, _same(step), arrive=True)
                 yield Remedy("Use mbarrier.arrive.expect_tx, which arrives as well.", changed)
@@ -145,7 +145,7 @@ def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]
     for count in dict.fromkeys((of_a_round, came)):
         if count and count != row.count:
             barriers = tuple(replace(one, count=count) if one is row else one for one in pipeline.barriers)
-            yield Remedy(f"Initialise it with {count}.", replace(pipeline, barriers=barriers))
+            yield Remedy(f"Initialise {row.name} with {count}.", replace(pipeline, barriers=barriers))
     everyone = (1 << pipeline.blocks) - 1
     for role in pipeline.roles:
         for step in role.all_steps():
@@ -153,12 +153,12 @@ def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]
                 continue
             if pipeline.blocks > 1 and step.arguments.get("mask") != everyone:
                 changed = _with_argument(pipeline, role, _same(step), mask=everyone)
-                yield Remedy(f"Let {role.name} release it in every block: mask = {everyone:#x}.", changed)
+                yield Remedy(f"Let {role.name} release {row.name} in every block: mask = {everyone:#x}.", changed)
             written = step.arguments.get("count", 1)
             wanted = row.count - (of_a_round - written) if isinstance(written, int) else 0
             if wanted > 0 and wanted != written:
                 changed = _with_argument(pipeline, role, _same(step), count=wanted)
-                yield Remedy(f"Let {role.name} arrive with count = {wanted}.", changed)
+                yield Remedy(f"Let {role.name} arrive at {row.name} with count = {wanted}.", changed)
 
 
 def _arrivals_of_a_round(program: Program, barrier: int) -> int:
@@ -218,7 +218,7 @@ def _other_threads(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     pipeline = program.pipeline
     for number in range(len(pipeline.roles)):
         pipeline = _with_argument(pipeline, pipeline.roles[number], asks, threads=came)
-    yield Remedy(f"Let it count {came} threads.", pipeline)
+    yield Remedy(f"Use threads = {came}.", pipeline)
 
 
 # ---- memory
@@ -239,10 +239,10 @@ def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
         return (fence, step) if touches and _names(step, name) else (step,)
 
     if kind != "tcgen05.after":
-        where = f"behind the access of {first.name} and before its barrier"
+        where = f"after the access of {first.name} and before its barrier"
         yield Remedy(f"Put {instruction} {where}.", _changed(program.pipeline, first, behind))
     if kind != "tcgen05.before":
-        sentence = f"Put {instruction} behind the wait of {second.name}."
+        sentence = f"Put {instruction} after the wait of {second.name}."
         yield Remedy(sentence, _changed(program.pipeline, second, before))
 
 
@@ -264,28 +264,44 @@ def _more_meetings(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     def behind_fence(step: Step) -> tuple[Step, ...]:
         return (step, sync) if step.op == "fence" and step.target == "proxy.async" else (step,)
 
-    sentence = f"Put a sync of the {threads} threads of {role.name} behind the access and its fence."
-    yield Remedy(sentence, _changed(program.pipeline, role, behind_fence))
-    yield Remedy(sentence.replace(" and its fence", ""), _changed(program.pipeline, role, behind))
+    all_threads = f"the {threads} threads of {role.name}"
+    after_fence = _changed(program.pipeline, role, behind_fence)
+    after_access = _changed(program.pipeline, role, behind)
+    yield Remedy(f"Put a sync of {all_threads} after the access and its fence.", after_fence)
+    yield Remedy(f"Put a sync of {all_threads} after the access.", after_access)
 
 
 def _more_waits(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     """A wait for a group before a slot is released, or before it is touched again."""
     role = program.agents[facts["agent_before"]].of
-    groups = {
-        "wgmma": ("Let wgmma.wait_group come before the release.", "wgmma", _ARRIVING),
-        "store": ("Let the issuing thread wait with cp.async.bulk.wait_group.read first.", "bulk", ("write", "sync")),
-        "cp.async": ("Wait for its group first: cp.async.wait_group 0.", "cp.async", ("read", "multiply", *_ARRIVING)),
+    waits = {
+        "wgmma": _GroupWait("wgmma", "wgmma.wait_group 0", "the release", _ARRIVING),
+        "store": _GroupWait("bulk", "cp.async.bulk.wait_group.read 0", "the next write", ("write", "sync")),
+        "cp.async": _GroupWait(
+            "cp.async", "cp.async.wait_group 0", "the read or the arrival", ("read", "multiply", *_ARRIVING)
+        ),
     }
-    if facts["how_before"] not in groups:
+    missing = waits.get(facts["how_before"])
+    if missing is None:
         return
-    sentence, group, before = groups[facts["how_before"]]
-    wait = Step("wait_group", group, {"read": True} if group == "bulk" else {})
+    commit = Step("commit", missing.group)
+    wait = Step("wait_group", missing.group, {"read": True} if missing.group == "bulk" else {})
 
-    def change(step: Step) -> tuple[Step, ...]:
-        return (wait, step) if step.op in before else (step,)
+    def with_steps(*added: Step) -> Pipeline:
+        return _changed(program.pipeline, role, lambda step: (*added, step) if step.op in missing.before else (step,))
 
-    yield Remedy(sentence, _changed(program.pipeline, role, change))
+    then = f"{missing.instruction} before {missing.place}"
+    yield Remedy(f"Let {role.name} do {then}.", with_steps(wait))
+    yield Remedy(f"Let {role.name} commit the group, and do {then}.", with_steps(commit, wait))
+
+
+class _GroupWait(NamedTuple):
+    """A wait for a group that is missing: its instruction, and the operations that it has to come before."""
+
+    group: str
+    instruction: str
+    place: str  # in words
+    before: tuple[str, ...]
 
 
 # ---- roles
@@ -298,7 +314,7 @@ def _fewer_registers(program: Program, facts: dict[str, Any]) -> Iterator[Remedy
         def change(step: Step, registers: int = registers) -> tuple[Step, ...]:
             return (replace(step, target=registers),) if (step.op, step.target) == ("registers", asked) else (step,)
 
-        sentence = f"Use at most {registers} registers a thread there."
+        sentence = f"Use at most {registers} registers a thread in {role.name}."
         yield Remedy(sentence, _changed(program.pipeline, role, change))
 
 

@@ -12,30 +12,27 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Any
 
-from tilescope.pipeline.clocks import Access
-from tilescope.pipeline.program import Key, Program
+from tilescope.pipeline.order import Access, Order
+from tilescope.pipeline.program import Key
 
 
-class Sight:
-    """What is under way, which fences have come, and which barriers are ready; the same calls as those of Clocks."""
+class Sight(Order):
+    """What is under way, which fences have come, and which barriers are ready."""
 
     tries_orders = True
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.doubts: dict[str, int] = {}
+    def __init__(self) -> None:
         self.under_way: frozenset[Key] = frozenset()
         self.ends_with_step: dict[int, tuple[Key, ...]] = {}  # agent: accesses that are over when its next step begins
-        self.closing: frozenset[tuple[int, int, Key]] = (
-            frozenset()
-        )  # barrier, phase: accesses that are over when it ends
+        # barrier, phase: accesses that are over when it ends
+        self.closing: frozenset[tuple[int, int, Key]] = frozenset()
         self.fenced: frozenset[tuple[Key, str, int]] = frozenset()  # access, kind, agent
         self.initialised: dict[int, int] = {}  # barrier: its agent
         self.shown: frozenset[int] = frozenset()  # barriers whose init was fenced for other blocks
 
     def clone(self) -> Sight:
         """An independent copy."""
-        other = Sight(self.program)
+        other = Sight()
         other.under_way, other.fenced, other.shown = self.under_way, self.fenced, self.shown
         other.closing = self.closing
         other.ends_with_step, other.initialised = self.ends_with_step.copy(), self.initialised.copy()
@@ -51,50 +48,11 @@ class Sight:
         if agent in self.ends_with_step:
             self.under_way -= {*self.ends_with_step.pop(agent)}
 
-    def past(self, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def counts(self, barrier: int, phase: int, agent: int, past: None, *, weak: bool = False) -> None:
-        """Nothing: this order alone counts."""
-
-    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
-        """Nothing: this order alone counts."""
-
-    def warps_meet(self, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def raises(self, barrier: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def arrives(self, barrier: int, agent: int, past: None) -> None:
-        """Nothing: this order alone counts."""
-
     def ends(self, barrier: int, phase: int) -> None:
         """A phase ends: what all warps did before they arrived in it is over."""
         over = {mark for mark in self.closing if mark[:2] == (barrier, phase)}
         self.closing -= over
         self.under_way -= {key for *_, key in over}
-
-    def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def passes(self, barrier: int, phase: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def polls(self, flag: int, phase: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def overshoots(self, flag: int, phase: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def mixes(self, barrier: int, phase: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
-
-    def meets(self, barrier: int, agent: int) -> None:
-        """Nothing: this order alone counts."""
 
     def starts(self, access: Access, *, ends_at_once: bool) -> None:
         """An access begins; a warp's own one ends when its next step begins."""
@@ -127,10 +85,6 @@ class Sight:
         """Whether an access is over."""
         return access.key not in self.under_way
 
-    def is_out_of_scope(self, access: Access, agent: int) -> bool:
-        """No: scopes cannot be seen in an order."""
-        return False
-
     def needs_later(self, access: Access) -> bool:
         """Whether an access must be kept: it is under way, or what comes may need a fence behind it."""
         return access.key in self.under_way or (access.write and access.how in ("generic", "cp.async", "tcgen05"))
@@ -161,12 +115,3 @@ class Sight:
     def is_shown(self, barrier: int, agent: int, past: None) -> bool:
         """Whether a fence has made the init of a barrier known to other blocks."""
         return barrier in self.shown
-
-    def reaches(self, block: int, agent: int) -> None:
-        """Nothing: whether the block has left is seen at once."""
-
-    def lands_in(self, block: int, barrier: int, phase: int, *, harmless: bool) -> None:
-        """Nothing: whether the block has left is seen at once."""
-
-    def takes_registers(self, agent: int, block: int, registers: int) -> None:
-        """Nothing: this order alone counts."""

@@ -36,6 +36,7 @@ _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
 _MAX_REMEDIES = 24
 _REMEDY_STATES = 2_000
+_NOT_ENOUGH = "That alone may not be enough: no single change that was tried cures the pipeline."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     ...         {"read": ["a"]},
     ...     ]}],
     ... }).sentence)
-    full, phase 0 expects 8192 bytes, the copies bring 4096: it never ends. Expect 4096 bytes.
+    full, phase 0 expects 8192 bytes, the copies bring 4096: the phase never ends. Expect 4096 bytes.
     """
     if isinstance(pipeline, dict):
         pipeline = Pipeline.from_dict(pipeline)
@@ -137,7 +138,7 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
         pipeline,
         mistake,
         tuple(machine.warnings.values()),
-        tuple(machine.order.doubts),
+        tuple(run.clocks.doubts),
         machine.actions_done + decided.actions_cut,
         decided.states,
         tuple(_barrier_facts(run)),
@@ -160,9 +161,13 @@ def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | 
         if left.mistake is None and left.is_complete:
             return replace(mistake, fix=remedy.sentence)
         if left.mistake is not None and (left.mistake.rule, left.mistake.subject) != (mistake.rule, mistake.subject):
-            helping = helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.rule}."
+            helping = (
+                helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.found} ({left.mistake.rule})."
+            )
+    if helping:
+        return replace(mistake, fix=helping)
     if tried:
-        return replace(mistake, fix=helping or "No single change that was tried cures it.")
+        return replace(mistake, fix=f"{mistake.fix} {_NOT_ENOUGH}")
     return mistake
 
 
@@ -184,7 +189,7 @@ def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -
         return _Decided(short, actions_cut=short.actions_cut)
     run = Run(Program(pipeline), copy_ticks=copy_ticks)
     mistake = run()
-    doubts = run.machine.order.doubts
+    doubts = run.clocks.doubts
     if mistake is not None:
         if not doubts or mistake.outcome in ("hang", "launch failure"):
             return _Decided(run, _shortest(run, mistake), error=run.error)
@@ -220,7 +225,7 @@ def _event(program: Program, mark: Mark) -> Event:
 def _other_orders(run: Run, max_states: int) -> Found:
     """Orders that delay one role or the copies as long as can be; then all orders, as far as `max_states` reaches."""
     machine = run.machine
-    suspects = list(dict.fromkeys(machine.order.doubts.values()))[:_SUSPECTS]
+    suspects = list(dict.fromkeys(run.clocks.doubts.values()))[:_SUSPECTS]
     others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
     late_copies: list[dict[str, Any]] = [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
     for options in [{"slow": agent} for agent in suspects] + late_copies + [{"slow": agent} for agent in others]:

@@ -1,7 +1,6 @@
 """The state of a run: what barriers have counted, what slots hold, what is under way, and where every agent stands.
 
-It is what a chip would hold. What follows from it for other orders is the business of `order`: `Clocks` says what is
-certain in all of them, `Sight` what is under way in this one.
+It is what a chip would hold. What follows from it for other orders of the roles is the business of `order`.
 
 A barrier of threads, bar.sync or that of the cluster, is one whose arrivals are threads or roles.
 """
@@ -13,13 +12,12 @@ from itertools import chain, tee
 from typing import Any, NamedTuple, Self
 
 from tilescope.errors import counted
-from tilescope.pipeline.clocks import Access, Clocks
 from tilescope.pipeline.contents import Contents, Fill
 from tilescope.pipeline.mbarrier import ARRIVALS_END, TX_END_BYTES
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
+from tilescope.pipeline.order import Access, Order
 from tilescope.pipeline.parts import BARS, WARP_THREADS, Step
 from tilescope.pipeline.program import NONE, Action, Flight, Key, Program
-from tilescope.pipeline.sight import Sight
 
 Groups = tuple[tuple[Key, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 
@@ -43,9 +41,9 @@ class Standing(NamedTuple):
 class State:
     """Lists by agent, barrier, slot or block; a copy of the state copies them and shares what they hold."""
 
-    def __init__(self, program: Program, order: Clocks | Sight) -> None:
+    def __init__(self, program: Program, order: Order) -> None:
         self.program = program
-        self.order: Any = order  # Clocks and Sight have the same calls
+        self.order = order
         agents = self.agents = len(program.agents)
         slots, blocks, counting = len(program.slots), program.pipeline.blocks, len(program.barriers)
         self.barriers = program.mbarriers
@@ -113,7 +111,7 @@ class State:
         return other
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for two states if the same may come after both; a search visits only one of them."""
+        """Equal for two states if the same may come after both, where their orders are equal too."""
         lists: tuple[list[Any], ...] = (
             self.pc,
             self.left,
@@ -131,13 +129,12 @@ class State:
             *map(tuple, lists),
             *(tuple(sorted(table.items())) for table in tables),
             flights,
-            self.order.key(),
         )
 
     def relative(self, tiles: int, unused: list[bool]) -> list[Any]:
         """The state counted from now, equal in two rounds of a loop if the second repeats the first.
 
-        Clocks count from what has happened, keys from where their agents stand, tiles from `tiles`.
+        Phases count from the running one, keys from where their agents stand, tiles from `tiles`.
         """
 
         def named(key: Key) -> Key:
@@ -156,7 +153,6 @@ class State:
             return source, number, group - self._groups_made(number) if group != NONE else NONE
 
         return [
-            self.order.relative(self.phase, self.pc, unused),
             [self.pending, self.tx, self.expected, [phase % 2 for phase in self.phase[: self.barriers]]],
             [
                 [(named(one.key), one[1:6], filling(one.fill), tile(one.tile)) for one in accesses]
