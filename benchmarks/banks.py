@@ -43,14 +43,12 @@ def batches():
 def conflicts_by(peer, stride_words, words):
     """What tensor-layouts says of lanes of `words` 4-byte words, `stride_words` apart."""
     layout = peer.Layout((32, words), (stride_words, 1)) if words > 1 else peer.Layout(32, stride_words)
-    return peer.analysis.bank_conflicts(layout, element_bytes=4)
+    return peer.bank_conflicts(layout, element_bytes=4)
 
 
 def main():
     has_fast_extra = optional("numba", FAST_EXTRA) is not None
-    peer = optional("tensor_layouts", PEERS["tensor_layouts"])
-    if peer:
-        import tensor_layouts.analysis
+    peer = optional("tensor_layouts.analysis", PEERS["tensor_layouts"])
     for name, op, address, active in batches():
 
         def count(op=op, address=address, active=active):
