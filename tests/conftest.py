@@ -1,17 +1,26 @@
-"""What all tests share: how hypothesis searches, and `require`."""
+"""What all tests share: how hypothesis draws, which tests are quick, and `require`."""
 
 import importlib.util
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# A commit has one verdict: no case depends on chance, on the clock or on what an earlier run found. fuzz.py asks for others.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
+)
+settings.load_profile("fixed")
+
+# What --quick leaves out: tests that start browsers, compilers, servers and other processes, or read a whole page.
+NOT_QUICK = {"browser", "emitter", "gpu", "gpu_layer", "watch", "web", "test_benchmarks.py", "test_documentation.py"}
 
 # What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
@@ -25,6 +34,30 @@ REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 def pytest_configure():
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--quick", action="store_true", help="the first case of every test, of those that start no program"
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    is_left_out = config.getoption("--quick") and collection_path.name in NOT_QUICK
+    return True if is_left_out and collection_path.parent == Path(__file__).parent else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        first_cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        left_out = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is not item]
+        items[:] = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is item]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_runtest_setup():
+    if time.time() > float(os.environ.get("TILESCOPE_FUZZ_UNTIL", "inf")):
+        pytest.skip("the time of this run is over")
 
 
 def module_path(name):

@@ -61,6 +61,7 @@ def asked(client, path, query):
     return answer
 
 
+@pytest.mark.hypothesis  # which sees no law inside a test
 @pytest.mark.parametrize(("page", "chosen"), FORMS, ids=[f"{page.name}-{chosen}" for page, chosen in FORMS])
 def test_hostile_queries_are_answered_or_refused(client, markup_problems, page, chosen):
     @settings(max_examples=15)
