@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis draws, which tests are quick, and `require`."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -34,6 +35,14 @@ REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 def pytest_configure():
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
+
+
+gc.disable()  # nothing that is made while tests are collected goes away again
+
+
+def pytest_collection_finish():
+    gc.freeze()  # so that no later round of the garbage collector walks through thousands of tests
+    gc.enable()
 
 
 def pytest_addoption(parser):

@@ -486,7 +486,7 @@ REDUCED = [(op, name) for op, names in {
 
 
 @pytest.mark.parametrize(("operation", "data_type"), REDUCED)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_reductions_agree(operation, data_type, data):
     a = data.draw(tiled_maps(types=(data_type,), swizzles=("none", "128B")))
