@@ -12,16 +12,27 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A commit has one verdict: no case depends on chance, on the clock or on what an earlier run found. fuzz.py asks for others.
-settings.register_profile(
-    "fixed", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+FIXED = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", FIXED)
+settings.register_profile("quick", FIXED, max_examples=20)
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
 )
 settings.load_profile("fixed")
 
-# What --quick leaves out: tests that start browsers, compilers, servers and other processes, or read a whole page.
-NOT_QUICK = {"browser", "emitter", "gpu", "gpu_layer", "watch", "web", "test_benchmarks.py", "test_documentation.py"}
+# What --quick leaves out: tests that start browsers, compilers, servers and other processes, or go through whole pages.
+NOT_QUICK = {
+    "browser",
+    "emitter",
+    "gpu",
+    "gpu_layer",
+    "watch",
+    "web",
+    "test_benchmarks.py",
+    "test_documentation.py",
+    "test_drawing_of_cases.py",
+    "test_launchers.py",
+}
 
 # What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
@@ -32,7 +43,9 @@ PIECES = {
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 
 
-def pytest_configure():
+def pytest_configure(config):
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
 

@@ -60,10 +60,20 @@ def drawn(path):
 def test_the_same_cases_are_drawn_every_time(law):
     path = law(10**10)
     rounds = []
-    for _ in range(2):
-        assert ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path).returncode == 0
-        rounds.append(drawn(path))
+    for options in ((), (), ("--quick",)):
+        assert ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, *options).returncode == 0
+        rounds.append(drawn(path).split())
     assert rounds[0] == rounds[1]
+    assert len(rounds[2]) < len(rounds[0])  # --quick draws fewer
+
+
+def test_quick_takes_the_first_case_of_every_test(law):
+    path = law(10**10).with_name("test_cases.py")
+    path.write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test(n): assert n == 0\ndef test_b(): pass\n"
+    )
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, "--quick")
+    assert "2 passed, 2 deselected" in found.stdout
 
 
 def test_what_a_seed_found_is_found_again(law):
