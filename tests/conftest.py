@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import os
+import random
 import shutil
 import subprocess
 import time
@@ -19,6 +20,8 @@ settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
 )
 settings.load_profile("fixed")
+
+FUZZ_UNTIL = "TILESCOPE_FUZZ_UNTIL"  # set by fuzz.py
 
 # What --quick leaves out: tests that start browsers, compilers, servers and other processes, or go through whole pages.
 NOT_QUICK = {
@@ -75,10 +78,12 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is not item]
         items[:] = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is item]
         config.hook.pytest_deselected(items=left_out)
+    if FUZZ_UNTIL in os.environ:  # a round may end early: its seed decides which tests come first
+        random.Random(config.getoption("--hypothesis-seed")).shuffle(items)
 
 
 def pytest_runtest_setup():
-    if time.time() > float(os.environ.get("TILESCOPE_FUZZ_UNTIL", "inf")):
+    if time.time() > float(os.environ.get(FUZZ_UNTIL, "inf")):
         pytest.skip("the time of this run is over")
 
 
