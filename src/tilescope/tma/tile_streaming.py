@@ -3,9 +3,9 @@
 A few rows of the tensor are copied through all tiles of a strip, before the next rows begin: their parts of
 neighbouring tiles lie side by side, so the processor fetches ahead in every one of them.
 
-    tensor rows 0-3   │ tile 0 │ tile 1 │ tile 2 │ tile 3 │ …      128 bytes each, in the swizzle's order
+    tensor rows 0-7   │ tile 0 │ tile 1 │ tile 2 │ tile 3 │ …      128 bytes each, in the swizzle's order
                           ▼        ▼        ▼        ▼
-    target lines 0-3  of tile 0, of tile 1, of tile 2, of tile 3, …;  then rows and lines 4-7, …
+    target lines 0-7  of tile 0, of tile 1, of tile 2, of tile 3, …;  then rows and lines 8-15, …
 
 Importing this module loads numba and compiles `stream_tiles`, which numba then keeps on disk.
 """
