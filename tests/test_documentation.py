@@ -81,7 +81,7 @@ def run_command(text, where, folder):
 def plain_words(command):
     """The words of a command in which a shell has nothing else to do; none where it has."""
     reader = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
-    reader.whitespace_split, reader.commenters = True, ""
+    reader.whitespace_split = True
     words = list(reader)
     has_operator = any(set(word) <= set("();<>|&") for word in words)
     return [] if has_operator or re.search(r"[$`*?~\n]", command.replace("\\\n", " ")) else words
