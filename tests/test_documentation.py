@@ -68,7 +68,8 @@ def run_command(text, where, folder):
         return
     assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {"PATH": search_path, "HOME": str(folder)}
+    package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
+    environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
     words = plain_words(command)
     exited, text = run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
     assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
