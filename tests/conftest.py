@@ -49,6 +49,8 @@ REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 def pytest_configure(config):
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    if config.getoption("--share"):
+        config.pluginmanager.register(Sharing(config.getoption("--share")))
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
 
@@ -62,9 +64,31 @@ def pytest_collection_finish():
 
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--quick", action="store_true", help="the first case of every test, of those that start no program"
-    )
+    parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
+    parser.addoption("--share", metavar="FOLDER", help="run the files that no other process has claimed in this folder")
+    parser.addoption("--share-from", metavar="K/N", default="0/1", help="where in the list of tests to begin")
+
+
+class Sharing:
+    """Leaves the files alone that another process of share.py has begun."""
+
+    def __init__(self, folder):
+        self.folder, self.is_mine = Path(folder), {}
+
+    def claimed(self, path):
+        """Whether this process runs the tests of a file: it was the first to ask."""
+        if path not in self.is_mine:
+            try:
+                (self.folder / str(path).replace(os.sep, " ")).mkdir()
+            except FileExistsError:
+                self.is_mine[path] = False
+            else:
+                self.is_mine[path] = True
+        return self.is_mine[path]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        return None if self.claimed(item.path) else True  # True: there is nothing left to do
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -78,6 +102,9 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is not item]
         items[:] = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is item]
         config.hook.pytest_deselected(items=left_out)
+    place, processes = map(int, config.getoption("--share-from").split("/"))
+    begin = len(items) * place // processes
+    items[:] = items[begin:] + items[:begin]
     if FUZZ_UNTIL in os.environ:  # a round may end early: its seed decides which tests come first
         random.Random(config.getoption("--hypothesis-seed")).shuffle(items)
 

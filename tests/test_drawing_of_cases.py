@@ -1,6 +1,7 @@
 """./test draws the same cases every time; fuzz.py draws others, says its seed and takes it back."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -46,8 +47,9 @@ def law(tmp_path):
     return written
 
 
-def ran(*command):
-    return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
+def ran(*command, **environment):
+    line = [sys.executable, *map(str, command)]
+    return subprocess.run(line, capture_output=True, text=True, env=os.environ | environment, check=False)
 
 
 def drawn(path):
@@ -99,6 +101,23 @@ def test_rounds_go_on_with_other_seeds_until_the_time_is_over(monkeypatch, capsy
     assert seeds[3:] == [(7, None)]
     assert re.findall(r"seed (\d+)", capsys.readouterr().out) == ["7", "8", "9", "7"]
     assert "takes a number" in fuzz.main(["--seed", "x"])
+
+
+def test_processes_that_share_a_run_run_every_test_once(law, tmp_path):
+    law(10**10).unlink()
+    line = (
+        "from pathlib import Path\ndef test_{name}(): Path(__file__).with_suffix('.ran').open('a').write('{name} ')\n"
+    )
+    for number in range(6):
+        tests = "".join(line.format(name=name) for name in "ab")
+        (tmp_path / f"test_{number}.py").write_text(tests + ("def test_c(): assert 0\n" if number == 4 else ""))
+    options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", tmp_path]
+    shared = ran("-c", "import sys, share; sys.exit(share.main(sys.argv[1:], 3))", *options, PYTHONPATH=str(HERE))
+    assert shared.returncode == 1
+    assert [path.read_text() for path in sorted(tmp_path.glob("*.ran"))] == ["a b "] * 6
+    passed, failed = (re.findall(rf"(\d+) {word}", shared.stdout) for word in ("passed", "failed"))
+    assert sum(map(int, passed)) == 12
+    assert failed == ["1"]
 
 
 def test_the_tests_that_draw_are_found():

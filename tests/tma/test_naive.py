@@ -234,7 +234,7 @@ def naive_float(operation, name, old, new):
     if total == 0:
         return sign_bit if old & sign_bit and new & sign_bit else 0
     sign, size = (sign_bit if total < 0 else 0), abs(total)
-    exponent = 1 - bias
+    exponent = max(1 - bias, size.numerator.bit_length() - size.denominator.bit_length() - 1)  # or one or two more
     while size >= Fraction(2) ** (exponent + 1):
         exponent += 1
     scaled = size / Fraction(2) ** (exponent - mantissa_bits)
