@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import itertools
 import os
 import random
 import shutil
@@ -87,8 +88,18 @@ class Sharing:
         return self.is_mine[path]
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item):
-        return None if self.claimed(item.path) else True  # True: there is nothing left to do
+    def pytest_runtestloop(self, session):
+        """pytest's own loop, over the items of claimed files; what is torn down depends on the item that follows."""
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        items = (item for item in session.items if self.claimed(item.path))
+        for item, following in itertools.pairwise(itertools.chain(items, [None])):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
 
 
 def pytest_ignore_collect(collection_path, config):

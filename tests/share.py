@@ -16,11 +16,11 @@ from pathlib import Path
 
 def main(arguments, processes):
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pytest", *arguments, "--share", folder]
+        command = [sys.executable, "-m", "pytest", *arguments, f"--share={folder}"]
         logs = [Path(folder, f"log {number}") for number in range(1, processes)]
         others = [
             subprocess.Popen(
-                [*command, "--share-from", f"{number}/{processes}"], stdout=log.open("wb"), stderr=subprocess.STDOUT
+                [*command, f"--share-from={number}/{processes}"], stdout=log.open("wb"), stderr=subprocess.STDOUT
             )
             for number, log in enumerate(logs, 1)
         ]

@@ -109,12 +109,14 @@ def test_processes_that_share_a_run_run_every_test_once(law, tmp_path):
         "from pathlib import Path\ndef test_{name}(): Path(__file__).with_suffix('.ran').open('a').write('{name} ')\n"
     )
     for number in range(6):
+        folder = tmp_path / f"folder_{number // 2}"  # what is set up for a folder is torn down behind it
+        folder.mkdir(exist_ok=True)
         tests = "".join(line.format(name=name) for name in "ab")
-        (tmp_path / f"test_{number}.py").write_text(tests + ("def test_c(): assert 0\n" if number == 4 else ""))
+        (folder / f"test_{number}.py").write_text(tests + ("def test_c(): assert 0\n" if number == 4 else ""))
     options = ["-q", "-W", "ignore", "-p", "no:cacheprovider", tmp_path]
     shared = ran("-c", "import sys, share; sys.exit(share.main(sys.argv[1:], 3))", *options, PYTHONPATH=str(HERE))
     assert shared.returncode == 1
-    assert [path.read_text() for path in sorted(tmp_path.glob("*.ran"))] == ["a b "] * 6
+    assert [path.read_text() for path in sorted(tmp_path.rglob("*.ran"))] == ["a b "] * 6
     passed, failed = (re.findall(rf"(\d+) {word}", shared.stdout) for word in ("passed", "failed"))
     assert sum(map(int, passed)) == 12
     assert failed == ["1"]
