@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A commit has one verdict: no case depends on chance, on the clock or on what an earlier run found. fuzz.py asks for others.
-FIXED = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+FIXED = settings(
+    derandomize=True, deadline=None, database=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("fixed", FIXED)
 settings.register_profile("quick", FIXED, max_examples=20)
 settings.register_profile(
@@ -86,6 +88,9 @@ class Sharing:
             else:
                 self.is_mine[path] = True
         return self.is_mine[path]
+
+    def pytest_collection_finish(self):
+        (self.folder / "collected").mkdir(exist_ok=True)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session):

@@ -11,12 +11,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 
 def main(arguments, processes):
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", *arguments, f"--share={folder}"]
+        first = subprocess.Popen(command)
+        while first.poll() is None and not Path(folder, "collected").exists():
+            time.sleep(0.05)  # what it has compiled, the others need not compile again
         logs = [Path(folder, f"log {number}") for number in range(1, processes)]
         others = [
             subprocess.Popen(
@@ -24,7 +28,7 @@ def main(arguments, processes):
             )
             for number, log in enumerate(logs, 1)
         ]
-        statuses = [subprocess.run(command, check=False).returncode, *(other.wait() for other in others)]
+        statuses = [process.wait() for process in (first, *others)]
         for log in logs:
             sys.stdout.flush()
             sys.stdout.buffer.write(log.read_bytes())

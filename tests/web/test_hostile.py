@@ -64,7 +64,7 @@ def asked(client, path, query):
 @pytest.mark.hypothesis  # which sees no law inside a test
 @pytest.mark.parametrize(("page", "chosen"), FORMS, ids=[f"{page.name}-{chosen}" for page, chosen in FORMS])
 def test_hostile_queries_are_answered_or_refused(client, markup_problems, page, chosen):
-    @settings(max_examples=15)
+    @settings(max_examples=10)
     @given(query=query_of(page, chosen), ending=st.sampled_from(["", "", "", ".svg", ".json"]))
     def law(query, ending):
         answer = asked(client, f"/{page.name}{ending}", query)
