@@ -234,7 +234,7 @@ def naive_float(operation, name, old, new):
     if total == 0:
         return sign_bit if old & sign_bit and new & sign_bit else 0
     sign, size = (sign_bit if total < 0 else 0), abs(total)
-    exponent = 1 - bias
+    exponent = max(1 - bias, size.numerator.bit_length() - size.denominator.bit_length() - 1)  # or one or two more
     while size >= Fraction(2) ** (exponent + 1):
         exponent += 1
     scaled = size / Fraction(2) ** (exponent - mantissa_bits)
@@ -487,7 +487,7 @@ REDUCED = [(op, name) for op, names in {
 
 
 @pytest.mark.parametrize(("operation", "data_type"), REDUCED)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_reductions_agree(operation, data_type, data):
     a = data.draw(tiled_maps(types=(data_type,), swizzles=("none", "128B")))
