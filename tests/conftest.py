@@ -19,6 +19,7 @@ FIXED = settings(
 )
 settings.register_profile("fixed", FIXED)
 settings.register_profile("quick", FIXED, max_examples=20)
+settings.register_profile("thorough", FIXED, max_examples=200)
 settings.register_profile(
     "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
 )
@@ -52,6 +53,8 @@ REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 def pytest_configure(config):
     if config.getoption("--quick"):
         settings.load_profile("quick")
+    if config.getoption("--thorough"):
+        settings.load_profile("thorough")
     if config.getoption("--share"):
         config.pluginmanager.register(Sharing(config.getoption("--share")))
     if unknown := REQUIRED - PIECES.keys():
@@ -68,6 +71,7 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
+    parser.addoption("--thorough", action="store_true", help="more cases of the property tests")
     parser.addoption("--share", metavar="FOLDER", help="run the files that no other process has claimed in this folder")
     parser.addoption("--share-from", metavar="K/N", default="0/1", help="where in the list of tests to begin")
 
