@@ -5,9 +5,7 @@ whatever their width, so a wide access without any conflict shows as one (last t
 """
 
 import numpy as np
-from ratio import Work, print_ratios
-from tensor_layouts import Layout as CuteLayout
-from tensor_layouts.analysis import bank_conflicts
+from ratio import FAST_EXTRA, PEERS, Work, optional, print_ratios, run, sized
 
 from tilescope.smem import banks
 from tilescope.smem.access import Access
@@ -15,7 +13,7 @@ from tilescope.smem.banks import wavefronts
 from tilescope.smem.report import bank_report
 from tilescope.smem.search import find_layouts
 
-BATCH = 50_000
+BATCH = sized(50_000, tiny=50)
 LANES = np.arange(32)
 
 
@@ -42,32 +40,36 @@ def batches():
         yield f"{op}, scattered, masked", op, scattered, generator.random((BATCH, 32)) < 0.8
 
 
-def peer(stride_words, words):
-    """tensor-layouts on lanes of `words` 4-byte words, `stride_words` apart."""
-    layout = CuteLayout((32, words), (stride_words, 1)) if words > 1 else CuteLayout(32, stride_words)
-    return bank_conflicts(layout, element_bytes=4)
+def conflicts_by(peer, stride_words, words):
+    """What tensor-layouts says of lanes of `words` 4-byte words, `stride_words` apart."""
+    layout = peer.Layout((32, words), (stride_words, 1)) if words > 1 else peer.Layout(32, stride_words)
+    return peer.bank_conflicts(layout, element_bytes=4)
 
 
 def main():
+    has_fast_extra = optional("numba", FAST_EXTRA) is not None
+    peer = optional("tensor_layouts.analysis", PEERS["tensor_layouts"])
     for name, op, address, active in batches():
 
         def count(op=op, address=address, active=active):
             wavefronts(op, address, active)
 
-        print_ratios(
-            f"one access: {name}",
-            Work("fast extra", count, units=BATCH, goal_seconds=0.35e-6),
-            Work("numpy alone", with_numpy(count), units=BATCH, goal_seconds=1e-6),
-        )
+        works = [Work("numpy alone", with_numpy(count), units=BATCH, goal_seconds=1e-6)]
+        if has_fast_extra:
+            works.insert(0, Work("fast extra", count, units=BATCH, goal_seconds=0.35e-6))
+        print_ratios(f"one access: {name}", *works)
     column = LANES * 128
-    print_ratios(
-        "one access alone",
+    works = [
         Work("wavefronts", lambda: wavefronts("ld.b32", column)),
         Work("bank_report", lambda: bank_report("ld.b32", column), goal_seconds=100e-6),
         Work("bank_report, ld.b128", lambda: bank_report("ld.b128", column), goal_seconds=100e-6),
-        Work("tensor-layouts bank_conflicts", lambda: peer(32, 1)),
-        Work("tensor-layouts, 16 bytes a lane", lambda: peer(128, 4)),
-    )
+    ]
+    if peer:
+        works += [
+            Work("tensor-layouts bank_conflicts", lambda: conflicts_by(peer, 32, 1)),
+            Work("tensor-layouts, 16 bytes a lane", lambda: conflicts_by(peer, 128, 4)),
+        ]
+    print_ratios("one access alone", *works)
     tile = (128, 64)
     bf16 = [Access.rows(tile, 16, "st.b128"), Access.ldmatrix(tile, 16)]
     f32 = [Access.rows(tile, 32, "st.b32"), Access.transpose(tile, 32)]
@@ -78,13 +80,18 @@ def main():
         Work("f32: transposition", lambda: find_layouts(f32, tile=tile, element_bits=32), goal_seconds=50e-3),
         Work("u8: transposition", lambda: find_layouts(u8, tile=tile, element_bits=8), goal_seconds=50e-3),
     )
+    if peer:
+        print_answers(peer)
+
+
+def print_answers(peer):
     print("lanes side by side        wavefronts  conflict-free   tensor-layouts says")
     for words, op in ((1, "ld.b32"), (2, "ld.b64"), (4, "ld.b128")):
-        report, said = bank_report(op, LANES * words * 4), peer(words, words)
+        report, said = bank_report(op, LANES * words * 4), conflicts_by(peer, words, words)
         print(
             f"{op:22}{report.wavefronts:14}{report.conflict_free!s:>15}   {said['max_ways']}-way, {said['conflict_free']}"
         )
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

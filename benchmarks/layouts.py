@@ -1,14 +1,14 @@
-"""One layout: building it, asking for an address, reading and converting its text; pycute's time for an offset is 1.
+"""One layout: building it, asking for an address, reading and converting its text; the time of the first peer for an offset is 1.
 
 python benchmarks/layouts.py
 """
 
 import numpy as np
-from ratio import Work, print_ratios
+from ratio import PEERS, Work, optional, print_ratios, run, sized
 
 import tilescope as ts
 
-REPEATS = 500
+REPEATS = sized(500, tiny=2)
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 TRITON = "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
 
@@ -35,15 +35,11 @@ def main():
 
 def others():
     """The same tile in other libraries, asked for one offset."""
-    for package, module in (("pycute (NVIDIA)", "pycute"), ("tensor-layouts", "tensor_layouts")):
-        try:
-            theirs = __import__(module)
-        except ImportError:
-            print(f"{package} is not installed")
-            continue
-        layout, swizzle = theirs.Layout((64, (64, 2)), (64, (1, 4096))), theirs.Swizzle(3, 3, 3)
-        yield often(f"{package}: one offset", lambda layout=layout, swizzle=swizzle: swizzle(layout(5 + 64 * 77)))
+    for module, command in PEERS.items():
+        if theirs := optional(module, command):
+            layout, swizzle = theirs.Layout((64, (64, 2)), (64, (1, 4096))), theirs.Swizzle(3, 3, 3)
+            yield often(f"{module}: one offset", lambda layout=layout, swizzle=swizzle: swizzle(layout(5 + 64 * 77)))
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -3,10 +3,7 @@
 python benchmarks/pages.py
 """
 
-from ratio import Work, print_ratios
-from starlette.testclient import TestClient
-
-from tilescope.web.application import application
+from ratio import Work, needed, print_ratios, run, sized
 
 GOAL_SECONDS = 1.0
 PAGES = {
@@ -26,6 +23,13 @@ def work(client, name):
     return Work(name, lambda: client.get(PAGES[name]).raise_for_status(), goal_seconds=GOAL_SECONDS)
 
 
+def main():
+    application = needed("tilescope.web.application", "pip install 'tilescope[web]'").application()
+    testing = needed("starlette.testclient", "pip install httpx2")
+    names = sized(list(PAGES), tiny=list(PAGES)[:2])
+    with testing.TestClient(application, base_url="http://127.0.0.1:8765") as client:
+        print_ratios("one page", *(work(client, name) for name in names))
+
+
 if __name__ == "__main__":
-    with TestClient(application(), base_url="http://127.0.0.1:8765") as client:
-        print_ratios("one page", *(work(client, name) for name in PAGES))
+    run(main)

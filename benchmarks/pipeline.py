@@ -3,11 +3,13 @@
 python benchmarks/pipeline.py
 """
 
-from ratio import Work, print_ratios
+from ratio import Work, print_ratios, run, sized
 
 import tilescope as ts
 
 GOAL_SECONDS = 10
+STEPS, CLUSTER = sized((10_000, (4, 4)), tiny=(20, (2, 1)))
+WRONG_STEPS = sized(2_000, tiny=20)
 
 
 def planned(**options):
@@ -16,20 +18,24 @@ def planned(**options):
 
 def wrong():
     """The same with one K step that expects 16 bytes too many, late in the loop: nothing recurs, and all of it is run."""
-    data = planned(stages=4, steps=2_000).to_dict()
+    data = planned(stages=4, steps=WRONG_STEPS).to_dict()
     producer = next(step for step in data["roles"][0]["steps"] if "loop" in step)
-    producer["steps"][1]["bytes"] = "16384 + 16 * (i == 1900)"
+    producer["steps"][1]["bytes"] = f"16384 + 16 * (i == {WRONG_STEPS * 19 // 20})"
     return data
 
 
-PIPELINES = {
-    "1 block, 4 stages, 18 steps": planned(stages=4),
-    "16 blocks, 12 stages, 10,000 steps": planned(stages=12, cluster=(4, 4), steps=10_000),
-    "1 block, wrong in step 1,900 of 2,000": wrong(),
-}
-
-if __name__ == "__main__":
+def main():
+    blocks = CLUSTER[0] * CLUSTER[1]
+    pipelines = {
+        "1 block, 4 stages, 18 steps": planned(stages=4),
+        f"{blocks} blocks, 12 stages, {STEPS:,} steps": planned(stages=12, cluster=CLUSTER, steps=STEPS),
+        f"1 block, wrong late in {WRONG_STEPS:,} steps": wrong(),
+    }
     works = [
-        Work(name, lambda each=each: ts.simulate(each), goal_seconds=GOAL_SECONDS) for name, each in PIPELINES.items()
+        Work(name, lambda each=each: ts.simulate(each), goal_seconds=GOAL_SECONDS) for name, each in pipelines.items()
     ]
     print_ratios("simulate", *works, rounds=1)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -3,7 +3,7 @@
 python benchmarks/plan.py
 """
 
-from ratio import Work, print_ratios
+from ratio import Work, print_ratios, run
 
 import tilescope as ts
 
@@ -26,5 +26,9 @@ def work(name):
     return Work(name, lambda: ts.plan(tile, data_type, **options), goal_seconds=GOAL_SECONDS)
 
 
-if __name__ == "__main__":
+def main():
     print_ratios("one plan", *map(work, PROBLEMS))
+
+
+if __name__ == "__main__":
+    run(main)

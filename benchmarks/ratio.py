@@ -10,15 +10,30 @@ ratio is taken within each round; its median is what the table shows:
     256 MiB                        time    ratio     goal
     np.copyto                   40.2 ms     1.00
     swizzle                     43.1 ms     1.07     1.10
+
+Every script also takes `--tiny`: sizes at which it ends within a second or two, and one round. The numbers mean nothing
+then; that the script runs is what ./test wants to know. Where something is missing, a script says so in a sentence:
+`needed` ends it, `optional` leaves the rows out that would have shown it.
 """
 
 import gc
+import importlib
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn, TypeVar
+
+from tilescope.errors import DeviceError
+
+Size = TypeVar("Size")
 
 ROUNDS = 5
+FAST_EXTRA = "pip install 'tilescope[fast]'"
+PEERS = {"tensor_layouts": "pip install tensor-layouts", "pycute": "pip install --no-deps nvidia-cutlass"}
 
 
 @dataclass(frozen=True)
@@ -39,10 +54,58 @@ class Timing:
     ratio: float  # median of the rounds' ratios to the first work
 
 
+def is_tiny() -> bool:
+    """Whether the command line says --tiny."""
+    return "--tiny" in sys.argv
+
+
+def sized(full: Size, tiny: Size) -> Size:
+    """The size to measure, or the one to try the script with."""
+    return tiny if is_tiny() else full
+
+
+def run(main: Callable[..., None]) -> None:
+    """Call `main` with the command line's arguments; without a card it ends with the sentence that says so."""
+    try:
+        main(*(argument for argument in sys.argv[1:] if argument != "--tiny"))
+    except DeviceError as error:
+        end_for_want_of(str(error))
+
+
+def needed(module: str, command: str) -> ModuleType:
+    """The module; where it is missing, the end of the script, with what brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        end_for_want_of(f"{_missing(module, error)} is missing: {command}")
+
+
+def optional(module: str, command: str) -> ModuleType | None:
+    """The module, or None; where it is missing, a line says that its rows are left out, and what brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        print(f"{_missing(module, error)} is missing, its rows are left out: {command}")
+        return None
+
+
+def _missing(module: str, error: ImportError) -> str:
+    """The package that is not there: the module's own, or one that it imports."""
+    return (error.name or module).partition(".")[0]
+
+
+def end_for_want_of(reason: str) -> NoReturn:
+    """End the script with one line that says what it lacks."""
+    sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(reason.split())}")
+
+
 def timings(*works: Work, rounds: int = ROUNDS) -> list[Timing]:
     """Median time and ratio of each work; every work is called once beforehand, untimed."""
-    for work in works:
-        work.call()
+    if is_tiny():
+        rounds = 1
+    else:
+        for work in works:
+            work.call()
     seconds: list[list[float]] = [[] for _ in works]
     gc_was_enabled = gc.isenabled()
     gc.disable()

@@ -4,14 +4,14 @@ import subprocess
 import sys
 from functools import partial
 
-from ratio import Work, print_ratios
+from ratio import Work, print_ratios, run
 
 
 def started(*arguments):
     return partial(subprocess.run, [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
-if __name__ == "__main__":
+def main():
     print_ratios(
         "start-up",
         Work('python -c "import numpy"', started("-c", "import numpy")),
@@ -23,3 +23,7 @@ if __name__ == "__main__":
         Work("tilescope swizzle 128B --json", started("-m", "tilescope", "swizzle", "128B", "--json")),
         rounds=9,
     )
+
+
+if __name__ == "__main__":
+    run(main)

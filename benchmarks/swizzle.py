@@ -1,22 +1,21 @@
 """Swizzling a large buffer, against copying it.
 
-    python benchmarks/swizzle.py [MODE] [MiB]
+    python benchmarks/swizzle.py [MODE [MiB]]
 
 Every work fills the same array with the same bytes in another order; tensor-layouts and pycute, which map
 one address at a time, do a small part of it, and their times are scaled up.
 """
 
-import sys
-
 import numpy as np
-from ratio import Work, print_ratios
+from ratio import FAST_EXTRA, PEERS, Work, optional, print_ratios, run, sized
 
 from tilescope.swizzle import Swizzle, permutation
 
-SAMPLE_BYTES = 1 << 18
+MIB = sized(256, tiny=1)
+SAMPLE_BYTES = sized(1 << 18, tiny=1 << 12)
 
 
-def main(name="128B", mib="256"):
+def main(name="128B", mib=MIB):
     mode, size = Swizzle.named(name), int(mib) << 20
     source = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
     target = np.empty_like(source)
@@ -24,14 +23,16 @@ def main(name="128B", mib="256"):
 
     def swizzled(threads, *, compiled):
         def call():
-            permutation.STREAMED_BYTES = threshold if compiled else size + 1
-            mode.swizzle(source, out=target, threads=threads)
+            threshold, permutation.STREAMED_BYTES = permutation.STREAMED_BYTES, 0 if compiled else size + 1
+            try:
+                mode.swizzle(source, out=target, threads=threads)
+            finally:
+                permutation.STREAMED_BYTES = threshold
 
         return call
 
-    threshold = permutation.STREAMED_BYTES
     works = [Work("np.copyto", lambda: np.copyto(target, source))]
-    if permutation._streaming() is not None and size >= threshold and mode.piece_bytes == 16:
+    if optional("numba", FAST_EXTRA) and mode.piece_bytes == 16:
         works += [
             Work("tilescope with numba, 1 thread", swizzled(1, compiled=True), goal=1.1),
             Work("tilescope with numba, 2 threads", swizzled(2, compiled=True), goal=0.6),
@@ -55,14 +56,11 @@ def others(mode, source, target):
 
         return call
 
-    for package, module in (("tensor-layouts", "tensor_layouts"), ("pycute (NVIDIA)", "pycute.swizzle")):
-        try:
-            theirs = __import__(module, fromlist=["Swizzle"]).Swizzle(mode.bits, mode.base, mode.shift)
-        except ImportError:
-            print(f"{package} is not installed")
-        else:
-            yield Work(f"{package}, chunk by chunk", moving(theirs), units=share)
+    for module, command in PEERS.items():
+        if library := optional(module, command):
+            theirs = library.Swizzle(mode.bits, mode.base, mode.shift)
+            yield Work(f"{module}, chunk by chunk", moving(theirs), units=share)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run(main)

@@ -1,11 +1,11 @@
 """Tensor maps: checking and encoding one, refusing one, reading one back; beside a call that does nothing."""
 
-from ratio import Work, print_ratios
+from ratio import Work, print_ratios, run, sized
 
 import tilescope as ts
-from tilescope.tensor_map.rules import samples
+from tilescope.tensor_map import samples
 
-CALLS = 2000
+CALLS = sized(2000, tiny=2)
 MATRIX = samples.MATRIX | {"swizzle": "128B"}
 FIVE = {
     "data_type": "bf16",
@@ -36,7 +36,7 @@ def work(name, call, goal_seconds=None):
     return Work(name, many(call), units=CALLS, goal_seconds=goal_seconds)
 
 
-if __name__ == "__main__":
+def main():
     blob = ts.TensorMap(**MATRIX).encode()
     print_ratios(
         "one tensor map",
@@ -48,3 +48,7 @@ if __name__ == "__main__":
         work("check, three rules broken", lambda: ts.TensorMap.check(**REFUSED)),
         work("decode", lambda: ts.decode_tensor_map(blob)),
     )
+
+
+if __name__ == "__main__":
+    run(main)

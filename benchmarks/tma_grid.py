@@ -2,16 +2,17 @@
 
 The rates of `tilescope.card` are fitted to such a file. Needs a card; takes about 90 seconds.
 
-python benchmarks/tma_grid.py OUT.json [SECONDS]
+python benchmarks/tma_grid.py [OUT.json [SECONDS]]
 """
 
 import json
 import random
-import sys
 import time
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+
+from ratio import run, sized
 
 from tilescope.gpu.benchmark import boxes_of, drawn_tile, rates
 from tilescope.gpu.isolation import card_in_children
@@ -90,11 +91,10 @@ def drawn(number):
         yield "drawn", about, case
 
 
-def main():
-    out, budget = Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 90.0
+def main(out="tma_grid.json", seconds="90"):
     start = time.monotonic()
-    fixed = settings()
-    tiles = [row for number in range(220) for row in drawn(number)]
+    fixed = settings()[: sized(None, tiny=2)]
+    tiles = [row for number in range(sized(220, tiny=1)) for row in drawn(number)]
     again = [(f"again {name}", about, case) for name, about, case in fixed[::12]]
     rows = [*fixed, *again, *tiles]
     print(f"{len(fixed)} settings, {len(tiles)} of tiles, {time.monotonic() - start:.1f} s", flush=True)
@@ -103,12 +103,12 @@ def main():
         for (name, about, case), rate in zip(rows, measured, strict=True):
             shared = {field: case[field] for field in SHARED}
             results.append({"set": name, **about, **shared, "gb_per_s": rate})
-            if time.monotonic() - start > budget:
+            if time.monotonic() - start > float(seconds):
                 print("out of time", flush=True)
                 break
-    out.write_text(json.dumps({"facts": card.facts, "rows": results}))
+    Path(out).write_text(json.dumps({"facts": card.facts, "rows": results}))
     print(f"{len(results)} measured, {time.monotonic() - start:.1f} s")
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -4,10 +4,11 @@ python benchmarks/wgmma_rates.py  # on a Hopper card, with nvcc and cupy
 """
 
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
-import cupy
+from ratio import end_for_want_of, needed, run, sized
 
 LOOP, UNROLL = 256, 8
 
@@ -54,7 +55,12 @@ extern "C" __global__ void wgmma_{n}(long long* cycles, float* sink) {{
 
 
 def main():
-    sizes = (8, 16, 32, 64, 96, 128, 192, 256)
+    cupy = needed("cupy", "pip install cupy-cuda13x")
+    if shutil.which("nvcc") is None:
+        end_for_want_of("nvcc is missing: install the CUDA toolkit, or put its bin folder on the PATH")
+    if not cupy.cuda.is_available() or cupy.cuda.Device().compute_capability != "90":
+        end_for_want_of("a Hopper card is missing: wgmma is an instruction of sm_90a alone")
+    sizes = sized((8, 16, 32, 64, 96, 128, 192, 256), tiny=(8,))
     folder = pathlib.Path(tempfile.mkdtemp())
     source = folder / "wgmma.cu"
     source.write_text("\n".join(map(kernel, sizes)))
@@ -80,4 +86,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

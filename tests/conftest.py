@@ -1,17 +1,45 @@
-"""What all tests share: how hypothesis searches, and `require`."""
+"""What all tests share: how hypothesis draws, which tests are quick, and `require`."""
 
+import gc
 import importlib.util
+import itertools
 import os
+import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+# A commit has one verdict: no case depends on chance, on the clock or on what an earlier run found. fuzz.py asks for others.
+FIXED = settings(
+    derandomize=True, deadline=None, database=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("fixed", FIXED)
+settings.register_profile("quick", FIXED, max_examples=20)
+settings.register_profile("thorough", FIXED, max_examples=200)
+settings.register_profile(
+    "fuzz", deadline=None, database=None, suppress_health_check=list(HealthCheck), max_examples=300, print_blob=True
+)
+settings.load_profile("fixed")
+
+FUZZ_UNTIL = "TILESCOPE_FUZZ_UNTIL"  # set by fuzz.py
+
+# What --quick leaves out: tests that start browsers, compilers, servers and other processes, or go through whole pages.
+NOT_QUICK = {
+    "browser",
+    "emitter",
+    "gpu",
+    "gpu_layer",
+    "watch",
+    "web",
+    "test_benchmarks.py",
+    "test_documentation.py",
+    "test_drawing_of_cases.py",
+    "test_launchers.py",
+}
 
 # What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
@@ -22,9 +50,88 @@ PIECES = {
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 
 
-def pytest_configure():
+def pytest_configure(config):
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+    if config.getoption("--thorough"):
+        settings.load_profile("thorough")
+    if config.getoption("--share"):
+        config.pluginmanager.register(Sharing(config.getoption("--share")))
     if unknown := REQUIRED - PIECES.keys():
         raise pytest.UsageError(f"TILESCOPE_REQUIRE names {', '.join(sorted(unknown))}; known: {', '.join(PIECES)}")
+
+
+gc.disable()  # nothing that is made while tests are collected goes away again
+
+
+def pytest_collection_finish():
+    gc.freeze()  # so that no later round of the garbage collector walks through thousands of tests
+    gc.enable()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
+    parser.addoption("--thorough", action="store_true", help="more cases of the property tests")
+    parser.addoption("--share", metavar="FOLDER", help="run the files that no other process has claimed in this folder")
+    parser.addoption("--share-from", metavar="K/N", default="0/1", help="where in the list of tests to begin")
+
+
+class Sharing:
+    """Leaves the files alone that another process of share.py has begun."""
+
+    def __init__(self, folder):
+        self.folder, self.is_mine = Path(folder), {}
+
+    def claimed(self, path):
+        """Whether this process runs the tests of a file: it was the first to ask."""
+        if path not in self.is_mine:
+            try:
+                (self.folder / str(path).replace(os.sep, " ")).mkdir()
+            except FileExistsError:
+                self.is_mine[path] = False
+            else:
+                self.is_mine[path] = True
+        return self.is_mine[path]
+
+    def pytest_collection_finish(self):
+        (self.folder / "collected").mkdir(exist_ok=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session):
+        """pytest's own loop, over the items of claimed files; what is torn down depends on the item that follows."""
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        items = (item for item in session.items if self.claimed(item.path))
+        for item, following in itertools.pairwise(itertools.chain(items, [None])):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+
+def pytest_ignore_collect(collection_path, config):
+    is_left_out = config.getoption("--quick") and collection_path.name in NOT_QUICK
+    return True if is_left_out and collection_path.parent == Path(__file__).parent else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        first_cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        left_out = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is not item]
+        items[:] = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is item]
+        config.hook.pytest_deselected(items=left_out)
+    place, processes = map(int, config.getoption("--share-from").split("/"))
+    begin = len(items) * place // processes
+    items[:] = items[begin:] + items[:begin]
+    if FUZZ_UNTIL in os.environ:  # a round may end early: its seed decides which tests come first
+        random.Random(config.getoption("--hypothesis-seed")).shuffle(items)
+
+
+def pytest_runtest_setup():
+    if time.time() > float(os.environ.get(FUZZ_UNTIL, "inf")):
+        pytest.skip("the time of this run is over")
 
 
 def module_path(name):

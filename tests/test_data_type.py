@@ -1,5 +1,6 @@
 """Element types are found under every name people use, and convert to array types and back."""
 
+import ctypes
 import sys
 import types
 from contextlib import suppress
@@ -7,7 +8,7 @@ from contextlib import suppress
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilescope.data_type import DATA_TYPE, DataType
@@ -189,20 +190,31 @@ def test_unknown_name_suggests_the_nearest(given_name, nearest):
     [
         None, 7, 1.5, b"uint9", [], ["float16"], {}, {"names": 3}, (1, 2, 3), ("i4", 2**70), object(), object, complex, str,
         np.dtype("M8[s]"), np.dtype([("a", "f4")]), np.zeros(3), "", "\x00", "x" * 10_000, "f4,f4", "(2,)f4", "torch.complex64",
+        {"": (None, 2**63)}, {"a": ("f4", 2**64)}, {"names": ["a"], "formats": ["f4"], "offsets": [2**63]}, ("f4", (2**40, 2**40)),
+        ("f4", {}), [("a", "f4")], [("", 2**63)], b"f4", bytearray(b"f4"), memoryview(b"f4"), np.array("f4"), np.float32(1), np.array(3),
+        ctypes.c_int, ctypes.c_float, type, np.ndarray, np.generic, np.floating, np.str_, np.void, np.complex64, np.longdouble,
+        np.dtypes.StringDType(), types.SimpleNamespace(dtype="f4"), 2**63, -(2**63), 10**5000, ...,
     ],
-    ids=lambda strange: repr(strange)[:20],
+    ids=lambda strange: type(strange).__name__,
 )  # fmt: skip
 def test_strange_name_is_a_rule_error(strange):
     with pytest.raises(RuleError, match="unknown-name: data type"):
         DataType.named(strange)
 
 
+def test_a_class_that_carries_an_array_type_is_found():
+    """jax.numpy.float32 is such a class; numpy has a type for it, and so do we."""
+    jax_like = types.new_class("float32", exec_body=lambda body: body.update(dtype=np.dtype("f4")))
+    assert DataType.named(jax_like).name == "float32"
+
+
+@example({"": (None, 2**63)})  # np.dtype of it is an OverflowError
 @given(
-    st.text()
-    | st.binary()
-    | st.integers()
-    | st.lists(st.integers() | st.text())
-    | st.dictionaries(st.text(), st.text())
+    st.recursive(
+        st.none() | st.text() | st.binary() | st.integers(),
+        lambda part: st.lists(part) | st.tuples(part, part) | st.dictionaries(st.text(), part),
+        max_leaves=4,
+    )
 )
 def test_anything_is_found_or_refused(anything):
     with suppress(RuleError):

@@ -5,13 +5,17 @@ block each line is a command. A command that ends in `# exit 1` must exit so, al
 share one namespace; those with `>>>` are compared like doctests.
 """
 
+import contextlib
 import doctest
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from unittest import mock
 
 import click
 import pytest
@@ -64,21 +68,54 @@ def run_command(text, where, folder):
         return
     assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
+    environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
+    words = plain_words(command)
+    exited, text = run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
+    assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
+    if output and output.strip():
+        shown = [line.rstrip() for line in output.strip("\n").splitlines()]
+        printed = [line.rstrip() for line in text.strip("\n").splitlines()]
+        assert shown == printed, f"{where}: {command} prints something else:\n{text}"
+
+
+def plain_words(command):
+    """The words of a command in which a shell has nothing else to do; none where it has."""
+    reader = shlex.shlex(command.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    reader.whitespace_split = True
+    words = list(reader)
+    has_operator = any(set(word) <= set("();<>|&") for word in words)
+    return [] if has_operator or re.search(r"[$`*?~\n]", command.replace("\\\n", " ")) else words
+
+
+def run_here(words, folder, environment):
+    """Exit status and output of a tilescope command, without the start of a process."""
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment, clear=True),
+        Path(os.devnull).open(encoding="utf-8") as nothing,
+        mock.patch("sys.stdin", nothing),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        exited = tilescope.cli.run(words)
+    printed.flush()
+    return exited, printed.buffer.getvalue().decode()
+
+
+def run_in_shell(command, folder, environment):
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env={"PATH": search_path, "HOME": str(folder)},
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         check=False,
     )
-    assert done.returncode == int(status or 0), f"{where}: {command} exited with {done.returncode}:\n{done.stdout}"
-    if output and output.strip():
-        shown = [line.rstrip() for line in output.strip("\n").splitlines()]
-        printed = [line.rstrip() for line in done.stdout.strip("\n").splitlines()]
-        assert shown == printed, f"{where}: {command} prints something else:\n{done.stdout}"
+    return done.returncode, done.stdout
 
 
 def run_page(page, folder):

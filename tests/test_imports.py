@@ -4,6 +4,7 @@ import ast
 import graphlib
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,13 @@ def place(module):
     return ORDER.index([*module.split("."), "__init__"][1])
 
 
+@cache
 def arrows(package):
     """(importing module, imported module, line, when) for all of the package's own imports."""
+    return tuple(_arrows(package))
+
+
+def _arrows(package):
     files = dict(modules(package))
     for module, path in files.items():
         tree = ast.parse(path.read_text("utf-8"))

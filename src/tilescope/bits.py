@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from tilescope.errors import RuleError, Violation, argument_type, printed_hex, rounded_up, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, printed_hex, unknown_name
 from tilescope.reading import integer
 from tilescope.rule import rule
 from tilescope.value import Value, hex_field
@@ -48,6 +48,8 @@ class WordField:
     >>> box = WordField("box[0]", 4, 11, first=1)
     >>> box.place(64) == 63 << 4, box.extract(63 << 4)
     (True, 64)
+    >>> box.values, WordField("corner", 0, 4, signed=True).values
+    (range(1, 257), range(-16, 16))
     """
 
     name: str
@@ -73,6 +75,12 @@ class WordField:
         """The largest value that fits."""
         return self.first + ((1 << self.width_bits - self.signed) - 1) * self.unit
 
+    @property
+    def values(self) -> range:
+        """Every value that the field can hold, smallest first."""
+        lowest_number = -(1 << self.width_bits - 1) if self.signed else 0
+        return range(self.first + lowest_number * self.unit, self.limit + 1, self.unit)
+
     def extract(self, word: int) -> int:
         """The value that the field holds in `word`."""
         number = (word & self.mask) >> self.low
@@ -88,15 +96,25 @@ class WordField:
         """Why the field cannot hold `value`; empty when it can."""
         if not isinstance(value, int) or isinstance(value, bool):
             return [argument_type(self.name, value, "an integer", f"Use {self.first:#x}, for example.")]
-        if not 0 <= value <= self.limit:
-            found, fix = printed_hex(value), f"Use {min(max(value, 0), self.limit) // self.unit * self.unit:#x}."
-        elif value % self.unit:
-            below, above = value // self.unit * self.unit, rounded_up(value, self.unit)
-            found, fix = f"{value:#x}", f"Use {below:#x} or {above:#x}."
-        else:
+        values = self.values
+        if value in values:
             return []
-        multiples = f"multiples of {self.unit} " if self.unit > 1 else ""
-        limit = f"bits {self.low}-{self.high} hold {multiples}from 0 to {self.limit:#x}"
+        lowest, highest = values[0], values[-1]
+        found = printed_hex(value)
+        if value < lowest:
+            fix = f"Use {lowest:#x}."
+        elif value > highest:
+            fix = f"Use {highest:#x}."
+        else:
+            below = value - (value - lowest) % self.unit
+            fix = f"Use {below:#x} or {below + self.unit:#x}."
+        start = f"{lowest:#x}" if lowest else "0"
+        numbers = f"{start} to {highest:#x}"
+        if self.unit > 1 and lowest % self.unit == 0:
+            numbers = f"multiples of {self.unit} from {numbers}"
+        elif self.unit > 1:
+            numbers = f"{numbers} in steps of {self.unit}"
+        limit = f"bits {self.low}-{self.high} hold {numbers}"
         return [DESCRIPTOR_FIELD.violation(self.name, f"{self.name} = {found}", limit, fix, **{self.name: value})]
 
 
@@ -183,7 +201,7 @@ class WordFormat:
     @cached_property
     def _holds(self) -> tuple[tuple[WordField, range], ...]:
         """What every field can hold: asking a range is quicker than asking the field for its limits."""
-        return tuple((field, range(0, field.limit + 1, field.unit)) for field in self.fields)
+        return tuple((field, field.values) for field in self.fields)
 
     @cached_property
     def _rows(self) -> tuple[tuple[str, int, int, int, int, int], ...]:

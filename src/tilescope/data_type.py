@@ -82,6 +82,8 @@ class DataType(Row):
     def named(cls, name: Any) -> DataType:
         """The row called `name`: by the driver, PTX, C++, CUTLASS, MLIR, numpy, ml_dtypes or torch.
 
+        A name, an array type (numpy's, ml_dtypes', torch's) or a row is taken; all else is refused.
+
         >>> import numpy
         >>> DataType.named(numpy.float32).name, DataType.named(".s8").name, DataType.named("cutlass::half_t").name
         ('float32', 'int8', 'float16')
@@ -169,18 +171,29 @@ def _unknown(name: object) -> RuleError:
     )  # fmt: skip
 
 
-def _from_array_type(dtype_like: object) -> DataType | None:
-    if type(dtype_like).__module__ == "torch":
-        return _BY_NAME.get(str(dtype_like).removeprefix("torch."))
-    try:
-        dtype = np.dtype(dtype_like)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+def _from_array_type(given: object) -> DataType | None:
+    """The row of an array type: a numpy dtype, a numpy scalar type, a torch dtype, a scalar type of jax, or Python's own three.
+
+    numpy makes a dtype out of far more (dictionaries, tuples, buffers); none of that is one element's type.
+    """
+    if type(given).__module__ == "torch":
+        return _BY_NAME.get(str(given).removeprefix("torch."))
+    if isinstance(given, type):
+        if issubclass(given, np.generic):
+            return _BY_NAME.get(given.__name__)
+        if given in _PYTHON_TYPES:
+            return DATA_TYPE[_PYTHON_TYPES[given]]
+        given = getattr(given, "dtype", None)  # of jax.numpy.bfloat16, which is a class
+    if not isinstance(given, np.dtype):
         return None
-    if dtype.str.startswith(">"):
-        found, limit = f"elements of {dtype.str}, big-endian", "a GPU reads its memory little-endian"
-        fix = f'Use array.astype("<{dtype.str[1:]}"), or array.view("u1") to move the bytes as they are.'
+    if given.str.startswith(">"):
+        found, limit = f"elements of {given.str}, big-endian", "a GPU reads its memory little-endian"
+        fix = f'Use array.astype("<{given.str[1:]}"), or array.view("u1") to move the bytes as they are.'
         raise ARRAY_TYPE.error("data_type", found, limit, fix)
-    return None if dtype_like is None else _BY_NAME.get(dtype.name)
+    return _BY_NAME.get(given.name)
+
+
+_PYTHON_TYPES: dict[type, str] = {bool: "uint8", int: "int64", float: "float64"}  # as numpy makes arrays of them
 
 
 # fmt: off

@@ -19,6 +19,36 @@ def test_prints_the_answer_first_then_what_was_compared(capsys):
     assert "As written" not in printed
 
 
+SWIZZLED = "#shared1 = #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+PADDED = "#ttg.padded_shared<[128:+8] {order = [1, 0], shape = [64, 128]}>"
+
+
+def test_a_line_of_ttgir_without_a_buffer_is_converted_with_what_had_to_be_assumed(capsys):
+    assert run(["convert", SWIZZLED]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "GMMA::Layout_K_SW128_Atom<uint16_t>" in printed
+    assert "assumed: elements of 16 bits, and a tile of 8 x 64. Say others with --bits and --shape." in printed
+    assert run(["convert", SWIZZLED, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[EXTRA]["assumed"] == ["element_bits", "shape"]
+    assert run(["convert", SWIZZLED, "--bits", "16", "--shape", "64x64"]) == 0
+    assert "assumed" not in capsys.readouterr().out
+
+
+def test_padded_shared_comes_back_as_triton_with_the_width_that_was_assumed(capsys):
+    assert run(["convert", PADDED, "--to", "triton"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == PADDED
+    assert "assumed: elements of 16 bits." in printed
+    assert "no-equivalent" not in printed
+
+
+def test_what_was_assumed_is_said_of_a_layout_without_a_text_too(capsys):
+    assert run(["convert", PADDED, "--to", "driver"]) == 1
+    no_text, assumed = capsys.readouterr().out.splitlines()
+    assert no_text.startswith("no-equivalent")
+    assert assumed == "The text does not say it, so assumed: elements of 16 bits. Say another with --bits."
+
+
 def test_draws_both_layouts_on_request(capsys, tmp_path):
     assert run(["convert", ATOM, "--to", "mosaic", "--draw"]) == 0
     printed = capsys.readouterr().out

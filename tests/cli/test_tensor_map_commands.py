@@ -220,13 +220,53 @@ def test_an_unknown_name_is_input_not_understood(answer, option):
 
 
 def test_check_for_blackwell_names_the_size_flag(answer):
-    """Release notes of driver 595.71.05, quoted in triton-lang/triton#10442."""
+    """Known issues of drivers 595.71.05 (quoted in triton-lang/triton#10442) and 595.91.07."""
     small = ("--type", "bf16", "--dims", "64,64", "--box", "64,64", "--strides", "256")
     status, out, _ = answer("check", *small, "--arch", "sm_100")
     assert status == 0
     assert "descriptor-size-flag" in out
     assert "descriptor-size-flag" not in answer("check", *small)[1]
     assert "descriptor-size-flag" not in answer("check", *small[:-2], "--arch", "sm_100")[1]
+
+
+BATCHES = ("check", "--fix", "--type", "f16", "--dims", "1023,1024,4", "--box", "64,128,1", "--swizzle", "128B")
+
+
+@pytest.mark.parametrize("strides", [(), ("--strides", "2046,2095104")])
+def test_fix_pads_the_batches_with_the_rows_and_says_so(answer, strides):
+    """Rows of 2048 bytes make a matrix of 2097152: the next batch starts behind it."""
+    status, out, _ = answer(*BATCHES, *strides)
+    assert status == 0
+    assert out.splitlines()[0] == "// changed strides_bytes: (2046, 2095104) → (2048, 2097152)"
+    assert "strides_bytes[] = {2048, 2097152};" in out
+    _, again, _ = answer("check", out.partition("# 1023")[0], "--dims", "1023,1024,4")
+    assert "Accepted." in again
+    assert "warning" not in again
+
+
+def test_fix_keeps_a_broadcast(answer):
+    _, out, _ = answer(*BATCHES, "--strides", "2046,0")
+    assert out.splitlines()[0] == "// changed strides_bytes: (2046, 0) → (2048, 0)"
+
+
+def test_fix_lists_every_change_and_a_sound_map_has_none(answer):
+    _, out, _ = answer(
+        "check", "--fix", "--type", "u16", "--dims", "64", "--box", "300", "--fill", "nan", "--address", "0x8"
+    )
+    assert out.splitlines()[:3] == [
+        "// changed box: (300,) → (256,)",
+        "// changed oob_fill: nan → zero",
+        "// changed address: 0x8 → 0x0",
+    ]
+    _, out, _ = answer("check", "--fix", "--type", "u8", "--dims", "64", "--box", "64")
+    assert out.splitlines()[0] == "// nothing changed: no rule is broken"
+
+
+def test_fix_as_json_is_the_map_and_what_changed(answer):
+    _, out, _ = answer(*BATCHES, "--json")
+    found = json.loads(out)
+    assert found["strides_bytes"] == [2048, 2097152]
+    assert found["extra"]["changes"] == ["strides_bytes: (2046, 2095104) → (2048, 2097152)"]
 
 
 def test_127_bytes_are_no_map(answer):

@@ -1,5 +1,7 @@
 """The plans whose programs are compiled, and on a card run: types, majors, swizzles, orders, stages, consumers, directions."""
 
+from functools import cache
+
 import tilescope as ts
 from tilescope.data_type import DataType
 
@@ -46,8 +48,13 @@ def problems():
     yield (64, 64), "e4m3", {"global_shape": (130, 208), "stages": 2}
 
 
+@cache
 def plans():
     """Name and plan of every problem: the best candidate, and the folded one where it was asked for."""
+    return tuple(_plans())
+
+
+def _plans():
     for number, (tile, name, options) in enumerate(problems()):
         report = ts.plan(tile, name, **options)
         folded = [plan for plan in report.candidates if plan.folded] if options.get("fold") else []
@@ -55,8 +62,13 @@ def plans():
             yield f"{number:02}-{tile[0]}x{tile[1]}-{name}{kind}", plan
 
 
+@cache
 def gemms():
     """Name and GEMM plan."""
+    return tuple(_gemms())
+
+
+def _gemms():
     for number, (shape, name, options) in enumerate((
         ((4096, 4096, 4096), "bf16", {}),
         ((16, 4096, 4096), "bf16", {}),

@@ -63,6 +63,23 @@ def test_the_encode_call_compiles_against_the_drivers_header(name, require, tmp_
     )
 
 
+def test_the_alignment_of_a_declared_map_is_left_to_its_type():
+    """64 bytes up to CUDA 12, 128 from CUDA 13 on: a number in the declaration is wrong for one of them."""
+    (declared,) = [line for line in ts.snippet(MAPS["tiled"], "encode").splitlines() if "CUtensorMap map" in line]
+    assert declared.startswith("CUtensorMap map;")
+
+
+def test_a_program_without_the_drivers_header_aligns_its_map_as_every_header_does(require, tmp_path):
+    program = ts.emit(ts.plan((128, 64), "bf16").best, "cuda")
+    (struct,) = [line for line in program.splitlines() if line.startswith("struct") and "TensorMap {" in line]
+    assert struct.startswith("struct alignas(128) TensorMap {")
+    assert ".param .align 128 .b8 map[128]" in ts.emit(ts.plan((128, 64), "bf16").best, "ptx")
+    source = tmp_path / "alignment.cpp"
+    source.write_text(f"#include <cuda.h>\n{struct}\nstatic_assert(alignof(TensorMap) == alignof(CUtensorMap));\n")
+    headers = cuda_root() / "include"  # of CUDA 13
+    subprocess.run([require("gxx"), "-std=c++17", "-fsyntax-only", f"-I{headers}", source], check=True)
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_the_bindings_call_names_what_the_bindings_have(name):
     from cuda.bindings import driver

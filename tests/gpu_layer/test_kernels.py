@@ -21,7 +21,9 @@ TARGETS = [
 ]
 
 
-@pytest.mark.parametrize("name", KERNEL_FILES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "tensor_cores" else []) for name in KERNEL_FILES]
+)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_kernel_compiles(name, target):
     code = compiled(name, target)

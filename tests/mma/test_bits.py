@@ -1,5 +1,9 @@
 """Words of bit fields: encode, decode, and what does not fit."""
 
+import re
+from itertools import product
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +43,53 @@ def test_fields_do_not_overlap():
     assert sum(field.mask for field in FORMS["wgmma"].word.fields) == (
         0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62
     )
+
+
+SMALL_FIELDS = [
+    WordField("small", low, low + width_bits - 1, unit, first, signed)
+    for low, width_bits, unit, first, signed in product((0, 3), (1, 2, 3), (1, 2, 16), (-2, 0, 1, 5), (False, True))
+]
+
+
+@pytest.mark.parametrize("field", SMALL_FIELDS, ids=repr)
+def test_a_field_takes_what_its_bits_can_say_and_nothing_else(field):
+    """Whole for small fields: the values that bits decode to are those without a problem, and they encode to these bits."""
+    meant = {field.extract(bits << field.low): bits for bits in range(1 << field.width_bits)}
+    word = WordFormat("sample", 16, (field,))
+    around = range(min(meant) - 2 * field.unit - 1, max(meant) + 2 * field.unit + 2)
+    for value in around:
+        problems = field.problems(value)
+        assert (problems == []) == (value in meant)
+        assert word.problems({"small": value}) == problems
+        if value in meant:
+            assert word.encode({"small": value}) == field.place(value) == meant[value] << field.low
+        else:
+            advised = [int(number, 16) for number in re.findall(r"-?0x[0-9a-f]+", problems[0].fix)]
+            assert advised
+            assert all(number in meant for number in advised)
+            assert min(abs(value - number) for number in advised) == min(abs(value - number) for number in meant)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        (
+            WordField("box[0]", 0, 7, first=1),
+            0,
+            "descriptor-field: box[0] = 0x0; bits 0-7 hold 0x1 to 0x100. Use 0x1.",
+        ),
+        (
+            WordField("lower_corner[0]", 0, 4, signed=True),
+            16,
+            "descriptor-field: lower_corner[0] = 0x10; bits 0-4 hold -0x10 to 0xf. Use 0xf.",
+        ),
+        (
+            WordField("odd", 0, 3, unit=2, first=1),
+            4,
+            "descriptor-field: odd = 0x4; bits 0-3 hold 0x1 to 0x1f in steps of 2. Use 0x3 or 0x5.",
+        ),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_the_range(field, value, sentence):
+    (problem,) = field.problems(value)
+    assert str(problem) == sentence

@@ -296,12 +296,11 @@ def test_every_fragment_is_one_to_one_and_its_inverse_is_pycutes(instruction, op
     inverse = pycute.Layout(found.inverse.shape, found.inverse.stride)
     right = pycute.right_inverse(tv)
     assert pycute.size(right) == flat.size
-    step = max(1, flat.size // 512)
-    for index in range(0, flat.size, step):
+    for index in range(0, flat.size, max(1, flat.size // 64)):
         assert inverse(index) == right(index)
         assert tv(inverse(index)) == index
     identity = pycute.coalesce(pycute.composition(tv, inverse))
-    assert [identity(index) for index in range(0, flat.size, step)] == list(range(0, flat.size, step))
+    assert (identity.shape, identity.stride) == (flat.size, 1)
     # lookups agree with the arrays
     thread, value = found.holders()
     for index in range(0, flat.size, max(1, flat.size // 64)):

@@ -91,7 +91,7 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
     ("text", "target", "reason"),
     [
         ("Layout((16, 128), 16, padding_bytes=16)", "mosaic", "padding"),
-        ("Layout((16, 128), 16, padding_bytes=16)", "triton", "unpadded"),
+        ("Layout((16, 128), 16, padding_bytes=24)", "triton", "unpadded"),
         ("Layout((16, 128), 16, padding_bytes=16)", "driver", "(1, 0) would lie elsewhere in CU_TENSOR_MAP_SWIZZLE_NONE"),
         ("Layout((16, 128), 16, padding_bytes=16)", "cute-atom", "tiles of the tensor core's atoms"),
         ("Layout((16, 128), 16, atom=(8, 64), atom_order='row', swizzle='128B')", "ptx", "column by column"),

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tilescope import RuleError
-from tilescope.notation import parse_layout, spell_layout
+from tilescope import Layout, RuleError
+from tilescope.notation import convert_layout, parse_layout, spell_layout
 
 
 def swizzled_offsets(shape, vec, per_phase, max_phase, order):
@@ -113,7 +113,7 @@ def test_a_block_has_its_part_of_a_split_tile(cluster, splits):
 
 def test_a_layout_without_a_contiguous_index_is_refused_in_plain_words():
     with pytest.raises(RuleError, match="in a tile mn or k is contiguous"):
-        spell_layout(parse_layout("(8,8):(2,16)", element_bits=16), "triton")
+        spell_layout(parse_layout("(8,8):(4,32)", element_bits=16), "triton")
 
 
 def test_the_shapes_of_the_smallest_tiles_are_known():
@@ -256,6 +256,105 @@ def test_padding_follows_every_interval():
 def test_the_first_basis_that_is_no_stride_and_no_xor_is_named(bases, named):
     with pytest.raises(RuleError, match=named):
         parse_layout(f"#ttg.shared_linear<{{offset = {bases}}}, alignment = 16>", element_bits=16)
+
+
+@pytest.mark.parametrize("order", [[1, 0], [0, 1]])
+@pytest.mark.parametrize(("vec", "bits"), [(2, 64), (4, 32), (8, 16), (16, 8), (1, 16)])
+@pytest.mark.parametrize("phases", [(1, 1), (1, 8), (2, 4), (4, 2)])
+def test_convert_assumes_a_width_and_a_shape_that_fit_swizzled_shared_and_says_so(vec, bits, phases, order):
+    """16 bytes make a piece; the tile has every phase, and so the whole pattern."""
+    per_phase, max_phase = phases
+    text = (
+        f"#s = #ttg.swizzled_shared<{{vec = {vec}, perPhase = {per_phase}, maxPhase = {max_phase}, order = {order}}}>"
+    )
+    found = convert_layout(text, "cute")
+    assert found.assumed == ("element_bits", "shape")
+    assert found.layout.element_bits == bits
+    shape = found.layout.shape
+    assert shape[order[0]] >= vec * max_phase
+    assert shape[order[1]] >= per_phase * max_phase
+    assert found.layout == parse_layout(text, element_bits=bits, shape=shape)
+    assert found.read_again() == found.layout
+    tile = f"{shape[0]} x {shape[1]}"
+    assert found.assumption.startswith(
+        f"The text does not say it, so assumed: elements of {bits} bits, and a tile of {tile}."
+    )
+
+
+def test_convert_assumes_what_is_left_unsaid_and_nothing_else():
+    assert convert_layout(SWIZZLED, "cute").layout == parse_layout(SWIZZLED, element_bits=16, shape=(8, 64))
+    assert convert_layout(SWIZZLED, "cute", element_bits=8).assumed == ("shape",)
+    assert convert_layout(SWIZZLED, "cute", shape=(64, 64)).assumed == ("element_bits",)
+    whole = convert_layout(SWIZZLED, "cute", element_bits=16, shape=(64, 64))
+    assert (whole.assumed, whole.assumption) == ((), "")
+    assert convert_layout(NVMMA, "cute").assumed == ("shape",)
+    assert convert_layout("!ttg.memdesc<64x128xf16, " + SWIZZLED + ", #smem>", "cute").assumed == ()
+    assert convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "cute").assumed == ()
+    split = SWIZZLED.replace("}>", ", CTASplitNum = [2, 1]}>")
+    assert convert_layout(split, "cute").layout == convert_layout(SWIZZLED, "cute").layout
+    with pytest.raises(RuleError, match="how wide an element is"):
+        parse_layout(SWIZZLED)
+
+
+PADDED = [
+    "#ttg.padded_shared<[128:+8] {order = [1, 0], shape = [64, 128]}>",
+    "#ttg.padded_shared<[64:+4] {order = [0, 1], shape = [64, 128]}>",
+    "#ttg.padded_shared<[32:+8] {order = [1, 0], shape = [64, 128]}>",
+    "#ttg.padded_shared<[256:+16] {order = [1, 0], shape = [64, 128]}>",
+    "#ttg.padded_shared<[1:+1] {order = [0, 1], shape = [8, 8]}>",
+    "#ttg.padded_shared<[2:+1, 4:+2] {order = [0], shape = [8]}>",
+    "#ttg.padded_shared<[64:+8, 1024:+32] {order = [2, 0, 1], shape = [4, 8, 64]}>",
+    "#ttg.padded_shared<[8:+1] {offset = [[0, 1], [0, 2], [2, 0], [4, 0], [1, 0]], block = []}>",
+]
+
+
+@pytest.mark.parametrize("text", PADDED)
+def test_padded_shared_comes_back_as_it_was(text):
+    found = convert_layout(text, "triton")
+    assert (found.result, found.assumed) == (text, ("element_bits",))
+    assert found.unsaid == ("element_bits", "start")
+    assert found.read_again() == found.layout
+    in_gluon = convert_layout(text, "gluon")
+    assert in_gluon.read_again() == found.layout
+    assert convert_layout(in_gluon.result, "triton").result == text
+    assert convert_layout(text, "triton", element_bits=32).result == text
+
+
+def test_padding_that_triton_cannot_say_has_no_text():
+    for layout in (Layout((64, 64), 16, padding_bytes=24), Layout((64, 64), 16, swizzle="128B", padding_bytes=16)):
+        with pytest.raises(RuleError, match="no-equivalent"):
+            spell_layout(layout, "triton")
+
+
+PRINTER = """
+import json, sys, tempfile
+from triton._C.libtriton import ir
+context = ir.context()
+ir.load_dialects(context)
+for line in sys.stdin:
+    encoding, tile = json.loads(line)
+    with tempfile.NamedTemporaryFile("w", suffix=".ttgir") as file:
+        file.write(f'''#shared = {encoding}
+#smem = #ttg.shared_memory
+module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32}} {{
+  tt.func @tile() {{
+    %0 = ttg.local_alloc : () -> !ttg.memdesc<{tile}xf16, #shared, #smem, mutable>
+    tt.return
+  }}
+}}
+''')
+        file.flush()
+        print(str(ir.parse_mlir_module(file.name, context)).splitlines()[0], flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_triton_reads_our_padded_shared_and_prints_it_alike(require):
+    require("triton")
+    found = [convert_layout(text, "triton") for text in PADDED]
+    lines = "".join(json.dumps([each.result, "x".join(map(str, each.layout.shape))]) + "\n" for each in found)
+    ran = subprocess.run([sys.executable, "-c", PRINTER], input=lines, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [f"#shared = {text}" for text in PADDED]
 
 
 ORACLE = """

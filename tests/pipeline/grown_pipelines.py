@@ -136,7 +136,11 @@ class Growth:
             step["mask"] = 1 << rank
         if self.chip.warps[first] > pending and self.rng.random() < 0.9:
             self.do(first, sync=8 + first, threads=32 * self.chip.warps[first])
-        return self.do(first, **step) and self.rng.random() < 0.95 and self.wait(second, name)
+        if not self.do(first, **step):
+            return False
+        for flight in self.chip.last_warps(self.world, first):
+            self.chip.land(self.world, flight)
+        return self.rng.random() < 0.95 and self.wait(second, name)
 
     def hand_over_to_anyone(self):
         self.hand_over(self.some_agent(), self.some_agent())

@@ -26,6 +26,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 ANY = -1  # no tile named
+DEAD = -1  # a phase has ended after which no arrivals are expected: all were dropped
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 TX_END_BYTES = 1 << 20
@@ -318,6 +319,10 @@ class Naive:
     def moves(self, world):
         moves = [(self.step, agent) for agent in self.agents if self.ready(world, agent)]
         for flight in sorted(world.flights):
+            if self.programs[flight.agent][flight.pc][0] == "arrive" and any(
+                earlier.pc < flight.pc for earlier in self.last_warps(world, flight.agent)
+            ):
+                continue  # a warp arrives in the order of its steps
             moves.append((self.land, flight))
             if flight.copy and 0 < world.barriers[flight.barrier][2] < flight.amount:
                 moves.append((self.land_piece, flight))
@@ -341,6 +346,8 @@ class Naive:
         if op not in ("commit", "wait_group", "fence", "leave"):
             return False
         if (self.warps[agent] == 1 or op == "leave") and self.by_threads(world, agent):
+            return False
+        if not self.ready(world, agent):
             return False
         if op == "wait_group":
             return not self.over(world, agent, *rest)
@@ -372,26 +379,45 @@ class Naive:
             return world.barriers[barrier][0] & 1 != parity or not self.usable(world, barrier, agent)
         if op == "registers":
             return self.registers_needed(world, agent, *rest) <= world.pool[self.ranks[agent]]
+        if self.meets(op, *rest) and self.last_warps(world, agent):
+            return False
         return not (op == "cluster" and rest[0] == "wait" and agent in world.arrived)
 
     def step(self, world, agent):
         op, *rest = self.next_step(world, agent)
-        if self.warps[agent] == 1 or self.covers(agent, op, *rest):
+        if self.warps[agent] == 1 or self.meets(op, *rest):
             world.accesses -= self.by_threads(world, agent)
         getattr(self, f"do_{op}")(world, agent, *rest)
         world.pcs = replaced(world.pcs, agent, world.pcs[agent] + 1)
         if op == "leave":
             self.settle(world, CLUSTER)  # it waits for nobody who has left
+            if any(self.outlives(world, access, self.ranks[agent]) for access in world.accesses):
+                raise BadOrderError("fault")
+
+    def outlives(self, world, access, rank):
+        """Whether a block has left, and another block still uses its memory, or a copy that no barrier hears of."""
+        untold = access.how in ("tma", "bulk") and access.fill[0] == "role"
+        used = untold or self.ranks[access.agent] != rank
+        return used and self.slot_ranks[access.slot] == rank and self.gone(world, rank)
 
     def by_threads(self, world, agent):
         """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
-        return {access for access in world.accesses if access.agent == agent and access.how == "generic"}
+        return self.under_way(world, agent, "generic")
 
-    def covers(self, agent, op, *rest):
-        """Whether all warps of an agent take part in a step, so that their accesses are over."""
-        if op in ("arrive", "cp_arrive"):
-            return rest[1] >= self.warps[agent]
+    def meets(self, op, *rest):
+        """Whether all warps of an agent come to a barrier of threads, or leave: their accesses before that are over."""
         return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
+
+    def arrives_with_all_warps(self, agent, op, *rest):
+        """Whether all warps of an agent arrive at an mbarrier: when the last of them has, their accesses are over.
+
+        Until then one of them may have gone on already. Their arrivals count together, with the last.
+        """
+        return op in ("arrive", "cp_arrive") and rest[1] >= self.warps[agent]
+
+    def last_warps(self, world, agent):
+        """The arrivals of an agent's last warps that have not come yet."""
+        return [each for each in world.flights if each.agent == agent and self.programs[agent][each.pc][0] == "arrive"]
 
     def ahead(self, world, agent):
         """The steps that other warps of an agent may do before one of them has done the next, which is for one thread alone.
@@ -412,7 +438,7 @@ class Naive:
         op, *rest = step
         if op == "wait":
             return rest[:1]
-        return rest[0] if op in ("arrive", "cp_arrive") and self.covers(agent, *step) else ()
+        return rest[0] if self.arrives_with_all_warps(agent, *step) else ()
 
     def do_leave(self, world, agent):
         for kind in ("bulk", "wgmma"):
@@ -455,12 +481,12 @@ class Naive:
 
     def count(self, world, barrier, *, arrivals=0, tx=0, dropped=0):
         phase, pending, outstanding, expected = world.barriers[barrier]
-        is_dead = expected == 0  # all arrivals were dropped: it never ends a phase again
+        is_dead = expected == DEAD  # it never ends a phase again
         pending, outstanding, expected = pending - arrivals, outstanding + tx, expected - dropped
         if pending < 0 or abs(outstanding) >= TX_END_BYTES:
             raise BadOrderError("fault")
         if pending == 0 and outstanding == 0 and not is_dead:
-            phase, pending = phase + 1, expected
+            phase, pending, expected = phase + 1, expected, expected or DEAD
         world.barriers = replaced(world.barriers, barrier, (phase, pending, outstanding, expected))
 
     def do_init(self, world, agent, barriers):
@@ -480,26 +506,36 @@ class Naive:
             self.count(world, barrier, arrivals=int(arrives), tx=size)
 
     def do_arrive(self, world, agent, barriers, times, drop):
+        all_warps = self.arrives_with_all_warps(agent, "arrive", barriers, times)
+        before = self.by_threads(world, agent) if all_warps else ()
         for barrier in barriers:
             self.reach(world, barrier, agent)
-            self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
+            if before and not drop:  # the last warp may be late
+                self.fly_arrivals(world, agent, barrier, times, before)
+            else:
+                self.count(world, barrier, arrivals=times, dropped=times if drop else 0)
 
     def do_cp_arrive(self, world, agent, barriers, times, noinc):
+        before = self.under_way(world, agent, "cp.async")
+        if self.arrives_with_all_warps(agent, "cp_arrive", barriers, times):
+            before |= self.by_threads(world, agent)
         for barrier in barriers:
             self.reach(world, barrier, agent)
             if not noinc:
                 self.count(world, barrier, arrivals=-times)
-            self.fly_arrivals(world, agent, barrier, times, "cp.async")
+            self.fly_arrivals(world, agent, barrier, times, before)
 
     def do_commit_to(self, world, agent, barriers):
         for barrier in barriers:
             self.reach(world, barrier, agent)
-            self.fly_arrivals(world, agent, barrier, 1, "tcgen05")
+            self.fly_arrivals(world, agent, barrier, 1, self.under_way(world, agent, "tcgen05"))
 
-    def fly_arrivals(self, world, agent, barrier, times, how):
-        """Arrivals that come when the agent's accesses of a kind so far are over."""
-        mine = (access for access in world.accesses if access.agent == agent and access.how == how)
-        world.flights |= {Flight(barrier, times, agent, world.pcs[agent], None, ANY, tuple(sorted(mine)))}
+    def under_way(self, world, agent, how):
+        return {access for access in world.accesses if access.agent == agent and access.how == how}
+
+    def fly_arrivals(self, world, agent, barrier, times, accesses):
+        """Arrivals that come when accesses are over."""
+        world.flights |= {Flight(barrier, times, agent, world.pcs[agent], None, ANY, tuple(sorted(accesses)))}
 
     def land_piece(self, world, flight):
         """The bytes of a copy count piece by piece: land those with which the barrier's count is 0."""

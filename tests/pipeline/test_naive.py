@@ -179,6 +179,18 @@ CASES = {
         "",
         pipeline([expect(), copy(), wait(), wait("two"), write()], (64, [wait(), read(), arrive("two", 2)])),
     ),
+    "two warps read and arrive elsewhere, one arrives": (
+        "race",
+        pipeline([write(), arrive(), wait("g"), write()], (64, [wait(), read(), arrive("two", 2), arrive("g")])),
+    ),
+    "two warps read and arrive, wait for each other, one arrives": (
+        "",
+        pipeline(
+            [write(), arrive(), wait("g"), write()],
+            (64, [wait(), read(), arrive("two", 2), wait("two"), arrive("g")]),
+        ),
+    ),
+    "two warps write and arrive, one thread stores": ("race", pipeline((64, [write(), F, arrive("two", 2), *STORE]))),
     "two warps read, expect counts for one": (
         "race",
         pipeline([expect(), copy(), wait(), wait("g"), write()], (64, [wait(), read(), expect(0, "g")])),

@@ -481,6 +481,32 @@ def test_one_warp_that_waited_for_its_store_does_not_speak_for_the_others(meets)
         assert found.mistake.rule == "pipeline-warps"
 
 
+def test_a_read_between_does_not_make_up_for_the_meeting():
+    """The store is over for one warp; that all of them read the slot meanwhile says nothing of it."""
+    steps = [
+        {"write": ["c"]},
+        {"fence": "proxy.async"},
+        {"sync": 1, "threads": 128},
+        {"store": "c"},
+        {"commit": "bulk"},
+        {"wait_group": "bulk"},
+        {"read": ["c"]},
+        {"write": ["c"]},
+    ]
+    data = {"slots": {"c": {"bytes": 64}}, "roles": [{"name": "epilogue", "threads": 128, "steps": steps}]}
+    assert naive(data) == "race"
+    assert ts.simulate(data).mistake.rule == "pipeline-warps"
+
+
+@pytest.mark.parametrize("again", ["arrive", "sync"])
+def test_arriving_at_the_cluster_barrier_twice_without_a_wait_is_undefined(again):
+    steps = [{"cluster": "arrive"}, {"cluster": again}, {"cluster": "wait"}]
+    data = {"cluster": [2, 1], "roles": [{"name": "one", "steps": steps[: 3 if again == "arrive" else 2]}]}
+    assert naive(data) == "undefined"
+    found = ts.simulate(data).mistake
+    assert (found.rule, found.outcome) == ("pipeline-sync", "undefined")
+
+
 # ---- what is printed
 
 

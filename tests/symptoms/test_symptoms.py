@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.cli import run, topics
 from tilescope.mma import diagnosis, tmem_agreement
@@ -26,6 +27,8 @@ ASKED = {
     "cudaErrorIllegalInstruction": "illegal instruction (715)",
     "misaligned address": "misaligned address (716)",
     "CUDA_EXCEPTION_6, Warp Misaligned Address": "misaligned address (716)",
+    "must be aligned to 128B, but got mod 128 = 64": "a check asks for a tensor map aligned to 128 bytes",
+    "CUtensorMap must be aligned to 128B": "a check asks for a tensor map aligned to 128 bytes",
     "hang": "the kernel hangs",
     "kernel never finishes": "the kernel hangs",
     "stuck in mbarrier try_wait": "the kernel hangs",
@@ -219,6 +222,32 @@ def page():
         lines += [f"- Test: `{cause.command}`"]
         lines += [f"- Basis: {cause.basis}." + (f" Seen in {', '.join(cause.threads)}." if cause.threads else "")]
     return "\n".join(lines) + "\n"
+
+
+def test_the_driver_that_sets_the_size_flag_is_told_in_one_sentence():
+    """The rule about a map's arguments, the one about a descriptor's bits, and the cause say the same of versions."""
+    small = ts.TensorMap("bf16", (64, 64), (256,), (64, 64))
+    (of_arguments,) = ts.TensorMap.check("bf16", (64, 64), (256,), (64, 64), arch="sm_100")
+    words = bytearray(small.encode())
+    words[8 + 21 // 8] |= 1 << 21 % 8
+    (of_bits,) = ts.inspect_tensor_map(bytes(words)).violations
+    assert of_arguments.limit == of_bits.limit
+    assert CAUSE["map-small-tensor-flag"].mechanism == f"{of_bits.limit}."
+    assert CAUSE["map-small-tensor-flag"].fix == of_arguments.fix == of_bits.fix
+    assert "595.71.05 and 595.91.07, and no version is known to be free of it" in of_bits.limit
+
+
+def test_the_alignment_of_a_map_is_told_for_both_headers():
+    """cuda.h: alignas(64) up to CUDA 12, alignas(128) from CUDA 13 on."""
+    both = "64 bytes up to CUDA 12, to 128 from CUDA 13 on"
+    assert both in ts.RULES["map-address"].demand
+    assert both in CAUSE["map-alignment"].mechanism
+    assert "alignas(128)" in CAUSE["map-alignment"].fix
+
+
+def test_every_quotation_of_a_cause_is_filled_in():
+    for cause in CAUSE.values():
+        assert "{" not in cause.mechanism + cause.tell + cause.fix, cause.name
 
 
 def test_the_page_lists_every_symptom_and_cause():

@@ -128,7 +128,7 @@ def test_a_code_of_no_row_is_held_against_its_table_alone():
 
 
 def test_the_bit_that_some_drivers_set_is_a_warning_with_its_condition():
-    """NVIDIA's release notes of driver 595.71.05 (quoted in triton-lang/triton#10442): wrong for small tensors with gaps."""
+    """NVIDIA's release notes of drivers 595.71.05 (quoted in triton-lang/triton#10442) and 595.91.07: small tensors with gaps."""
     blob = edited(ts.TensorMap(**MATRIX), 1, 1 << 21)
     (found,) = ts.inspect_tensor_map(blob).violations
     assert (found.rule, found.severity) == ("descriptor-size-flag", "warning")

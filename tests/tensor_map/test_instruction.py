@@ -1,5 +1,6 @@
 """Copies that the chip refuses although the map was accepted."""
 
+import numpy as np
 import pytest
 
 import tilescope as ts
@@ -54,6 +55,37 @@ def test_the_measured_reductions_and_no_others():
         tensor_map = ts.TensorMap(name, (4096, 64), (32768,), (64, 8))
         for op, taken in REDUCTIONS.items():
             assert rules(tensor_map, "reduce", (0, 0), reduce=op) == ([] if name in taken else ["reduce-type"])
+
+
+FLIP = MATRIX | {"dims": (64, 8), "strides_bytes": (128,), "box": (64, 8), "arch": "sm_100"}
+
+
+def test_the_mode_that_flips_halves_is_loaded_and_never_stored():
+    """PTX ISA, "cp.async.bulk.tensor": its copy direction is from global to shared memory."""
+    flipping = ts.TensorMap(**FLIP, swizzle="128B_ATOM_32B_FLIP_8B")
+    plain = ts.TensorMap(**FLIP, swizzle="128B_ATOM_32B")
+    memory = np.zeros(1024, np.uint8)
+    smem = ts.load(flipping, memory, (0, 0))
+    ts.store(plain, smem, memory, (0, 0))
+    for refused in (
+        lambda: ts.store(flipping, smem, memory, (0, 0)),
+        lambda: ts.store(flipping, smem, memory, (0, 0), reduce="add"),
+        lambda: ts.trace(flipping, (0, 0), operation="store"),
+        lambda: ts.scatter4(flipping.with_fields(box=(64, 1)), smem, memory, 0, (0, 1, 2, 3)),
+    ):
+        with pytest.raises(ts.RuleError) as raised:
+            refused()
+        assert [each.rule for each in raised.value.violations] == ["flip-store"]
+    assert ts.gather4(flipping.with_fields(box=(64, 1)), memory, 0, (0, 1, 2, 3)).size
+    assert ts.RULES["flip-store"].basis == "documented"
+
+
+def test_no_plan_stores_through_the_mode_that_flips_halves():
+    options = {"direction": "store", "consumer": "st.b64 rows", "arch": "sm_100"}
+    flipping = ts.plan((64, 64), "bf16", swizzle="128B_ATOM_32B_FLIP_8B", **options)
+    assert flipping.candidates == ()
+    assert "flip-store" in {each.rule for refused in flipping.refused for each in refused.violations}
+    assert ts.plan((64, 64), "bf16", swizzle="128B_ATOM_32B", **options).candidates
 
 
 def test_a_reduction_that_does_not_exist_is_an_unknown_name():

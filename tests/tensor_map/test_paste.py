@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -143,6 +143,7 @@ def test_recorded_maps_are_read_from_every_form(form):
 
 
 @pytest.mark.parametrize("form", UNAMBIGUOUS)
+@settings(max_examples=25)
 @given(blob=st.binary(min_size=128, max_size=128))
 def test_any_bytes_are_read_from_unambiguous_forms(form, blob):
     assert descriptor_bytes(UNAMBIGUOUS[form](blob)) == blob

@@ -67,7 +67,9 @@ def boxes_side_by_side(tile, name, width, alignment, start):
     return dump, step
 
 
-@pytest.mark.parametrize("rows", [*range(1, 10), 12, 15, 17, 100])
+@pytest.mark.parametrize(
+    "rows", [1, 2, 3, 5, 8, 9, 17, 100, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (4, 6, 7, 12, 15))]
+)
 @pytest.mark.parametrize("name", SPANS)
 def test_names_boxes_side_by_side_of_every_span_and_any_number_of_rows(name, rows):
     width, swizzle = SPANS[name], ts.SWIZZLE[name.split()[0]]

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -60,9 +61,15 @@ def maps(draw):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@settings(max_examples=60)
+@pytest.mark.parametrize("through_a_buffer", [False, True])
+@settings(max_examples=40)
 @given(a=maps())
-def test_tiles_are_those_of_single_loads(threads, a):
+def test_tiles_are_those_of_single_loads(through_a_buffer, threads, a):
+    with mock.patch.object(tiles_module, "_THROUGH_A_BUFFER", through_a_buffer):
+        assert_tiles_are_those_of_single_loads(a, threads)
+
+
+def assert_tiles_are_those_of_single_loads(a, threads):
     steps = a.strides_bytes or (0,)
     size = a.dims[-1] * steps[-1] + (a.dims[0] * 32 if a.rank == 1 else 0)
     memory = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
@@ -120,6 +127,51 @@ def watched(method, used):
         return method(self, begin, end)
 
     return call
+
+
+def tiles_byte_by_byte(matrix, box_rows, mode):
+    """The tiles of a matrix of bytes, one span wide: where the mode's address map sends every byte."""
+    rows, columns = matrix.shape
+    width = mode.span_bytes or 128
+    wanted = np.zeros((rows // box_rows, columns // width, box_rows * width), np.uint8)
+    for row, column in itertools.product(range(rows), range(columns)):
+        address = row % box_rows * width + column % width
+        wanted[row // box_rows, column // width, mode.apply(address)] = matrix[row, column]
+    return wanted
+
+
+@pytest.fixture(params=["in place", "through a buffer"])
+def reading(request, monkeypatch):
+    """How numpy reads rows: some processors are faster the one way, some the other."""
+    monkeypatch.setattr(tiles_module, "_THROUGH_A_BUFFER", request.param != "in place")
+
+
+@pytest.mark.usefixtures("reading")
+@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("mode", ts.SWIZZLE.values(), ids=lambda mode: mode.name)
+def test_every_byte_lies_where_the_mode_sends_it(mode, compiled, monkeypatch):
+    """Strips of seven tiles, of which numpy puts three together at a time."""
+    width = mode.span_bytes or 128
+    memory = np.random.default_rng(3).integers(0, 256, (32, 7 * width + 16), dtype=np.uint8)
+    matrix = memory[:, : 7 * width]
+    a = ts.TensorMap("u8", matrix.shape[::-1], (memory.strides[0],), (width, 16), swizzle=mode.name, arch="sm_103")
+    monkeypatch.setattr(tiles_module, "STREAMED_BYTES", 1 if compiled else 1 << 40)
+    monkeypatch.setattr(tiles_module, "_BATCH_BYTES", 3 * 16 * width)
+    buffer = np.zeros(matrix.size + 64, np.uint8)
+    out = buffer[-buffer.ctypes.data % 64 :][: matrix.size]
+    ts.load_tiles(a, memory, out=out)
+    wanted = tiles_byte_by_byte(matrix, 16, mode)
+    assert np.array_equal(out.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.usefixtures("reading")
+@pytest.mark.parametrize("box", [(16, 3, 2), (16, 1, 4), (16, 2, 1)])
+@pytest.mark.parametrize("element_strides", [(1, 1, 1), (1, 2, 1)])
+def test_rows_of_a_box_of_three_dimensions_keep_their_order(box, element_strides, monkeypatch):
+    a = ts.TensorMap("u16", (80, 12, 8), (176, 2560), box, element_strides=element_strides)
+    memory = np.random.default_rng(4).integers(0, 256, 8 * 2560, dtype=np.uint8)
+    monkeypatch.setattr(tiles_module, "_BATCH_BYTES", 2 * a.smem_bytes)
+    assert np.array_equal(ts.load_tiles(a, memory), tiles_one_by_one(a, memory))
 
 
 def test_without_numba_numpy_does_the_same(monkeypatch):

@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -353,5 +354,5 @@ class Page:
 
 @pytest.fixture(scope="session")
 def read_svg():
-    """SVG source → Page."""
-    return Page
+    """SVG source → Page, which is read once for all that is asked of it."""
+    return cache(Page)

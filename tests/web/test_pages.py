@@ -7,6 +7,7 @@ import re
 import shlex
 import tracemalloc
 import xml.etree.ElementTree as ET
+from functools import cache
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -96,6 +97,17 @@ def page_of(client, state):
     return answer.text
 
 
+@pytest.fixture(scope="module")
+def drawn(client):
+    """`drawn(state)`: a page, and `drawn(state, ".json")` what it saves; made once for all that is asked of it."""
+
+    @cache
+    def answer(state, ending=""):
+        return saved(client, state, ending).text
+
+    return answer
+
+
 def shown(page, name):
     """What stands in the element with this id."""
     return html.unescape(re.search(rf'<code id="{name}">(.*?)</code>', page, re.DOTALL)[1])
@@ -109,16 +121,16 @@ def saved(client, state, ending):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_page_is_well_formed_and_shows_no_error(client, markup_problems, state):
-    page = page_of(client, state)
+def test_a_page_is_well_formed_and_shows_no_error(drawn, markup_problems, state):
+    page = drawn(state)
     assert markup_problems(page) == []
     assert "Traceback" not in page
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(client, state):
-    source = shown(page_of(client, state), "python")
-    expected = saved(client, state, ".json").json()
+def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(drawn, state):
+    source = shown(drawn(state), "python")
+    expected = json.loads(drawn(state, ".json"))
     if expected["kind"] == "map_report" and not expected["accepted"]:
         with pytest.raises(tilescope.TensorMapError):
             exec(source, {})
@@ -133,37 +145,37 @@ def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(client, stat
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(client, state, capsys, monkeypatch):
-    page = page_of(client, state)
+def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, state, capsys, monkeypatch):
+    page = drawn(state)
     words = shlex.split(shown(page, "command"))
     if "-" in words:  # it reads what stands in the page's field
         written = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)[1])
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(written.encode())))
     assert words[0] == "tilescope"
-    expected = saved(client, state, ".json").json()
+    expected = json.loads(drawn(state, ".json"))
     assert tilescope.cli.run([*words[1:], "--json"]) in (0, 1)
     printed = json.loads(capsys.readouterr().out)
     assert printed == expected
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(client, state):
-    drawing = ET.fromstring(saved(client, state, ".svg").text)
+def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(drawn, state):
+    drawing = ET.fromstring(drawn(state, ".svg"))
     assert drawing.tag == f"{SVG}svg"
     titles = [title.text for rect in drawing.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
-    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", page_of(client, state))
+    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", drawn(state))
     assert titles == list(map(html.unescape, on_page))
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_link_that_a_page_shows_leads_to_the_same_page(client, state):
-    page = page_of(client, state)
+def test_the_link_that_a_page_shows_leads_to_the_same_page(client, drawn, state):
+    page = drawn(state)
     assert page_of(client, shown(page, "link")) == page
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_step_marks_cells_that_are_drawn(client, state):
-    page = page_of(client, state)
+def test_every_step_marks_cells_that_are_drawn(drawn, state):
+    page = drawn(state)
     found = re.search(r'id="steps">(.*?)</script>', page, re.DOTALL)
     if found is None:
         return

@@ -148,7 +148,9 @@ def test_no_file_of_the_reader_is_opened(client, monkeypatch, path):
 async def _crowd(count):
     transport = httpx2.ASGITransport(application())
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as asking:
-        return await asyncio.gather(*(asking.get(f"/load?coords=0,{number}") for number in range(count)))
+        return await asyncio.gather(
+            *(asking.get(f"/load?swizzle=none&box=8,8&coords=0,{number}") for number in range(count))
+        )
 
 
 def _run(coroutine):

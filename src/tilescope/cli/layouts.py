@@ -18,12 +18,15 @@ from tilescope.notation import (
     NOTATION,
     Conversion,
     NoEquivalent,
+    assumption,
     convert_layout,
     parse_layout,
+    parse_layout_assuming,
     parse_layout_or_modes,
     parse_modes,
 )
 from tilescope.view.drawing import Drawing, Table
+from tilescope.view.parts import Part
 from tilescope.written import number, rows_and_columns
 
 _BESIDE = [replace(row, name="start") if row.name == "smem_address" else row for row in LAYOUT_TEXT]
@@ -75,10 +78,15 @@ def convert(text: str, picture: bool, output: Output, notation: str | None = Non
         return _show_all_notations(text, output, **beside)
     conversion = _conversion(text, notation, **beside)
     if isinstance(conversion, NoEquivalent):
-        Output(as_json=True).show(conversion) if output.as_json else click.echo(str(conversion))
-        if picture and not output.as_json:
+        layout, assumed = parse_layout_assuming(text, **beside)
+        if output.as_json:
+            return Output(as_json=True).show(conversion, ok=False, extra={"assumed": assumed} if assumed else None)
+        click.echo(str(conversion))
+        if assumed:
+            click.echo(assumption(layout, assumed))
+        if picture:
             click.echo()
-            output.show(parse_layout(text, **beside))
+            output.show(layout)
         return 1
     if not output.as_json and output.svg_path != STDOUT:
         click.echo(f"{conversion.result}\n")  # whole, on a line of its own, however narrow the terminal
@@ -97,9 +105,12 @@ def _conversion(text: str, notation: str, **beside: Any) -> Conversion | NoEquiv
 def _show_all_notations(text: str, output: Output, **beside: Any) -> int:
     """The layout in every notation that has a text for it, and why the others have none."""
     texts = {notation: str(_conversion(text, notation, **beside)) for notation in NOTATION}
-    layout = parse_layout(text, **beside)
-    drawing = Drawing(f"{text.strip()} in every notation", (Table(tuple(texts.items()), ("notation", "text")),))
-    return output.show(layout, drawing, extra={"notations": texts})
+    layout, assumed = parse_layout_assuming(text, **beside)
+    parts: list[Part] = [Table(tuple(texts.items()), ("notation", "text"))]
+    if assumed:
+        parts.append(assumption(layout, assumed))
+    drawing = Drawing(f"{text.strip()} in every notation", parts)
+    return output.show(layout, drawing, extra={"notations": texts} | ({"assumed": assumed} if assumed else {}))
 
 
 @command(

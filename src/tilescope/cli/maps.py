@@ -13,6 +13,7 @@ from tilescope.cli.map_source import STDIN, described, map_options, read_source
 from tilescope.errors import TensorMapError
 from tilescope.inputs import TYPE, Input
 from tilescope.tensor_map import Convolution, MapReport, TensorMapDiff, inspect_tensor_map
+from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.convolution import PASSES
 from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
@@ -21,7 +22,11 @@ _WORDS_PER_LINE = 4
 
 
 @command()
-@click.option("--fix", is_flag=True, help="Print the call of the nearest map that is accepted, in C++ and Python.")
+@click.option(
+    "--fix",
+    is_flag=True,
+    help="Print the call of the nearest map that is accepted, in C++ and Python, and what was changed.",
+)
 @map_options
 def check(fix: bool, output: Output, **asked: Any) -> int:
     """Say whether the driver takes a tensor map, and every reason why not.
@@ -43,7 +48,7 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
     if unread := [broken for report in reports for broken in report.not_understood]:
         raise TensorMapError(unread)  # exit status 2, not 1
     if fix:
-        return _print_fixed(maps)
+        return _show_fixed(maps, output)
     first, *others = zip(reports, [arguments.given for arguments in maps.asked] or [{}], strict=True)
     more = {"others": [report.to_dict() for report, _ in others]} if others else {}
     output.show(first[0], extra=more, asked=first[1])
@@ -53,13 +58,26 @@ def check(fix: bool, output: Output, **asked: Any) -> int:
     return 0 if all(report.accepted for report in reports) else 1
 
 
-def _print_fixed(maps: MapSource) -> int:
-    """The encode calls of the maps, with the fixes of the broken rules."""
+def _show_fixed(maps: MapSource, output: Output) -> int:
+    """The encode calls of the maps with the fixes of the broken rules, and what was changed."""
     from tilescope.emitter import snippet
 
-    for tensor_map in [asked.repaired().tensor_map() for asked in maps.asked] or [maps.tensor_map()]:
-        click.echo(snippet(tensor_map, "encode"))
-        click.echo(snippet(tensor_map, "encode-bindings"))
+    fixes: list[tuple[AnyMap, list[str]]] = []
+    for asked in maps.asked:
+        repaired = asked.repaired()
+        fixes.append((repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)]))
+    if not maps.asked:
+        fixes.append((maps.tensor_map(), []))
+    if output.as_json:
+        beside = [{"changes": changes, "encode": snippet(fixed, "encode")} for fixed, changes in fixes]
+        others = [fixed.to_dict() | more for (fixed, _), more in zip(fixes[1:], beside[1:], strict=True)]
+        return output.show(fixes[0][0], extra=beside[0] | ({"others": others} if others else {}))
+    for fixed, changes in fixes:
+        said = [f"changed {change}" for change in changes] or ["nothing changed: no rule is broken"]
+        for line in said:
+            click.echo(f"// {line}")
+        click.echo(snippet(fixed, "encode"))
+        click.echo(snippet(fixed, "encode-bindings"))
     return 0
 
 

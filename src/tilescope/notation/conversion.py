@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, argument_type, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, by, shortened, unknown_name
 from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.hints import Hints, Unit, no_equivalent
@@ -40,7 +40,7 @@ class Notation:
 _BOXES = "boxes one span wide: row after row, and box after box, column by column"
 _ENCODINGS = (
     "nvmma_shared stores spans of 32, 64 or 128 bytes column by column; swizzled_shared stores whole unpadded rows of a "
-    "power of two with an XOR of row bits"
+    "power of two with an XOR of row bits; padded_shared stores a power of two of elements, then padding of another"
 )
 _STRIDES = "strides of whole elements and one XOR swizzle"
 _BITS: tuple[str, ...] = ("element_bits",)  # what a text leaves unsaid
@@ -81,6 +81,17 @@ class Conversion(Value):
     layout: Layout
     compared: int  # addresses of the source and of the result, read again, that are equal: all of them
     basis: Basis  # measured: the swizzle was seen to act so on a card
+    assumed: tuple[str, ...] = ()  # what neither the source nor the caller says: `layout` has what was taken for it
+
+    @property
+    def assumption(self) -> str:
+        """What was assumed, as a sentence; empty where everything is said.
+
+        >>> swizzled = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+        >>> print(convert_layout(swizzled, "cute").assumption)
+        The text does not say it, so assumed: elements of 16 bits, and a tile of 8 x 64. Say others with --bits and --shape.
+        """
+        return assumption(self.layout, self.assumed)
 
     @property
     def beside(self) -> dict[str, Any]:
@@ -189,9 +200,37 @@ def convert_layout(
     >>> found.result, found.compared, found.basis
     ('.swizzle_mode = 64B, .swizzle_atomicity = 16B', 256, 'measured')
     """
-    layout = parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
+    beside = {"element_bits": element_bits, "shape": shape, "major": major, "unit": unit, "start": start}
+    layout, assumed = parse_layout_assuming(text, **beside)
     spelled, row = _spelled(layout, notation)
-    return Conversion(text, row.name, spelled, _unsaid(spelled, row), layout, layout.elements, layout.swizzle.basis)
+    unsaid = _unsaid(spelled, row)
+    return Conversion(text, row.name, spelled, unsaid, layout, layout.elements, layout.swizzle.basis, assumed)
+
+
+def parse_layout_assuming(text: str, **beside: Any) -> tuple[Layout, tuple[str, ...]]:
+    """The layout of a text, and the names of the arguments that had to be assumed; Triton's encodings leave out most.
+
+    >>> swizzled = "#shared1 = #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+    >>> parse_layout_assuming(swizzled)
+    (Layout((8, 64), 16, swizzle="128B"), ('element_bits', 'shape'))
+    """
+    line = checked_text(text)
+    assumed = triton.assumed(line, Hints(**beside)) if _reader(line) is triton.read else {}
+    return parse_layout(text, **beside | assumed), tuple(assumed)
+
+
+def assumption(layout: Layout, assumed: tuple[str, ...]) -> str:
+    """A sentence of what was assumed of a layout and how to say otherwise; empty where nothing was."""
+    sayings = {
+        "element_bits": (f"elements of {layout.element_bits} bits", "--bits"),
+        "shape": (f"a tile of {by(layout.shape)}", "--shape"),
+    }
+    if not assumed:
+        return ""
+    what = ", and ".join(sayings[name][0] for name in assumed)
+    options = " and ".join(sayings[name][1] for name in assumed)
+    others = "another" if len(assumed) == 1 else "others"
+    return f"The text does not say it, so assumed: {what}. Say {others} with {options}."
 
 
 def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
@@ -218,9 +257,13 @@ def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
 
 
 def _unsaid(text: str, row: Notation) -> tuple[str, ...]:
-    """What this text leaves unsaid: of Triton's encodings nvmma_shared has the element's bits, swizzled_shared has not."""
-    says_bits = re.search("element_?bit_?width", text, re.IGNORECASE) is not None
-    return tuple(name for name in row.unsaid if not (says_bits and name == "element_bits"))
+    """What this text leaves unsaid: of Triton's encodings nvmma_shared has the element's bits, padded_shared the shape."""
+    said = set()
+    if re.search("element_?bit_?width", text, re.IGNORECASE):
+        said.add("element_bits")
+    if re.search("padded_shared|PaddedSharedLayout", text):
+        said.add("shape")
+    return tuple(name for name in row.unsaid if name not in said)
 
 
 # What only a notation's texts have, and their reader: the first pattern that a text has says which notation it is in.

@@ -35,7 +35,7 @@ NO_EQUIVALENT = rule(
     "A notation has a text only for layouts that it can express, address for address.",
     source="the text, read again and compared",
     passing='ts.spell_layout(ts.Layout((64, 64), 16, swizzle="128B"), "triton")',
-    failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=16), "triton")',
+    failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=24), "triton")',
 )
 # What an argument says, why it is needed, and what to add.
 _NEEDED = {
@@ -177,7 +177,7 @@ def tile_of(layout: Layout) -> Tiling:
     if len(layout.shape) != 2:
         stage = layout.stage()
         fix = fix if stage is None else f"One stage of it is a tile: {stage.modes}."
-        found = f"{modes} has {len(layout.shape)} indices"
+        found = f"{modes} has {counted(len(layout.shape), 'index', 'indices')}"
         raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
     if layout.major is None:
         raise no_equivalent(f"{modes} has no index of stride 1", "in a tile mn or k is contiguous", fix)

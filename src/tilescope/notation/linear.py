@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from tilescope.layout import Layout, Modes
-from tilescope.layout.modes import Pairs, coalesced
+from tilescope.layout.modes import Pairs, coalesced, steps_of
 from tilescope.notation.hints import byte_base, on_pattern, xor_swizzle
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -87,6 +87,34 @@ def layout_of(
         indices.append(coalesced(*[(2, strides[place_of[step]]) for step in sorted(place_of)]))
     start = on_pattern(start, swizzle)
     return Layout.from_modes(Modes.of_indices(indices), element_bits, swizzle=swizzle, start=start)
+
+
+def padded_bases(layout: Layout) -> tuple[list[Basis], list[tuple[int, int]]] | None:
+    """The bases of a layout whose elements have padding between them, and the (interval, elements) of it; None for any other.
+
+    Two elements that differ in the next bit of the offset lie twice as far apart as those of the bit before, and the padding
+    of this interval further:
+
+    >>> padded_bases(Layout((2, 4), 16, padding_bytes=4))
+    ([(0, 1), (0, 2), (1, 0)], [(4, 2)])
+    """
+    if layout.modes is None or layout.swizzle.bits:
+        return None
+    bases: list[Basis] = []
+    padding: list[tuple[int, int]] = []
+    expected = 1
+    for stride, extent, index, weight in steps_of(layout.modes.indices):
+        if extent & (extent - 1):
+            return None
+        for bit in range(extent.bit_length() - 1):
+            step = stride << bit
+            if unused := step - expected:
+                if unused < 0 or unused & (unused - 1):
+                    return None
+                padding.append((1 << len(bases), unused))
+            bases.append(tuple(weight << bit if place == index else 0 for place in range(len(layout.shape))))
+            expected = 2 * step
+    return (bases, padding) if padding else None
 
 
 def _places(bases: Sequence[Basis]) -> tuple[list[dict[int, int]], int, list[int]]:

@@ -28,16 +28,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.errors import by
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
-from tilescope.notation.linear import Basis, extents_of, layout_of, unit_bases
+from tilescope.notation.linear import Basis, extents_of, layout_of, padded_bases, unit_bases
 from tilescope.notation.text import refusal
 from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
 
 BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
+LINE_BITS = 1024  # of 128 bytes
+USUAL_BITS = 16  # of an element, where nothing tells
+_VEC_BITS = {2: 64, 4: 32, 8: 16, 16: 8}  # the width at which `vec` elements are 16 bytes
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
 
 
@@ -71,6 +74,26 @@ def read(text: str, hints: Hints) -> Layout:
     return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
 
 
+def assumed(text: str, hints: Hints) -> dict[str, Any]:
+    """What neither the text nor the caller says, as `read` can be told it: element_bits and shape.
+
+    Triton makes `vec` elements 16 bytes where it can, so that their number tells the element's width; where it does not, 16
+    bits are the usual. The tile is the smallest that has the whole pattern.
+
+    >>> swizzled = "#ttg.swizzled_shared<{vec = 16, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
+    >>> assumed(swizzled, Hints()), assumed(swizzled, Hints(element_bits=8, shape=(64, 128)))
+    ({'element_bits': 8, 'shape': (8, 128)}, {})
+    """
+    kind, fields, extents, said_bits = read_encoding(text)
+    found: dict[str, Any] = {}
+    bits = hints.element_bits or said_bits or fields.get("elementBitWidth")
+    if bits is None:
+        bits = found["element_bits"] = _VEC_BITS.get(fields.get("vec", 0), USUAL_BITS)
+    if extents is None and hints.shape is None and not fields.get("offset") and not fields.get("shape"):
+        found["shape"] = _whole_shape(fields, _smallest(kind, fields, bits) or _fitting(fields, bits))
+    return found
+
+
 def spell(layout: Layout) -> tuple[str, ...]:
     """As Triton's intermediate code prints it: nvmma_shared where the swizzle has a width there, and swizzled_shared.
 
@@ -79,7 +102,14 @@ def spell(layout: Layout) -> tuple[str, ...]:
     #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
     >>> print(swizzled)
     #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>
+    >>> print(*spell(Layout((8, 64), 16, padding_bytes=16)))
+    #ttg.padded_shared<[64:+8] {order = [1, 0], shape = [8, 64]}>
     """
+    if padded := _padded_fields(layout):
+        pairs = ", ".join(f"{interval}:+{elements}" for interval, elements in padded.intervals)
+        if padded.order is None:
+            return (f"#ttg.padded_shared<[{pairs}] {{offset = {padded.offset}, block = []}}>",)
+        return (f"#ttg.padded_shared<[{pairs}] {{order = {padded.order}, shape = {list(layout.shape)}}}>",)
     return _spelled(
         layout,
         "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, elementBitWidth = {}}}>",
@@ -93,7 +123,14 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
 
     >>> print(spell_gluon(Layout((8, 64), 16, swizzle="128B"))[0])
     gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2, transposed=False)
+    >>> print(*spell_gluon(Layout((8, 64), 16, padding_bytes=16)))
+    gl.PaddedSharedLayout.with_identity_for([[64, 8]], [8, 64], [1, 0])
     """
+    if padded := _padded_fields(layout):
+        pairs, shape = [list(pair) for pair in padded.intervals], list(layout.shape)
+        if padded.order is None:
+            return (f"gl.PaddedSharedLayout({pairs}, {padded.offset}, [], {shape})",)
+        return (f"gl.PaddedSharedLayout.with_identity_for({pairs}, {shape}, {padded.order})",)
     return _spelled(
         layout,
         "gl.NVMMASharedLayout(swizzle_byte_width={0}, element_bitwidth={2}, rank=2, transposed={1})",
@@ -102,8 +139,28 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
     )
 
 
+class _PaddedFields(NamedTuple):
+    """The fields of a padded_shared encoding."""
+
+    intervals: list[tuple[int, int]]  # so many elements, then so many of padding
+    offset: list[list[int]]  # the index of every bit of an offset
+    order: list[int] | None  # the indices, the fastest first, where the bits of each follow one another
+
+
+def _padded_fields(layout: Layout) -> _PaddedFields | None:
+    """The padding of a layout as padded_shared says it; None for a layout that it cannot be."""
+    found = padded_bases(layout)
+    if found is None:
+        return None
+    bases, intervals = found
+    order = list(dict.fromkeys(index for basis in bases for index, step in enumerate(basis) if step))
+    order += [index for index in reversed(range(len(layout.shape))) if index not in order]  # of extent 1
+    is_ordered = unit_bases(layout.shape, order) == bases
+    return _PaddedFields(intervals, [list(basis) for basis in bases], order if is_ordered else None)
+
+
 def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
-    """The few encodings that the layout could be."""
+    """The few encodings that a layout without padding could be."""
     columns, bits, swizzle = tile_of(layout).shape[1], layout.element_bits, layout.swizzle
     is_transposed = layout.major == "MN"
     widths = [width for width, name in WIDTHS.items() if name == swizzle.name]
@@ -136,11 +193,38 @@ def _smallest(kind: str, fields: dict[str, Any], bits: int) -> tuple[int, ...] |
     return None
 
 
+def _fitting(fields: dict[str, Any], bits: int) -> tuple[int, ...]:
+    """A tile for an encoding that tells none: a row of 128 bytes at least, eight rows, one of every other index."""
+    rank = _rank(fields)
+    order = fields.get("order") or [*reversed(range(rank))]
+    if fields.get("transposed"):
+        order = order[::-1]
+    shape = [1] * rank
+    for index, least in zip(order, (LINE_BITS // bits, _CORE_ROWS), strict=False):
+        shape[index] = least
+    phases = fields.get("maxPhase", 1)
+    shape[order[0]] = max(shape[order[0]], fields.get("vec", 1) * phases)
+    if rank > 1:
+        shape[order[1]] = max(shape[order[1]], fields.get("perPhase", 1) * phases)
+    return tuple(shape)
+
+
+def _splits(fields: dict[str, Any], rank: int) -> list[int]:
+    """Into how many parts the blocks of a cluster split each index of a tile."""
+    splits: list[int] = fields.get("CTASplitNum") or [1] * rank
+    for basis in fields.get("CGALayout") or []:  # steps of whole parts; zeros: both blocks have the same
+        splits = [max(part, 2 * step) for part, step in zip(splits, basis, strict=False)]
+    return splits
+
+
+def _whole_shape(fields: dict[str, Any], block: tuple[int, ...]) -> tuple[int, ...]:
+    """The tile of a cluster whose blocks have such a part each."""
+    return tuple(extent * part for extent, part in zip(block, _splits(fields, len(block)), strict=False))
+
+
 def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The part of the tile that one block of a cluster has."""
-    splits, cluster = fields.get("CTASplitNum") or [1] * len(shape), fields.get("CGALayout") or []
-    for basis in cluster:  # steps of whole parts; zeros: both blocks have the same
-        splits = [max(part, 2 * step) for part, step in zip(splits, basis, strict=False)]
+    splits, cluster = _splits(fields, len(shape)), fields.get("CGALayout") or []
     if {len(splits), *map(len, cluster)} != {len(shape)} or any(
         not is_power(part) or extent % part for extent, part in zip(shape, splits, strict=True)
     ):

@@ -23,9 +23,9 @@ The second row of a clock is what data follows: an arrival at another block's ba
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,13 +41,36 @@ _DOUBTS = {
     "wait": "The wait of {agent} on {barrier} could pass in phase {phase} or two phases earlier, which has the same parity",
     "late": "Phase {phase} of {barrier} could end before {agent} has seen the phase before it end",
     "early": "Phase {phase} of {barrier} could end before {agent} has added to it",
+    "place": "What {agent} copies for phase {phase} of {barrier} could lie before what others copy, or behind it",
     "registers": "{agent} could find that other roles have taken the block's registers",
 }
 _MAX_DOUBTS = 64
+_MEETINGS = 7  # of an agent's warps that are remembered, and one more
+
+
+class LateArrival(NamedTuple):
+    """An arrival of several warps, of which one may have gone on before the last has come.
+
+    It has come for whoever knows that its agent met later, or that a phase in which it counted has ended.
+    """
+
+    agent: int
+    time: int
+    phases: tuple[Point, ...]
+
+
+class Arrived(NamedTuple):
+    """A phase that ended by arrivals alone: whoever knows all of them knows its end."""
+
+    phase: int
+    known: Clock
+    late: tuple[LateArrival, ...]
 
 
 class Clocks(Order):
     """Clocks of agents, and what barriers, accesses and fences hand on through them."""
+
+    tries_orders = False
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -58,11 +81,16 @@ class Clocks(Order):
         self.clock: list[Clock] = [zero] * self.agents
         # barriers
         self.gathered: list[Clock | None] = [None] * barriers  # what those who counted in the running phase know
+        self.gathered_next = self.gathered.copy()  # what those know who count in the next phase already: they have left
         self.has_landings = [False] * barriers  # in the running phase: only a wait tells its end
         self.released: list[Clock] = [zero] * barriers  # what those know who pass a wait now
         self.released_at: dict[tuple[int, int], Clock] = {}  # the same, of every phase of a flag
-        # the last two phases that ended by arrivals alone: whoever knows this knows the end
-        self.arrived: list[tuple[tuple[int, Clock], ...]] = [()] * barriers
+        # arrivals of the running phase of which the last warp may be late, and the last two phases that ended by arrivals
+        self.late: list[tuple[LateArrival, ...]] = [()] * barriers
+        self.arrived: list[tuple[Arrived, ...]] = [()] * barriers
+        self.late_remote: dict[tuple[int, int, int], LateArrival] = {}  # block, barrier, agent: the last one
+        # agent of several warps: when all of these last met or arrived, and what tells that
+        self.meetings: dict[int, tuple[tuple[int, Point], ...]] = {}
         self.raised: list[tuple[Point, ...]] = [()] * barriers  # what no arrival of the phase is certainly behind
         self.passed: list[dict[int, int]] = [{}] * barriers  # waits that passed in the running phase: agent and time
         self.initialised: dict[int, Point] = {}
@@ -106,7 +134,42 @@ class Clocks(Order):
         """Whether the end of a phase certainly lies in a past."""
         if phase < 0 or clock[0, self.agents + barrier] > phase:
             return True
-        return any(ended >= phase and (known[0] <= clock[0]).all() for ended, known in self.arrived[barrier])
+        return any(
+            one.phase >= phase
+            and (one.known[0] <= clock[0]).all()
+            and all(self._has_come(late, clock) for late in one.late)
+            for one in self.arrived[barrier]
+        )
+
+    def _has_come(self, late: LateArrival, clock: Clock) -> bool:
+        """Whether the last warp of an arrival has certainly come."""
+        if any(clock[0, place] >= value for place, value in late.phases):
+            return True
+        later = (point for time, point in self.meetings.get(late.agent, ()) if time > late.time)
+        return any(clock[0, place] >= value for place, value in later)
+
+    def is_late(self, barriers: Sequence[int], phases: Sequence[int], blocks: Sequence[int], agent: int) -> None:
+        """The arrival that an agent makes now, at barriers of some blocks, may be late by a warp."""
+        points = tuple((self.agents + barrier, phase + 1) for barrier, phase in zip(barriers, phases, strict=True))
+        late = LateArrival(*self._now(agent), points)
+        for point in points:
+            self._all_warps_come(agent, point)
+        for barrier, block in zip(barriers, blocks, strict=True):
+            self.late[barrier] += (late,)
+            if block != self.program.agents[agent].block:
+                self.late_remote[block, barrier, agent] = late
+
+    def warps_meet(self, agent: int) -> None:
+        """All warps of an agent meet: what they did before has come."""
+        self._all_warps_come(agent, self._now(agent))
+
+    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
+        """All warps of an agent arrive somewhere and go on: when that phase ends, what they did before has come."""
+        self._all_warps_come(agent, (self.agents + barrier, phase + 1))
+
+    def _all_warps_come(self, agent: int, point: Point) -> None:
+        if self.program.agents[agent].of.warps > 1:
+            self.meetings[agent] = (*self.meetings.get(agent, ())[-_MEETINGS:], (self.time(agent), point))
 
     def counts(self, barrier: int, phase: int, agent: int, past: Clock | None, *, weak: bool = False) -> None:
         """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
@@ -121,11 +184,14 @@ class Clocks(Order):
         gathered = self.gathered[barrier]
         self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
-    def leaves(self, barrier: int, agent: int) -> None:
-        """An agent leaves: the cluster barrier takes it as arrived from now on."""
-        gathered = self.gathered[barrier]
-        clock = self.clock[agent]
-        self.gathered[barrier] = clock if gathered is None else np.maximum(gathered, clock)
+    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
+        """An agent leaves: the cluster barrier takes it as arrived from now on.
+
+        A phase in which it has arrived may end before it leaves; the next one may not.
+        """
+        held = self.gathered_next if in_next_phase else self.gathered
+        clock, gathered = self.clock[agent], held[barrier]
+        held[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
     def raises(self, barrier: int, agent: int) -> None:
         """An agent raises what a phase waits for without arriving."""
@@ -152,8 +218,10 @@ class Clocks(Order):
         if self.program.first_flag <= barrier < self.program.grid:
             self.released_at[barrier, phase] = released
         last = self.arrived[barrier][-1:]
-        self.arrived[barrier] = last if self.has_landings[barrier] else (*last, (phase, gathered))
-        self.gathered[barrier], self.has_landings[barrier] = None, False
+        ended = Arrived(phase, gathered, self.late[barrier])
+        self.arrived[barrier] = last if self.has_landings[barrier] else (*last, ended)
+        self.gathered[barrier], self.gathered_next[barrier] = self.gathered_next[barrier], None
+        self.has_landings[barrier], self.late[barrier] = False, ()
         self.raised[barrier], self.passed[barrier] = (), {}
 
     def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
@@ -180,6 +248,10 @@ class Clocks(Order):
         """A flag reaches more than somebody polls for: in another order less would have sufficed."""
         self.doubt("early", flag, phase, agent)
 
+    def mixes(self, barrier: int, phase: int, agent: int) -> None:
+        """Copies of several agents lie behind each other in a slot, and bring different tiles."""
+        self.doubt("place", barrier, phase, agent)
+
     def meets(self, barrier: int, agent: int) -> None:
         """An agent knows what those knew who ended the last phase."""
         clock = self.clock[agent]
@@ -202,6 +274,14 @@ class Clocks(Order):
     def _finish(self, key: Key, point: Point) -> None:
         if key in self.finished:
             self.finished[key] += (point,)
+
+    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase: whoever knows that it has ended knows that their access is finished."""
+        self.finishes_with(key, barrier, phase)
+
+    def hears_of_itself(self, barrier: int, agent: int) -> int:
+        """Up to which of an agent's own actions the last phase of a barrier came behind."""
+        return int(self.released[barrier][0, agent])
 
     def is_alive(self, key: Key) -> bool:
         """Whether an access may still matter."""
@@ -289,6 +369,14 @@ class Clocks(Order):
             if not any(clock[0, place] >= value for clock in clocks):
                 yield block, place
 
+    def unseen_warps(self) -> Iterable[tuple[int, int]]:
+        """The blocks, and the barriers, at which the last warp of another block's role may arrive too late."""
+        for (block, barrier, _), late in self.late_remote.items():
+            agents = self.program.agents
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            if not any(self._has_come(late, clock) for clock in clocks):
+                yield block, barrier
+
     def takes_registers(self, agent: int, block: int, registers: int) -> None:
         """Setmaxnreg takes registers from the block's pool, or gives some back."""
         rises, clock = self.register_rises.setdefault(block, []), self.clock[agent]
@@ -323,14 +411,23 @@ class Clocks(Order):
             agent, place, number = key
             return agent, places[agent] - place, number
 
+        def lately(late: LateArrival) -> list[list[Point]]:
+            met = [point for time, point in self.meetings.get(late.agent, ()) if time > late.time]
+            return [ago([(late.agent, late.time)]), ago(late.phases), ago(met)]
+
         return [
             [since(clock) for clock in self.clock],
             [
                 (
                     since(self.gathered[barrier]),
+                    since(self.gathered_next[barrier]),
                     since(self.released[barrier]),
                     self.has_landings[barrier],
-                    [(phase - phases[barrier], since(known)) for phase, known in self.arrived[barrier]],
+                    [
+                        (one.phase - phases[barrier], since(one.known), [*map(lately, one.late)])
+                        for one in self.arrived[barrier]
+                    ],
+                    [*map(lately, self.late[barrier])],
                     ago(self.raised[barrier]),
                     ago(sorted(self.passed[barrier].items())),
                 )

@@ -228,7 +228,7 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
         if changes_nothing and agent not in _sight(machine).ends_with_step:
             return [(agent, action)]
         moves.append((agent, action))
-    flights = machine.flights.values()
+    flights = [*filter(machine.can_land, machine.flights.values())]
     pieces = [  # of copies whose first bytes leave their barrier's count at 0 before the last have come
         flight._replace(number=missing)
         for flight in flights

@@ -12,6 +12,7 @@ others when all warps have met (sync) or arrived (a count of at least the warps)
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ class Machine(State):
         """Whether an agent can act now."""
         action = self.current(agent)
         if action is None:
-            return not self.left[agent]
+            return not self.left[agent] and not self._late_arrivals(agent)
         if self.starts_late(agent):
             return False
         if action.op == "poll":
@@ -105,9 +106,13 @@ class Machine(State):
             return action.choice == "launch" or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
+        if action.op in ("sync", "bar_arrive", "cluster") and action.choice != "wait" and self._late_arrivals(agent):
+            return False
         if action.meets:
             standing = self.standing.get((agent, action.barriers[0]))
-            return standing is None or self.phase[action.barriers[0]] > standing
+            if standing is None or (action.choice != "wait" and standing.place != self.pc[agent]):
+                return True  # it has not arrived yet
+            return self.phase[action.barriers[0]] > standing.phase
         if action.op == "registers":
             return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
         return True
@@ -131,6 +136,7 @@ class Machine(State):
         if action is None:
             self._leave_work(agent)
             self.leave(agent)
+            self._leave_memory(self.program.agents[agent].block)
         elif action.mask:
             raise self._mask_mistake(agent, action)
         elif self._do(agent, action):
@@ -190,28 +196,78 @@ class Machine(State):
         arrivals = int(action.flag) if action.op == "expect" else action.times
         dropped = arrivals if action.flag and action.op == "arrive" else 0
         by_all_warps = arrivals >= self.program.agents[agent].of.warps
-        if by_all_warps:
-            self._cover(agent)
         tx = action.number if action.op == "expect" else 0
+        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+        if by_all_warps and keys and not dropped:  # the last warp may be late
+            self._arrive_late(agent, action, keys)
+            return
         for barrier in action.barriers:
             self._reach(barrier, agent)
             if by_all_warps:
-                self._require_met(barrier, agent)
+                self._cover_with(agent, barrier)
             weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
             self.count(barrier, agent, tx=tx, arrivals=arrivals, dropped=dropped, weak=weak, step=action.step)
 
     def _meet_threads(self, agent: int, action: Action) -> bool:
         """Come to a barrier of threads; whether the action is over: a meeting takes two, arriving and leaving."""
-        if action.choice != "wait":
+        if action.meets and action.choice != "wait":
             self._cover(agent)
+        elif action.choice != "wait":  # the warps go on, one sooner than the other
+            self._cover_with(agent, action.barriers[0])
         is_over = self.meet(agent, action)
         if is_over and action.meets:  # what one warp knew all of them know
             self.unmet_stores.pop(agent, None)
             self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
         return is_over
 
+    def _arrive_late(self, agent: int, action: Action, keys: tuple[Key, ...]) -> None:
+        """Several warps arrive behind accesses of their own: one may go on before the last has come.
+
+        Where orders are tried one by one, the arrival comes by itself; else it counts now, and whoever needs it must know
+        of a phase in which it counted, or that the warps have met.
+        """
+        self.uncovered[agent] = keys
+        phases = [self.phase[barrier] for barrier in action.barriers]
+        blocks = [self.program.barriers[barrier].block for barrier in action.barriers]
+        if not self.order.tries_orders:
+            self.order.is_late(action.barriers, phases, blocks, agent)
+        for number, barrier in enumerate(action.barriers):
+            self._reach(barrier, agent)
+            self._require_met(barrier, agent)
+            if self.order.tries_orders:
+                key = self._key(agent, number)
+                self._send(Flight("late", barrier, action.times, (), agent, None, keys, key))
+                continue
+            weak = action.scope == "cta" and self._is_elsewhere(barrier, agent)
+            self.count(barrier, agent, arrivals=action.times, weak=weak, step=action.step)
+            for key in keys:
+                self.order.finishes_after(key, barrier, phases[number])
+
+    def _late_arrivals(self, agent: int) -> list[Flight]:
+        """Arrivals whose last warp is not there yet."""
+        return [flight for flight in self.flights.values() if flight.op == "late" and flight.agent == agent]
+
+    def can_land(self, flight: Flight) -> bool:
+        """Whether something under way may land now: a warp arrives in the order of its steps."""
+        if flight.op != "late":
+            return True
+        return all(other.key[1] >= flight.key[1] for other in self._late_arrivals(flight.agent))
+
+    def _cover_with(self, agent: int, barrier: int) -> None:
+        """All warps of an agent arrive, and go on: what they did before is over when the phase ends."""
+        self._require_met(barrier, agent)
+        self.order.warps_arrive(agent, barrier, self.phase[barrier])
+        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+        for key in keys:
+            self.order.finishes_after(key, barrier, self.phase[barrier])
+        if keys:
+            self.uncovered[agent] = keys
+        else:
+            self.uncovered.pop(agent, None)
+
     def _cover(self, agent: int) -> None:
-        """All warps of an agent arrive: what they did before is over for whoever is behind that."""
+        """All warps of an agent meet: what they did before is over for whoever is behind that."""
+        self.order.warps_meet(agent)
         for key in self.uncovered.pop(agent, ()):
             self.order.finishes(key, agent)
 
@@ -238,6 +294,12 @@ class Machine(State):
         if not self.present[block]:
             raise self.exit_mistake(block, who, reached.title)
 
+    def _require_memory(self, agent: int, slot: int) -> None:
+        """Stop where an agent reaches for the memory of a block that has left; global memory stays."""
+        reached = self.program.slots[slot]
+        if reached.of.space != "gmem":
+            self._require_present(reached.block, self.program.agents[agent].title, reached)
+
     # copies
 
     def _copy(self, agent: int, action: Action) -> None:
@@ -245,10 +307,11 @@ class Machine(State):
         if not action.number:
             return  # no bytes move, and none are counted
         for number, (slot, barrier) in enumerate(zip(action.slots, barriers, strict=True)):
-            reached = self.program.slots[slot]
-            self._require_present(reached.block, self.program.agents[agent].title, reached)
+            self._require_memory(agent, slot)
             by_threads = action.choice == "cp.async"
-            fill = (NONE, agent, self._groups_made(agent)) if by_threads else (barrier, self._phase_of(barrier), NONE)
+            fill = (barrier, self.phase[barrier], NONE)
+            if by_threads or barrier == NONE:
+                fill = (NONE, agent, self._groups_made(agent))
             start, end = self._extent(slot, action, agent, fill)
             access = Access(self._key(agent, number), agent, True, action.choice, start, end, fill, action.tile)
             self._begin(slot, access, ends_at_once=False)
@@ -270,9 +333,6 @@ class Machine(State):
         self._require_content(source, agent, action)
         return access
 
-    def _phase_of(self, barrier: int) -> int:
-        return self.phase[barrier] if barrier != NONE else 0
-
     def _extent(self, slot: int, action: Action, agent: int, fill: Fill) -> tuple[int, int]:
         """The bytes of a slot that a copy fills: where it says, or behind the other copies of the same phase."""
         size = self.program.slots[slot].of.bytes
@@ -286,6 +346,8 @@ class Machine(State):
         end = start + action.number
         if action.offset is None:
             self.filled[slot] = fill, end
+            if any(one.fill == fill and one.agent != agent and one.tile != action.tile for one in self.accesses[slot]):
+                self.order.mixes(fill[0], fill[1], agent)  # which tile lies first depends on who comes first
         facts = {"slot": slot, "agent": agent, "size": size, "bytes": action.number}
         if end > size and start and action.offset is None and action.number <= size:
             raise self.program.mistake("too much", **facts, together=end)
@@ -296,8 +358,7 @@ class Machine(State):
     def _cp_arrive(self, agent: int, action: Action) -> None:
         barrier = action.barriers[0]
         if action.times >= self.program.agents[agent].of.warps:
-            self._cover(agent)
-            self._require_met(barrier, agent)
+            self._cover_with(agent, barrier)
         if not action.flag:
             self.count(barrier, agent, more=action.times, step=action.step)
         self.handed_over[agent] = self.handed_over.get(agent, 0) + 1
@@ -331,9 +392,26 @@ class Machine(State):
         if action.choice == "bulk":
             keys = self._stored(agent, action, keys)
             if self.program.agents[agent].of.warps > 1:  # one thread stores and waits
-                self.unmet_stores[agent] = self.unmet_stores.get(agent, {}) | dict.fromkeys(keys, self.pc[agent])
+                self._keep_from_other_warps(agent, keys)
         for key in keys:
             self.order.finishes(key, agent)
+
+    def _keep_from_other_warps(self, agent: int, keys: tuple[Key, ...]) -> None:
+        """One warp knows that stores have read their slots; the others do not until they meet, or wait for it.
+
+        In one order of many that is seen at once: they may do what comes next, up to a wait that holds them up.
+        """
+        if not self.order.tries_orders:
+            times = dict.fromkeys(keys, self.order.time(agent))
+            self.unmet_stores[agent] = self.unmet_stores.get(agent, {}) | times
+            return
+        stored = {slot: access for slot, held in enumerate(self.accesses) for access in held if access.key in keys}
+        for action in copy(self.sources[agent]):
+            if action.meets or (action.waits and self.phase[action.barriers[0]] & 1 == action.number):
+                return
+            written = stored.keys() & {*action.slots} if action.op == "write" else ()
+            for slot in written:
+                raise self._race_of_warps(slot, stored[slot], stored[slot]._replace(how="generic", write=True))
 
     def _stored(self, agent: int, action: Action, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Of stores that are waited for, those accesses that are over: with .read only the reads of their sources."""
@@ -370,6 +448,8 @@ class Machine(State):
             phase = self.count(barrier, agent, past, arrivals=flight.number, takes_back=flight.op == "cp_drop")
         for key in flight.keys:
             self.order.finishes_with(key, barrier, phase)
+        if flight.op == "late":
+            self.uncovered[agent] = tuple(key for key in self.uncovered.get(agent, ()) if key not in flight.keys)
         for block in blocks:
             harmless = not by_copy and block == self.program.agents[agent].block
             if not harmless:
@@ -396,6 +476,7 @@ class Machine(State):
         writes = action.op == "write"
         touched = [*((slot, writes) for slot in action.slots), *((slot, True) for slot in action.into)]
         for number, (slot, write) in enumerate(touched):
+            self._require_memory(agent, slot)
             size = self.program.slots[slot].of.bytes or 1
             access = Access(self._key(agent, number), agent, write, how, 0, size)
             by_one_warp = how == "generic" and self.program.agents[agent].of.warps == 1
@@ -435,11 +516,12 @@ class Machine(State):
             overlaps = earlier.start < access.end and access.start < earlier.end
             if overlaps and (earlier.write or access.write):
                 keep = self._meet_access(slot, earlier, access)
-            elif earlier.write or access.write or earlier.agent != access.agent:
+            elif earlier.write or access.write or (earlier.agent, earlier.how) != (access.agent, access.how):
                 keep = True
             else:
                 keep = not self.order.knows(earlier, access.agent)
-            if keep and self.order.needs_later(earlier):
+            is_unmet = earlier.key in self.unmet_stores.get(earlier.agent, ())  # only one of its warps knows the end
+            if is_unmet or (keep and self.order.needs_later(earlier)):
                 kept.append(earlier)
             else:
                 self.order.forgets(earlier.key)
@@ -586,6 +668,22 @@ class Machine(State):
             self.warn(self.program.mistake("cp.async left", agent=agent).mistake, title, title)
         self._cover(agent)
 
+    def _leave_memory(self, block: int) -> None:
+        """Stop where all agents of a block have left, and its memory is still used: by other blocks, or by a copy without barrier."""
+        if self.present[block]:
+            return
+        agents = [number for number, agent in enumerate(self.program.agents) if agent.block == block]
+        for slot, accesses in zip(self.program.slots, self.accesses, strict=True):
+            if slot.block != block or slot.of.space == "gmem":
+                continue
+            for access in accesses:
+                is_untold = access.how in ("tma", "bulk") and access.fill is not None and access.fill[0] == NONE
+                if not (is_untold or access.agent not in agents):
+                    continue
+                if not any(self.order.knows(access, agent) for agent in agents):
+                    who = HOW[access.how].subject.format(self.program.agents[access.agent].title)
+                    raise self.exit_mistake(block, who, slot.title)
+
     def warn(self, mistake: Mistake, subject: str, by: str) -> None:
         """Keep a mistake as a warning, once for its subject and whoever makes it."""
         self.warnings.setdefault((mistake.rule, subject, by), mistake)
@@ -597,6 +695,9 @@ class Machine(State):
                 raise self.exit_mistake(block, self.program.agents[place].title, "one of its mbarriers")
             title = self.program.barriers[place - self.agents].title
             raise self.exit_mistake(block, f"a copy or an arrival for {title}", "it")
+        for block, barrier in clocks.unseen_warps():
+            title = self.program.barriers[barrier].title
+            raise self.exit_mistake(block, f"the last warp that arrives at {title}", "it")
         for block, place in clocks.unseen(clocks.local):
             barrier = place - self.agents
             mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake

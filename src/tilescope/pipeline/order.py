@@ -9,7 +9,7 @@ Clocks hears all reports. A search sees the phases of its one order as they are,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 from tilescope.pipeline.contents import Fill
@@ -45,8 +45,28 @@ class Reports:
     def arrives(self, barrier: int, agent: int, past: Any) -> None:
         """An arrival that the phase needs."""
 
-    def leaves(self, barrier: int, agent: int) -> None:
+    def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
         """An agent leaves: the cluster barrier takes it as arrived from now on."""
+
+    def is_late(self, barriers: Sequence[int], phases: Sequence[int], blocks: Sequence[int], agent: int) -> None:
+        """The arrival that an agent makes now, at barriers of some blocks, may be late by a warp."""
+
+    def warps_meet(self, agent: int) -> None:
+        """All warps of an agent meet."""
+
+    def warps_arrive(self, agent: int, barrier: int, phase: int) -> None:
+        """All warps of an agent arrive somewhere and go on."""
+
+    def mixes(self, barrier: int, phase: int, agent: int) -> None:
+        """Copies of several agents lie behind each other in a slot, and bring different tiles."""
+
+    def time(self, agent: int) -> int:
+        """How many actions an agent has begun."""
+        return 0
+
+    def hears_of_itself(self, barrier: int, agent: int) -> int:
+        """Up to which of an agent's own actions the last phase of a barrier came behind."""
+        return 0
 
     def ends(self, barrier: int, phase: int) -> None:
         """A phase ends."""
@@ -80,6 +100,8 @@ class Reports:
 class Order(Reports, ABC):
     """The reports, and what every kind of order has to keep and to answer."""
 
+    tries_orders: bool  # one order of many is looked at, and what may happen in others is not asked
+
     @abstractmethod
     def clone(self) -> Self:
         """An independent copy."""
@@ -101,6 +123,10 @@ class Order(Reports, ABC):
     @abstractmethod
     def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
         """An access is finished for whoever knows that the phase has ended."""
+
+    @abstractmethod
+    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase, and go on: their access is finished for whoever knows that it has ended."""
 
     @abstractmethod
     def forgets(self, key: Key) -> None:

@@ -276,7 +276,7 @@ class Program:
 
         def emit(values: dict[str, int]) -> Action:
             bits = 0 if mask is None else mask(values)
-            ranks = own_rank if mask is None else self._ranks(bits, agent)
+            ranks = own_rank if mask is None else self._ranks(bits, parts.choices["choice"], agent)
             owners = ranks if owner is None else self._owners(owner, ranks, values, agent)
             amount, repeated = number(values), times(values)
             if step.op == "copy":  # every lane that issues it brings the bytes once
@@ -331,14 +331,19 @@ class Program:
             return [lambda rank, values: self.mbarriers + rank * BARS + bar(values)]
         return []
 
-    def _ranks(self, mask: int, agent: Instance) -> tuple[int, ...]:
+    def _ranks(self, mask: int, choice: str, agent: Instance) -> tuple[int, ...]:
         """The blocks of the cluster that a mask names."""
         blocks = self.pipeline.blocks
         if not 0 < mask < 1 << MAX_BLOCKS:
             found, limit = f"mask {mask:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
             fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
             raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=mask, blocks=blocks)
-        return tuple([rank for rank in range(blocks) if mask >> rank & 1])
+        ranks = tuple([rank for rank in range(blocks) if mask >> rank & 1])
+        if choice == "cp.async" and ranks != (agent.block,):
+            found, limit = f"mask {mask:#x} of cp.async of {agent.title}", "cp.async writes memory of its own block"
+            fix = "Leave the mask out, or use by = bulk."
+            raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=mask)
+        return ranks
 
     def _owners(
         self, owner: Number, ranks: tuple[int, ...], values: dict[str, int], agent: Instance

@@ -60,12 +60,14 @@ def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
         for step in loop.steps:
             if isinstance(step, Loop) or str(step.arguments.get("tile", counter)).strip() != counter:
                 return 0
-            for text in _texts(step):
+            for text, is_of_receiver in _texts(step):
                 expression = Expression.read(step.op, text, names)
                 used = () if expression.code is None else expression.code.co_names
-                key = (expression.text, tuple(names[name] for name in used if name in SELF_NAMES))
-                if counter in used and key not in columns:
-                    columns[key] = np.array([expression.value(names | {counter: value}) for value in values])
+                for rank in range(known["blocks"]) if is_of_receiver else (known["rank"],):
+                    here = names | {"rank": rank}
+                    key = (expression.text, tuple(here[name] for name in used if name in SELF_NAMES))
+                    if counter in used and key not in columns:
+                        columns[key] = np.array([expression.value(here | {counter: value}) for value in values])
     fits = (
         period
         for period in range(1, _LONGEST_PERIOD + 1)
@@ -74,15 +76,15 @@ def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
     return next(fits, 0)
 
 
-def _texts(step: Step) -> Iterator[Any]:
-    """The expressions of a step that may depend on a loop's counter, its tile apart."""
+def _texts(step: Step) -> Iterator[tuple[Any, bool]]:
+    """The expressions of a step that may depend on a loop's counter, its tile apart; whether `rank` is a receiver's there."""
     for argument, value in step.values():
         if argument.kind in ("number", "bar") and argument.name != "tile" and value != "":
-            yield value
-        elif argument.kind in ("barrier", "slot") and "[" in value:
-            yield reference(argument.name, value)[1]
+            yield value, argument.name == "barrier_rank"
+        elif argument.kind in ("barrier", "slot", "counter") and "[" in value:
+            yield reference(argument.name, value)[1], False
     if step.when is not None:
-        yield step.when
+        yield step.when, False
 
 
 class Shortened(Run):

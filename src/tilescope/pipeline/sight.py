@@ -19,9 +19,13 @@ from tilescope.pipeline.program import Key
 class Sight(Order):
     """What is under way, which fences have come, and which barriers are ready."""
 
+    tries_orders = True
+
     def __init__(self) -> None:
         self.under_way: frozenset[Key] = frozenset()
         self.ends_with_step: dict[int, tuple[Key, ...]] = {}  # agent: accesses that are over when its next step begins
+        # barrier, phase: accesses that are over when it ends
+        self.closing: frozenset[tuple[int, int, Key]] = frozenset()
         self.fenced: frozenset[tuple[Key, str, int]] = frozenset()  # access, kind, agent
         self.initialised: dict[int, int] = {}  # barrier: its agent
         self.shown: frozenset[int] = frozenset()  # barriers whose init was fenced for other blocks
@@ -30,18 +34,25 @@ class Sight(Order):
         """An independent copy."""
         other = Sight()
         other.under_way, other.fenced, other.shown = self.under_way, self.fenced, self.shown
+        other.closing = self.closing
         other.ends_with_step, other.initialised = self.ends_with_step.copy(), self.initialised.copy()
         return other
 
     def key(self) -> tuple[Any, ...]:
         """Equal for two orders after which the same may come."""
         ending = tuple(sorted(self.ends_with_step.items()))
-        return self.under_way, ending, self.fenced, tuple(sorted(self.initialised.items())), self.shown
+        return self.under_way, ending, self.closing, self.fenced, tuple(sorted(self.initialised.items())), self.shown
 
     def begin(self, agent: int) -> None:
         """An agent begins its next action: its own accesses before it are over."""
         if agent in self.ends_with_step:
             self.under_way -= {*self.ends_with_step.pop(agent)}
+
+    def ends(self, barrier: int, phase: int) -> None:
+        """A phase ends: what all warps did before they arrived in it is over."""
+        over = {mark for mark in self.closing if mark[:2] == (barrier, phase)}
+        self.closing -= over
+        self.under_way -= {key for *_, key in over}
 
     def starts(self, access: Access, *, ends_at_once: bool) -> None:
         """An access begins; a warp's own one ends when its next step begins."""
@@ -56,6 +67,10 @@ class Sight(Order):
     def finishes_with(self, key: Key, barrier: int, phase: int) -> None:
         """An access is over."""
         self.under_way -= {key}
+
+    def finishes_after(self, key: Key, barrier: int, phase: int) -> None:
+        """All warps arrive in a phase: their access is over when that ends."""
+        self.closing |= {(barrier, phase, key)}
 
     def is_alive(self, key: Key) -> bool:
         """Whether an access is under way."""

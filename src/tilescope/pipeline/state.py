@@ -8,7 +8,7 @@ A barrier of threads, bar.sync or that of the cluster, is one whose arrivals are
 from __future__ import annotations
 
 from copy import copy
-from itertools import tee
+from itertools import chain, tee
 from typing import Any, NamedTuple, Self
 
 from tilescope.errors import counted
@@ -29,7 +29,13 @@ class Note(NamedTuple):
     agent: int
     amount: int
     step: Step | None = None
-    place: int = NONE  # of an arrival, in the agent's role
+
+
+class Standing(NamedTuple):
+    """An arrival at a barrier of threads that the agent has not waited for yet."""
+
+    phase: int
+    place: int  # of its step in the agent's role
 
 
 class Noted(NamedTuple):
@@ -67,9 +73,9 @@ class State:
         self.unflushed: dict[int, tuple[Key, ...]] = {}  # agent: such writes, of which only the sources are known read
         self.uncommitted: dict[int, tuple[Key, ...]] = {}  # tcgen05 products that no commit covers
         self.uncovered: dict[int, tuple[Key, ...]] = {}  # accesses of several warps, since these last met
-        self.unmet_stores: dict[int, dict[Key, int]] = {}  # agent: stores that one of its warps waited for, and where
+        self.unmet_stores: dict[int, dict[Key, int]] = {}  # agent: stores that one of its warps waited for, and when
         self.unmet_inits: dict[int, int] = {}  # barrier: the agent of which one warp initialised it
-        self.standing: dict[tuple[int, int], int] = {}  # (agent, barrier of threads): the phase that it has arrived in
+        self.standing: dict[tuple[int, int], Standing] = {}  # (agent, barrier of threads): it has arrived
         # barriers
         counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
         flags = program.grid - program.first_flag
@@ -80,7 +86,6 @@ class State:
         self.expected_bytes = [0] * counting  # in the running phase
         self.notes: list[tuple[Note, ...]] = [()] * counting  # of the running phase
         self.first_notes: dict[int, tuple[Note, ...]] = {}  # of the first phase that ended
-        self.last_arrivals: list[dict[int, int]] = [{}] * counting  # of the last phase: agents, and where they arrived
         self.arrivers: list[tuple[int, ...]] = [()] * counting  # agents that ever arrived
         self.last_pass: dict[tuple[int, int], int] = {}  # (agent, barrier): the phase in which its last wait passed
         self.initialised = [False] * counting
@@ -126,15 +131,11 @@ class State:
             self.accesses,
         )
         tables: tuple[dict[Any, Any], ...] = (self.groups, self.uncovered, self.standing, self.filled)
-        stores = tuple((agent, tuple(held)) for agent, held in sorted(self.unmet_stores.items()) if held)
-        arrivals = tuple(tuple(sorted(held.items())) for held in self.last_arrivals) if stores else ()
         flights = tuple(sorted((key, flight.number) for key, flight in self.flights.items()))
         return (
             *map(tuple, lists),
             *(tuple(sorted(table.items())) for table in tables),
             flights,
-            stores,
-            arrivals,
         )
 
     def relative(self, tiles: int, unused: list[bool]) -> list[Any]:
@@ -177,13 +178,12 @@ class State:
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncommitted.items()),
             sorted((agent, [*map(named, keys)]) for agent, keys in self.uncovered.items()),
             sorted((agent, [*map(named, held)]) for agent, held in self.unmet_stores.items()),
-            [
-                sorted((agent, self.pc[agent] - place) for agent, place in held.items() if place != NONE)
-                for held, is_unused in zip(self.last_arrivals, unused, strict=True)
-                if not is_unused
-            ],
             [[note.agent for note in notes] for notes in self.notes[self.barriers :]],
-            [sorted(self.standing.items()), self.registers, self.pool],
+            [self.registers, self.pool],
+            sorted(
+                (agent, barrier, one.phase - self.phase[barrier], self.pc[agent] - one.place)
+                for (agent, barrier), one in self.standing.items()
+            ),
             sorted(
                 (agent, barrier, phase - self.phase[barrier])
                 for (agent, barrier), phase in self.last_pass.items()
@@ -222,14 +222,14 @@ class State:
         elif tx < 0:
             self.notes[barrier] += (Note("bytes", agent, -tx, step),)
         if arrivals or not (more or tx):
-            place = self.pc[agent] if past is None else NONE
-            self.notes[barrier] += (Note("arrive", agent, arrivals, step, place),)
+            self.notes[barrier] += (Note("arrive", agent, arrivals, step),)
         if arrivals and agent not in self.arrivers[barrier]:
             self.arrivers[barrier] += (agent,)
+        is_dead = self.pending[barrier] >= ARRIVALS_END  # all its arrivals were dropped: none may come any more
         pending = self.pending[barrier] = self.pending[barrier] + more - arrivals
         after = self.tx[barrier] = self.tx[barrier] + tx
         self.expected[barrier] -= dropped
-        if pending < 0:
+        if pending < 0 or (is_dead and pending < ARRIVALS_END):
             raise self.miscounted(barrier, "too many arrivals" if barrier < self.barriers else "sync surplus")
         self._require_countable(barrier)
         if more or (tx > 0 and not arrivals):
@@ -260,12 +260,13 @@ class State:
         # a barrier from which all arrivals were dropped never ends a phase again
         self.pending[barrier] = self.expected[barrier] or ARRIVALS_END
         self.first_notes.setdefault(barrier, self.notes[barrier])
-        self.last_arrivals[barrier] = {note.agent: note.place for note in self.notes[barrier] if note.op == "arrive"}
         self.notes[barrier], self.expected_bytes[barrier] = (), 0
         self.ended.append(barrier)
 
     def signal(self, flag: int, agent: int, amount: int, step: Step | None) -> None:
-        """Add to a flag: its phases end at the values for which somebody polls."""
+        """Add to a flag: its phases end at the values for which somebody polls; nobody waits for an addition of 0."""
+        if not amount:
+            return
         thresholds = self.program.thresholds.get(flag, [])
         self.order.counts(flag, self.phase[flag], agent, None)
         self.notes[flag] += (Note("arrive", agent, amount, step),)
@@ -281,24 +282,26 @@ class State:
         """A wait passes."""
         self._require_ready(barrier, agent)
         self._require_met(barrier, agent)
-        arrived_at = self.last_arrivals[barrier].get(agent, NONE)
-        if agent in self.unmet_stores:  # the phase waited for the warp that waited for its store
-            held = self.unmet_stores[agent]
-            self.unmet_stores[agent] = {key: place for key, place in held.items() if place > arrived_at}
+        if agent in self.unmet_stores:  # all warps wait for a phase that came behind the one that waited for its store
+            heard, held = self.order.hears_of_itself(barrier, agent), self.unmet_stores[agent]
+            self.unmet_stores[agent] = {key: time for key, time in held.items() if time > heard}
         self.order.passes(barrier, self.phase[barrier], agent)
         self.last_pass[agent, barrier] = self.phase[barrier]
 
     def _require_ready(self, barrier: int, agent: int, past: Any = None) -> None:
-        """Stop where an agent cannot know that a barrier is initialised."""
+        """Stop where an agent cannot know that a barrier is initialised; of a copy that lands, could not when it was issued."""
         program = self.program
-        if not program.initialises or barrier >= self.barriers or (agent, barrier) in self.seen_ready:
+        if not program.initialises or barrier >= self.barriers:
+            return
+        if past is None and (agent, barrier) in self.seen_ready:
             return
         if not self.order.is_ready(barrier, agent, past):
             raise program.mistake("init", agent=agent, barrier=barrier)
         elsewhere = program.barriers[barrier].block != program.agents[agent].block
         if elsewhere and not self.order.is_shown(barrier, agent, past):
             raise program.mistake("init fence", agent=agent, barrier=barrier)
-        self.seen_ready[agent, barrier] = True
+        if past is None:
+            self.seen_ready[agent, barrier] = True
 
     def _require_met(self, barrier: int, agent: int) -> None:
         """Stop where all warps of an agent use a barrier that one of them has initialised, before they have met."""
@@ -328,19 +331,21 @@ class State:
         """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over."""
         barrier = action.barriers[0]
         of_cluster = barrier == self.program.cluster
-        if (agent, barrier) not in self.standing or not action.meets:
+        standing = self.standing.get((agent, barrier))
+        has_arrived = standing is not None and (standing.place == self.pc[agent] or action.choice == "wait")
+        if not has_arrived:
             if action.choice == "wait":
                 raise self.program.mistake("cluster wait", agent=agent)
-            if of_cluster and (agent, barrier) in self.standing:
+            if of_cluster and standing is not None:
                 raise self.program.mistake("cluster again", agent=agent)
             if not of_cluster:
                 self._expect_threads(agent, action, barrier)
             if action.meets or of_cluster:
-                self.standing[agent, barrier] = self.phase[barrier]
+                self.standing[agent, barrier] = Standing(self.phase[barrier], self.pc[agent])
             threads = 1 if of_cluster else self.program.agents[agent].of.whole_threads(WARP_THREADS)
             self.count(barrier, agent, arrivals=threads, step=action.step)
         if action.meets:
-            if self.phase[barrier] <= self.standing[agent, barrier]:
+            if self.phase[barrier] <= self.standing[agent, barrier].phase:
                 return False
             del self.standing[agent, barrier]
             self.order.meets(barrier, agent)
@@ -363,10 +368,15 @@ class State:
         self.present[self.program.agents[agent].block] -= 1
         if self.program.earlier[agent]:
             self.count(self.program.grid, agent, arrivals=1)
+            if self.phase[self.program.grid]:  # all that the grid has stored is written now
+                stored = (keys for other, keys in self.unflushed.items() if self.program.earlier[other])
+                for key in chain(*stored):
+                    self.order.finishes_with(key, self.program.grid, 0)
         cluster = self.program.cluster
-        self.order.leaves(cluster, agent)
+        has_arrived = agent in self.noted(cluster, "arrive")[0]
+        self.order.leaves(cluster, agent, in_next_phase=has_arrived)
         self.expected[cluster] -= 1
-        if agent not in self.noted(cluster, "arrive")[0]:
+        if not has_arrived:
             self.pending[cluster] -= 1
             if self.pending[cluster] == 0 and self.notes[cluster]:
                 self._end_phase(cluster)

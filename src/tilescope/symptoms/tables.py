@@ -5,9 +5,9 @@
     error    CUDA_ERROR_INVALID_HANDLE (400)   a CUDA error of which no symptom speaks: what it means
     term     "base offset"                     what it means, other spellings, what to read next
 
-A cause is written once; several symptoms point to it, in different orders, the most likely first. Commands are
-examples that run as they stand: put your own numbers in. `question.py` folds the words that mean the same ("stuck",
-"deadlock": hang).
+A cause is written once; several symptoms point to it, in different orders, the most likely first. What a rule says too is
+quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `question.py` folds
+the words that mean the same ("stuck", "deadlock": hang).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Self
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
+from tilescope.tensor_map.arguments import MAP_ALIGNMENTS
+from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.value import Row
 
 
@@ -90,7 +92,27 @@ class Term(NamedTuple):
     see: tuple[str, ...] = ()
 
 
-CAUSE = {name: Cause(name, **entry) for name, entry in table("causes").items()}
+# Sentences that a rule says too: a cause quotes them by name.
+_QUOTED = {
+    "MAP_ALIGNMENTS": MAP_ALIGNMENTS,
+    "SIZE_FLAG_BUG": SIZE_FLAG_BUG,
+    "CLEAR_SIZE_FLAG": CLEAR_SIZE_FLAG,
+}
+
+
+def _with_quotations(text: str) -> str:
+    """The text of a cause, {NAME} replaced by the sentence of that name."""
+    for name, sentence in _QUOTED.items():
+        text = text.replace(f"{{{name}}}", sentence)
+    return text
+
+
+def _cause(name: str, entry: dict[str, Any]) -> Cause:
+    texts = {key: _with_quotations(entry[key]) for key in ("mechanism", "tell", "fix")}
+    return Cause(name, **entry | texts)
+
+
+CAUSE = {name: _cause(name, entry) for name, entry in table("causes").items()}
 SEEN = {name: Symptom(name, **entry) for name, entry in table("symptoms").items()}
 
 

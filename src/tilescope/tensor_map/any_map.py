@@ -35,7 +35,7 @@ Reader = Callable[[str, Any], Any]
 argument_length = stated(
     "argument-length",
     "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
-    found="{has} for rank {rank}",
+    found="{argument} has {has} for rank {rank}",
     limit="{takes}: {which}",
     source=CUDA_H,
     passing=MATRIX | {"strides_bytes": (8192,)},

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.data_type import DataType
@@ -33,8 +33,9 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
+from tilescope.tensor_map.repair import repaired_arguments
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
-from tilescope.value import Value
+from tilescope.value import Row, Value
 
 # Of the kinds whose arguments could be meant, the first one is.
 _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
@@ -46,7 +47,6 @@ MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)
 _NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 _CORNERS = {f"{end}_corner": f" (pixelBox{end.title()}Corner of the driver)" for end in ("lower", "upper")}
-_MAX_REPAIRS = 20  # every round mends an argument; a map has fewer
 argument_missing = stated(
     "argument-missing",
     "Every argument that has no default is given.",
@@ -68,7 +68,8 @@ argument_json = stated(
     passing='ts.tensor_map.MapArguments.from_json("""{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [64]}""")',
     failing='ts.tensor_map.MapArguments.from_json("""["u8", [64], [], [64]]""")',
 )
-MAP_ALIGNMENT_BYTES = 64
+MAP_ALIGNMENT_BYTES = 64  # what the copy and the documents of the call ask for
+MAP_ALIGNMENTS = "cuda.h aligns CUtensorMap to 64 bytes up to CUDA 12, to 128 from CUDA 13 on"
 _FAULTED = range(700, 720)  # what a kernel leaves behind for every later call
 # What the driver answers, by its CUresult: what we call it, and how a dump may say it.
 _RESULTS = {
@@ -119,15 +120,15 @@ DRIVER_RESULT = stated(
 )
 MAP_ADDRESS = stated(
     "map-address",
-    "The tensor map itself lies at a multiple of 64 bytes.",
+    f"The tensor map itself lies at a multiple of 64 bytes; {MAP_ALIGNMENTS}.",
     "TMA Desc Addr {address:#x}, {beyond_bytes} bytes past {nearest:#x}",
     "a multiple of 64 bytes; some drivers encode it anywhere, and a copy through it from global memory ends in error 716, "
     "misaligned address",
-    "Declare the map alignas(64), or allocate it so.",
+    f"Leave the alignment to the type, or allocate it at a multiple of 128: {MAP_ALIGNMENTS}.",
     argument="tensor_map",
     severity="warning",
-    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; driver 580 encodes it anywhere, and a copy through a map "
-    "off 64 bytes in global memory then faults on an H200",
+    source="cuda.h, cuTensorMapEncodeTiled: tensorMap is aligned to 64 bytes; cuda.h of CUDA 12.9 and 13.0, CUtensorMap_st; "
+    "driver 580 encodes it anywhere, and a copy through a map off 64 bytes in global memory then faults on an H200",
     subjects=("paste",),
     code=716,
     passing=_SOUND,
@@ -213,6 +214,19 @@ class MapReport(Value):
         return tuple(broken for broken in self.violations if broken.rule in _NOT_UNDERSTOOD)
 
 
+class ArgumentChange(NamedTuple):
+    """An argument of a map, as it was given and as the driver takes it."""
+
+    argument: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        is_address = self.argument == "address"
+        old, new = (f"{value:#x}" if is_address else f"{value}" for value in (self.old, self.new))
+        return f"{self.argument}: {old} → {new}"
+
+
 @dataclass(frozen=True, slots=True)
 class MapArguments:
     """Arguments by name, and the kind of map that they are for.
@@ -225,6 +239,7 @@ class MapArguments:
     map_class: type[AnyMap]
     given: Mapping[str, Any]
     answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # what a dump says beside them
+    are_strides_computed: bool = field(default=False, compare=False)  # dense: nobody gave them
 
     @classmethod
     def of(cls, arguments: Any) -> MapArguments:
@@ -285,13 +300,16 @@ class MapArguments:
             if "dims" in arguments and len(arguments["dims"]) != len(known.get("dims", ())):
                 known.pop("strides_bytes", None)
             arguments = known | arguments
+        computed = False
         if {"dims", "data_type"} <= arguments.keys() and "strides_bytes" not in arguments:
             slice_bytes = Interleave.named(arguments.get("interleave", "none")).slice_bytes
             step_bits = slice_bytes * 8 if slice_bytes else DataType.named(arguments["data_type"]).tma.bits
             steps = accumulate((step_bits, *integers("dims", arguments["dims"])[:-1]), mul)
             arguments["strides_bytes"] = tuple(bits // 8 for bits in steps)[1:]
+            computed = True
         kept = base is None or set(self.given) <= {"arch"}  # of other arguments the driver was not asked
-        return replace(MapArguments.of(arguments), answer=(base or self).answer if kept else DriverAnswer())
+        answer = (base or self).answer if kept else DriverAnswer()
+        return replace(MapArguments.of(arguments), answer=answer, are_strides_computed=computed)
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
@@ -315,21 +333,37 @@ class MapArguments:
         return self.map_class(**self.given)
 
     def repaired(self) -> MapArguments:
-        """The nearest map that the driver takes: every rule's own change applied; TensorMapError where a rule names none.
+        """The nearest map that the driver takes; TensorMapError where a broken rule names no change that helps.
+
+        No error is left, and no warning but those that the values cause which were given and are legal.
 
         >>> broken = {"data_type": "bf16", "dims": (4096, 1000), "strides_bytes": (8200,), "box": (128, 300), "swizzle": "128B"}
         >>> mended = MapArguments.of(broken).repaired().given
         >>> mended["strides_bytes"], mended["box"]
         ((8208,), (64, 256))
         """
-        asked = self
-        for _ in range(_MAX_REPAIRS):
-            broken = [violation for violation in asked.check() if violation.severity == "error"]
-            if not broken:
-                return asked
-            change = next((violation.change for violation in broken if violation.change), {})
-            asked = MapArguments(asked.map_class, {**asked.given, **change})
-        raise TensorMapError([violation for violation in broken if not violation.change] or broken)
+        if wrong := self.misnamed():
+            raise TensorMapError(wrong)
+        check = self.map_class.check  # type: ignore[attr-defined]
+        mended = repaired_arguments(check, self.given, are_strides_given=not self.are_strides_computed)
+        return MapArguments(self.map_class, mended)
+
+    def changes_to(self, other: MapArguments) -> tuple[ArgumentChange, ...]:
+        """The arguments that differ in `other`, with both values; one that was not given had its default.
+
+        >>> broken = MapArguments.of({"data_type": "u8", "dims": (64,), "strides_bytes": (), "box": (300,)})
+        >>> [str(change) for change in broken.changes_to(broken.repaired())]
+        ['box: (300,) → (256,)']
+        """
+        parameters = signature(self.map_class).parameters
+        changes = []
+        for name, new in other.given.items():
+            old = self.given.get(name, parameters[name].default)
+            if name == "element_strides" and old is None:
+                old = (1,) * len(self.given["dims"])
+            if new is not None and _plain(old) != _plain(new):
+                changes.append(ArgumentChange(name, _plain(old), _plain(new)))
+        return tuple(changes)
 
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
@@ -368,6 +402,13 @@ class MapArguments:
         """What has to be said before there is a map: as `misnamed`, without the strides, which follow from the rest."""
         wrong = self.misnamed()
         return tuple(violation for violation in wrong if violation.argument != "strides_bytes") or wrong
+
+
+def _plain(value: Any) -> Any:
+    """A value as a change shows it: the name of a row, a sequence as a tuple."""
+    if isinstance(value, Row):
+        return value.name
+    return tuple(value) if isinstance(value, list) else value
 
 
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:

@@ -30,7 +30,7 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, MAX_RANK, SIZE_FLAG_BIT, arguments_of, format_of
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SMALL_TENSOR_BYTES
+from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG, SMALL_TENSOR_BYTES
 from tilescope.tensor_map.samples import H200
 from tilescope.value import Row, Value
 
@@ -176,12 +176,11 @@ def _derived(form: WordFormat, word: int, expected: int) -> Iterator[Violation]:
 
 def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
     """What bit 21 of word 1 means for this tensor."""
-    limit = "on Blackwell it is wrong for a tensor that is not dense and whose memory is less than 128 KiB: sporadic illegal accesses"
     fix, numbers = CLEAR_SIZE_FLAG, {"limit_bytes": SMALL_TENSOR_BYTES}
     numbers |= {} if a is None else {"reach_bytes": a.reach_bytes}
     if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
         fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
-    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", limit, fix, **numbers)
+    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", SIZE_FLAG_BUG, fix, **numbers)
 
 
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand

@@ -252,6 +252,8 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
         "tile": described(conversion.layout),
         "compared": f"{conversion.compared} addresses of both texts, all equal",
     }
+    if conversion.assumed:
+        facts["assumed"] = conversion.assumption
     parts: list[Part] = [Table(facts)]
     if picture:
         pieces, again = Pieces.of(conversion.layout), Pieces.of(conversion.read_again())

@@ -116,6 +116,12 @@ checked(
 )
 
 SMALL_TENSOR_BYTES = 128 * 1024
+# What is known of the bug, wherever it is told: here, of a descriptor's bits, and among the causes of symptoms.
+SIZE_FLAG_BUG = (
+    "Blackwell now and then reads past the end of a tensor that is not dense and has less than 128 KiB behind it, because the "
+    "driver set bit 21 of word 1 in its descriptor: a known issue of drivers 595.71.05 and 595.91.07, and no version is known "
+    "to be free of it"
+)
 CLEAR_SIZE_FLAG = "Clear it after the encode call, as CUTLASS and Triton do: ((uint64_t*)&map)[1] &= ~(1ull << 21)."
 _BLACKWELL = architectures_with("packed_types")
 SIZE_FLAG = checked(
@@ -124,14 +130,13 @@ SIZE_FLAG = checked(
     "128 KiB.",
     lambda a: a.arch.name in _BLACKWELL and a.reach_bytes < SMALL_TENSOR_BYTES and not a.is_dense,
     "a tensor with gaps between its rows that spans {reach_bytes} bytes",
-    "below 128 KiB, drivers up to 595.71.05 wrongly set bit 21 of word 1, and a copy now and then ends in an illegal "
-    "access",
+    SIZE_FLAG_BUG,
     CLEAR_SIZE_FLAG,
     argument="strides_bytes",
     values=lambda a: {"reach_bytes": a.reach_bytes},
     severity="warning",
-    documented="NVIDIA, release notes of driver 595.71.05, known issues (quoted in triton-lang/triton#10442); CUTLASS and "
-    "Triton clear the bit",
+    documented="NVIDIA, release notes of drivers 595.71.05 (quoted in triton-lang/triton#10442) and 595.91.07, known issues; "
+    "CUTLASS and Triton clear the bit",
     architectures=_BLACKWELL,
     examples=(MATRIX | {"dims": (64, 64), "strides_bytes": (256,), "arch": "sm_100"}, {"strides_bytes": (128,)}, {}),
 )
@@ -309,6 +314,28 @@ checked(
     argument="data_type",
     examples=(PADDED, copied("load", 0, 0), copied("store", 0, 0)),
     **_PACKED,
+)
+checked(
+    "flip-store",
+    "Swizzle 128B_ATOM_32B_FLIP_8B serves loads alone: no store, scatter4 or reduction goes through it.",
+    lambda copy: copy.direction != "load" and copy.tensor_map.swizzle.flip_bytes,
+    "a {what} under swizzle {a.swizzle.name}",
+    "shared memory with flipped halves can only be loaded to",
+    "Encode another map for the {what}, with swizzle 128B_ATOM_32B and shared memory written without the flip.",
+    argument="swizzle",
+    values=lambda copy: {
+        "what": _gather(copy) if copy.rows4 else {"reduce": "reduction"}.get(copy.direction, copy.direction)
+    },
+    examples=(
+        MATRIX | {"swizzle": "128B_ATOM_32B_FLIP_8B", "arch": "sm_100"},
+        copied("load", 0, 0),
+        copied("store", 0, 0),
+    ),
+    **NO_FAULT
+    | {
+        "documented": f"{PTX_COPY}, restrictions on 32-byte atomicity with 8-byte flip",
+        "architectures": architectures_with("swizzle_atomicity"),
+    },
 )
 checked(
     "packed-load",

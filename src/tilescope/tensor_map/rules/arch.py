@@ -84,7 +84,7 @@ checked(
     "swizzle 96B with interleave {a.interleave.name}",
     "96B goes with interleave none",
     argument="swizzle",
-    change={"interleave": "none"},
+    change={"swizzle": "32B"},
     documented=PTX_COPY,
     architectures=_SWIZZLE_96B,
     examples=(SLICES, {"swizzle": "64B", "arch": "sm_103"}, {"swizzle": "96B", "arch": "sm_103"}),
@@ -150,6 +150,11 @@ def row_multiple(a: AnyMap) -> int:
     return padded if a.is_padded else 2
 
 
+def _whole_rows(a: AnyMap) -> int:
+    """dims[0] rounded up to what loads take too."""
+    return rounded_up(a.dims[0], PADDED_ROW_ELEMENTS if a.is_padded else row_multiple(a))
+
+
 checked(
     "packed-dim",
     "dims[0] is a multiple of 128 for the padded packed types (64 for stores on sm_103), of 2 for 16u4_align8b.",
@@ -160,8 +165,8 @@ checked(
     values=lambda a: {
         "elements": a.dims[0],
         "multiple": row_multiple(a),
-        "padded": rounded_up(a.dims[0], row_multiple(a)),
-        "change": {"dims": (rounded_up(a.dims[0], row_multiple(a)), *a.dims[1:])},
+        "padded": _whole_rows(a),
+        "change": {"dims": (_whole_rows(a), *a.dims[1:])},
     },
     examples=(PADDED, {}, {"dims": (4000, 64)}),
     **DOCUMENTED,

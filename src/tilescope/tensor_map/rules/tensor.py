@@ -63,14 +63,25 @@ RANK = checked(
         },
     ),
 )
+
+
+def _with_channel_slices(a: Any) -> Facts:
+    """The map with dimensions of extent 1 up to rank 3; their strides are never taken."""
+    missing = 3 - a.rank
+    reach = a.strides_bytes[-1] * a.dims[-1] if a.strides_bytes else a.dims[0] * a.interleave.slice_bytes
+    change = {name: (*getattr(a, name), *(1,) * missing) for name in ("dims", "box", "element_strides")}
+    change["strides_bytes"] = (*a.strides_bytes, *(reach,) * missing)
+    return {"rank": a.rank, "dims": change["dims"], "change": change}
+
+
 checked(
     "interleave-rank",
     "An interleaved map has at least 3 dimensions: W, channel slices, N.",
     lambda a: a.interleave.slice_bytes and 0 < a.rank < 3,
-    found="interleave = {a.interleave.name} with rank {rank}",
-    limit="interleave needs rank 3 to 5: W, (H, (D,)) slices, N",
-    values=lambda a: {"rank": a.rank},
-    change={"interleave": "none"},
+    "interleave = {a.interleave.name} with rank {rank}",
+    "interleave needs rank 3 to 5: W, (H, (D,)) slices, N",
+    'Add dimensions of extent 1, dims = {dims}, or use interleave="none".',
+    values=_with_channel_slices,
     subjects=("tiled",),
     examples=(SLICES, {}, {"dims": (8, 8), "strides_bytes": (256,), "box": (8, 8)}),
 )
@@ -83,10 +94,15 @@ def _alignment(a: AnyMap) -> tuple[int, str]:
     return (32, " with interleave 32B") if a.interleave.slice_bytes == 32 else (16, "")
 
 
+def _cured_multiple(a: AnyMap) -> int:
+    """What a cured address or stride is a multiple of: loads of padded types need 32 where a store takes 16."""
+    return 32 if a.is_padded else _alignment(a)[0]
+
+
 def _address_facts(a: AnyMap) -> Facts:
     multiple, why = _alignment(a)
-    beyond, start = a.address % multiple, a.address // multiple * multiple
-    facts = {"address": a.address, "beyond": beyond, "start": start, "multiple": multiple, "why": why}
+    start = a.address // _cured_multiple(a) * _cured_multiple(a)
+    facts = {"address": a.address, "beyond": a.address - start, "start": start, "multiple": multiple, "why": why}
     return facts | {"change": {"address": start}}
 
 
@@ -146,11 +162,12 @@ def _strides_off(a: AnyMap, cured: Callable[[int], int], multiple: int = 16, why
 def _misaligned(a: AnyMap) -> ManyFacts | bool:
     multiple, why = _alignment(a)
     is_off = gcd(multiple, *a.strides_bytes) < multiple
-    return is_off and _strides_off(a, lambda stride: rounded_up(stride, multiple), multiple, why)
+    return is_off and _strides_off(a, lambda stride: rounded_up(stride, _cured_multiple(a)), multiple, why)
 
 
 def _within_range(stride: int) -> int:
-    return stride if 0 <= stride < STRIDE_END_BYTES else (0, STRIDE_END_BYTES - 32)[stride > 0]
+    """The nearest stride in range; that of a flipped dimension is positive."""
+    return min(abs(stride), STRIDE_END_BYTES - 32)
 
 
 checked(
@@ -180,7 +197,13 @@ def _overlaps(a: AnyMap) -> ManyFacts:
     for stride, extent, axis in sorted(zip(a.strides_bytes, a.dims[1:], range(a.rank - 1), strict=True)):
         if stride < reach and extent > 1:
             shared = "neighbours share bytes" if stride else "every index reads the same bytes (a broadcast)"
-            yield {"axis": axis, "stride": stride, "reach": reach, "next": rounded_up(reach, 16), "shared": shared}
+            yield {
+                "axis": axis,
+                "stride": stride,
+                "reach": reach,
+                "next": rounded_up(reach, _cured_multiple(a)),
+                "shared": shared,
+            }
         reach += max(0, stride * (extent - 1))
 
 

@@ -1,0 +1,203 @@
+"""The nearest map that the driver takes, mended as a whole: what `tilescope check --fix` prints.
+
+A broken rule names the change that cures it. The change of one argument may make another one wrong:
+
+    f16, dims (1023, 1024, 4), strides (2046, 2095104)     stride-alignment: 2046 is no multiple of 16
+                               strides (2048, 2095104)     stride-overlap: 1024 rows of 2048 bytes are 2097152
+                               strides (2048, 2097152)     nothing
+
+So errors are cured first, then every warning that the user's own legal values do not cause: one that the map did not have
+before, or that a value causes which was put in the place of the user's. What the user gave and the driver takes stays as it is:
+a stride of 0 is a broadcast, a small one a sliding window, and their warnings stay with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilescope.data_type import DataType
+from tilescope.errors import TensorMapError, Violation, rounded_up
+from tilescope.tensor_map.option import Interleave
+
+_MAX_ROUNDS = 40  # every round mends an argument; a map has fewer
+_RANK_RULES = ("rank", "interleave-rank")
+# The arguments that say how much shared memory a copy takes.
+_COPY_ARGUMENTS = (
+    "box",
+    "element_strides",
+    "interleave",
+    "swizzle",
+    "channels_per_pixel",
+    "pixels_per_column",
+    "mode",
+)
+Arguments = dict[str, Any]
+Check = Callable[..., tuple[Violation, ...]]
+
+
+def repaired_arguments(check: Check, given: Mapping[str, Any], *, are_strides_given: bool) -> Arguments:
+    """The arguments with the changes that broken rules name, and those that the changes need; TensorMapError where none helps.
+
+    `check` is that of the kind of map. Strides that nobody gave follow the dims: dense, rows padded to what the driver takes.
+    """
+    own = _with_legal_rank(check, dict(given))
+    before = check(**own)
+    if not _errors(before):
+        return own
+    if wrong_rank := [found for found in before if found.rule in _RANK_RULES]:
+        raise TensorMapError(wrong_rank)
+    repair = _Repair(check, own, {(found.rule, found.argument) for found in before}, dict(own), are_strides_given)
+    for _ in range(_MAX_ROUNDS):
+        found = check(**repair.asked)
+        if broken := _errors(found):
+            change = next((dict(violation.change) for violation in broken if violation.change), None)
+            if change is None:
+                raise TensorMapError(broken)
+        else:
+            change = next(filter(None, map(repair.cure, found)), None)
+            if change is None:
+                return repair.asked
+        repair.apply(change)
+    raise TensorMapError(_errors(before))  # what cures one rule breaks another, such as strides that end below 2^40
+
+
+def _errors(found: tuple[Violation, ...]) -> list[Violation]:
+    return [violation for violation in found if violation.severity == "error"]
+
+
+def _with_legal_rank(check: Check, given: Arguments) -> Arguments:
+    """The arguments with dimensions merged or added where the rank is wrong: the same tensor, its dimensions counted anew."""
+    for _ in range(_MAX_ROUNDS):
+        changes = [found.change for found in check(**given) if found.rule in _RANK_RULES and found.change]
+        if not changes:
+            break
+        given = given | dict(changes[0])
+    return given
+
+
+@dataclass
+class _Repair:
+    """Arguments on their way to a map that the driver takes."""
+
+    check: Check
+    own: Arguments  # what the user gave
+    before: set[tuple[str, str]]  # rule and argument of everything that was said of it
+    asked: Arguments  # what has become of it
+    are_strides_given: bool
+
+    def apply(self, change: Arguments) -> None:
+        self.asked |= change
+        if not self.are_strides_given:
+            self.asked["strides_bytes"] = _dense_strides(self.asked)
+
+    def keeps(self, *names: str) -> bool:
+        """Whether these arguments are still the user's."""
+        return all(self.asked.get(name) == self.own.get(name) for name in names)
+
+    def keeps_window(self, axis: int) -> bool:
+        """Whether a stride is the user's, who meant it to overlap: it is 0, or overlapped as it was given."""
+        stride = self.asked["strides_bytes"][axis]
+        is_own = self.are_strides_given and stride == self.own["strides_bytes"][axis]
+        return is_own and (stride == 0 or ("stride-overlap", f"strides_bytes[{axis}]") in self.before)
+
+    def cure(self, warning: Violation) -> Arguments | None:
+        """The change that takes a warning away; None where the user's own values cause it, or where nothing helps."""
+        cure = _CURES.get(warning.rule)
+        return None if cure is None else cure(self, warning)
+
+    def is_sound(self, change: Arguments) -> bool:
+        """Whether the driver takes the map with this change."""
+        return not _errors(self.check(**self.asked | change))
+
+
+def _apart(repair: _Repair, overlap: Violation) -> Arguments | None:
+    """Strides of which one that is too small steps over what the smaller ones cover.
+
+    Strides that overlap because the user said so, windows and broadcasts, stay as they are. Another one has to step over them
+    only where it was not told of an overlap before.
+    """
+    dims, strides = repair.asked["dims"], repair.asked["strides_bytes"]
+    windows = [axis for axis in range(len(strides)) if repair.keeps_window(axis)]
+    multiple, covered_bytes = _row(repair.asked)
+    for stride, axis in sorted((stride, axis) for axis, stride in enumerate(strides)):
+        if axis in windows or dims[axis + 1] == 1:
+            continue
+        if stride < covered_bytes:
+            return {"strides_bytes": _with_entry(strides, axis, rounded_up(covered_bytes, multiple))}
+        covered_bytes += stride * (dims[axis + 1] - 1)
+    axis = overlap.values["axis"]
+    if axis in windows or (overlap.rule, overlap.argument) in repair.before:
+        return None
+    return {"strides_bytes": _with_entry(strides, axis, overlap.values["next"])}
+
+
+def _with_entry(entries: tuple[int, ...], place: int, entry: int) -> tuple[int, ...]:
+    return (*entries[:place], entry, *entries[place + 1 :])
+
+
+def _without_gaps(repair: _Repair, flag: Violation) -> Arguments | None:
+    """Dense strides where those that were put in the place of the user's left gaps."""
+    if (flag.rule, flag.argument) in repair.before:
+        return None
+    strides, own = list(repair.asked["strides_bytes"]), repair.own["strides_bytes"]
+    dense = _dense_strides(repair.asked)
+    for axis in range(len(strides)):
+        if strides[axis] != own[axis]:
+            strides[axis] = dense[axis]
+    change = {"strides_bytes": tuple(strides)}
+    is_cured = flag.rule not in {found.rule for found in repair.check(**repair.asked | change)}
+    return change if is_cured and repair.is_sound(change) else None
+
+
+def _smaller(repair: _Repair, excess: Violation) -> Arguments | None:
+    """A copy that fits a block's shared memory: fewer pixels, or the outermost extents of the box halved."""
+    if (excess.rule, excess.argument) in repair.before and repair.keeps(*_COPY_ARGUMENTS):
+        return None
+    if excess.argument != "box":
+        return {"pixels_per_column": excess.values["most_rows"]}
+    box = list(repair.asked["box"])
+    while excess.rule in {found.rule for found in repair.check(**repair.asked | {"box": tuple(box)})}:
+        outermost = max(axis for axis, extent in enumerate(box) if extent > 1)
+        box[outermost] //= 2
+    return {"box": tuple(box)}
+
+
+def _with_allowed_swizzle(repair: _Repair, warning: Violation) -> Arguments | None:
+    """The swizzle that the documents allow, where the one that is there is not the user's."""
+    change = dict(warning.change or {})
+    return None if repair.keeps("swizzle", "interleave") or not repair.is_sound(change) else change
+
+
+_CURES: dict[str, Callable[[_Repair, Violation], Arguments | None]] = {
+    "stride-overlap": _apart,
+    "smem-capacity": _smaller,
+    "descriptor-size-flag": _without_gaps,
+    "interleave-swizzle": _with_allowed_swizzle,
+}
+
+
+def _row(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """What strides are a multiple of, for loads too, and the bytes of a row of the tensor."""
+    data_type = DataType.named(arguments["data_type"]).tma
+    slice_bytes = Interleave.named(arguments.get("interleave", "none")).slice_bytes
+    is_padded = data_type.smem_bits > data_type.bits
+    elements = max(1, arguments["dims"][0])
+    row_bytes = elements * slice_bytes if slice_bytes else rounded_up(elements * data_type.bits, 8) // 8
+    return (32 if is_padded or slice_bytes == 32 else 16), row_bytes
+
+
+def _dense_strides(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    """Strides without gaps but for the padding of each row to what the driver takes: 16 or 32 bytes.
+
+    >>> _dense_strides({"data_type": "f16", "dims": (1023, 1024, 4)})
+    (2048, 2097152)
+    """
+    multiple, row_bytes = _row(arguments)
+    step = rounded_up(row_bytes, multiple)
+    strides = []
+    for extent in arguments["dims"][1:]:
+        strides.append(step)
+        step *= max(1, extent)
+    return tuple(strides)

@@ -1,0 +1,253 @@
+"""Small pipelines that are wrong in some order, each of which once slipped through the proof; `naive` tries every order."""
+
+import pytest
+from naive import naive
+
+import tilescope as ts
+from tilescope.pipeline import simulation
+
+FENCE = {"fence": "proxy.async"}
+
+
+def role(name, *steps, threads=32, **more):
+    return {"name": name, "threads": threads, "steps": list(steps), **more}
+
+
+def pipeline(*roles, barriers=(), slots=(), **more):
+    """Barriers count 1 and slots have 16 bytes, unless they say otherwise."""
+    counts = {name: {"count": 1} for name in barriers} | (barriers if isinstance(barriers, dict) else {})
+    held = {name: {"bytes": 16} for name in slots} | (slots if isinstance(slots, dict) else {})
+    return {"barriers": counts, "slots": held, "roles": list(roles), **more}
+
+
+def wait(barrier, parity=0):
+    return {"wait": barrier, "parity": parity}
+
+
+def copy(slot="a", barrier="f", size=16, **more):
+    return {"copy": slot, "bytes": size, "barrier": barrier, **more}
+
+
+def expect(barrier="f", size=16, **more):
+    return {"expect": barrier, "bytes": size, **more}
+
+
+def multiply(slot, into, **more):
+    return {"multiply": [slot], "unit": "tcgen05", "into": into, **more}
+
+
+MEET = {"sync": 1, "threads": 64}
+TENSOR_MEMORY = {"space": "tmem"}
+
+# what every order shows, and the rule that simulate names
+WRONG = {
+    "an arrival at a barrier of which all arrivals were dropped": (
+        "fault",
+        "pipeline-arrivals",
+        pipeline(role("p", {"arrive": "f", "drop": True}, {"arrive": "f"}), barriers="f"),
+    ),
+    "a copy issued before its barrier is known to be initialised, which its role knows when it lands": (
+        "undefined",
+        "pipeline-init",
+        pipeline(
+            role("p", copy(), MEET, expect(), wait("f"), {"read": ["a"]}),
+            role("q", {"init": ["f"]}, MEET),
+            barriers="f",
+            slots="a",
+        ),
+    ),
+    "a cluster barrier that ends before somebody who has arrived leaves": (
+        "race",
+        "pipeline-race",
+        pipeline(
+            role("p", {"write": ["a"]}, {"cluster": "arrive"}, {"read": ["a"]}),
+            role("q", *[FENCE] * 6, {"cluster": "sync"}, {"write": ["a"]}),
+            slots="a",
+        ),
+    ),
+    "a multiplication that reads another block's memory when that block has left": (
+        "fault",
+        "pipeline-exit",
+        pipeline(
+            role("load", expect(), copy(), wait("f"), {"arrive": "g", "mask": 1}),
+            role("multiply", wait("g"), multiply("a", "acc", mask=3), {"commit": "d"}, wait("d"), mask=1),
+            barriers={"f": {"count": 1}, "g": {"count": 2}, "d": {"count": 1}},
+            slots={"a": {"bytes": 16}, "acc": TENSOR_MEMORY},
+            cluster=[2, 1],
+        ),
+    ),
+    "a block that leaves when a multiplication for it has begun, and before it has ended": (
+        "fault",
+        "pipeline-exit",
+        pipeline(
+            role("load", expect(), copy(), wait("f"), {"arrive": "g", "mask": 1}, wait("h")),
+            role(
+                "multiply",
+                wait("g"),
+                multiply("a", "acc", mask=3),
+                {"commit": "d"},
+                {"arrive": "h", "mask": 3},
+                wait("d"),
+                mask=1,
+            ),
+            barriers={"f": {"count": 1}, "g": {"count": 2}, "h": {"count": 1}, "d": {"count": 1}},
+            slots={"a": {"bytes": 16}, "acc": TENSOR_MEMORY},
+            cluster=[2, 1],
+        ),
+    ),
+    "a read of tensor memory by threads, forgotten behind one by the tensor core of the same role": (
+        "fence",
+        "pipeline-fence",
+        pipeline(
+            role("first", {"write": ["operand"]}, {"fence": "tcgen05.before"}, {"sync": 1, "threads": 128}),
+            role("second", {"sync": 1, "threads": 128}, multiply("operand", "acc"), {"commit": "e"}),
+            role(
+                "third",
+                {"sync": 1, "threads": 128},
+                wait("e"),
+                {"fence": "tcgen05.after"},
+                {"read": ["acc"]},
+                multiply("acc", "other"),
+                {"commit": "f"},
+            ),
+            role(
+                "fourth", {"sync": 1, "threads": 128}, wait("f"), multiply("operand", "acc"), {"commit": "g"}, wait("g")
+            ),
+            barriers="efg",
+            slots=dict.fromkeys(("operand", "acc", "other"), TENSOR_MEMORY),
+        ),
+    ),
+    "copies of two roles without barrier into one slot": (
+        "race",
+        "pipeline-race",
+        pipeline(
+            role("p", {"copy": "a", "bytes": 16}), role("q", {"copy": "a", "bytes": 16}), slots={"a": {"bytes": 0}}
+        ),
+    ),
+    "a block that leaves under a copy that no barrier hears of": (
+        "fault",
+        "pipeline-exit",
+        pipeline(role("p", {"copy": "a", "bytes": 16}), slots="a"),
+    ),
+    "copies of two roles in one phase, of which either may lie first": (
+        "stale",
+        "pipeline-stale",
+        pipeline(
+            role("p", expect(), copy(tile=1)),
+            role("q", expect(size=32), copy(size=32)),
+            role(
+                "r", wait("f"), expect("g"), copy(barrier="g", offset=0, tile=5), wait("g"), {"read": ["a"], "tile": 5}
+            ),
+            barriers={"f": {"count": 2}, "g": {"count": 1}},
+            slots={"a": {"bytes": 48}},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_some_order_is_a_mistake(name):
+    seen, rule, data = WRONG[name]
+    assert naive(data) == seen
+    found = ts.simulate(data)
+    assert found.verdict == "mistake", found.sentence
+    assert found.mistake.rule == rule, found.sentence
+
+
+def test_nobody_waits_for_what_adds_nothing_to_a_flag():
+    data = pipeline(
+        role("writer", {"write": ["sums"]}, {"signal": "ready", "count": 0}),
+        role("other", *[FENCE] * 4, {"signal": "ready"}),
+        role("reader", {"poll": "ready", "value": 1}, {"read": ["sums"]}),
+        slots={"sums": {"space": "gmem"}},
+        flags={"ready": {}},
+    )
+    assert ts.simulate(data).mistake.rule == "pipeline-race"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_all_stores_of_a_grid_are_written_when_it_has_ended(read):
+    stored = {"store": ["a"], "into": "sums"}, {"commit": "bulk"}, {"wait_group": "bulk", "read": read}
+    data = pipeline(
+        role("epilogue", {"write": ["a"]}, FENCE, *stored, earlier=True),
+        role("next", {"griddepcontrol": "wait"}, {"read": ["sums"]}),
+        slots={"a": {"bytes": 16}, "sums": {"space": "gmem"}},
+    )
+    assert ts.simulate(data).verdict == "proven"
+
+
+def test_bytes_of_the_last_phase_of_a_barrier_end_it():
+    steps = expect(arrive=False), {"arrive": "f", "drop": True}, copy(), wait("f"), {"read": ["a"]}
+    data = pipeline(role("p", *steps), barriers="f", slots="a")
+    assert naive(data) == ""
+    assert ts.simulate(data).verdict == "proven"
+
+
+# ---- one round in the midst of a long loop is another one ----
+
+ROUNDS = 700
+
+
+def loop(*steps):
+    return {"loop": "i", "count": ROUNDS, "steps": list(steps)}
+
+
+def multicast(barrier_rank):
+    """A block that fills both, with the barrier of the block that `barrier_rank` says for each."""
+    copies = copy(mask=3, barrier_rank=barrier_rank)
+    produce = loop(wait("e", "i % 2 ^ 1"), expect(mask=3), copies)
+    consume = loop(wait("f", "i % 2"), {"read": ["a"]}, {"release": "e", "mask": 1})
+    return pipeline(
+        role("producer", produce, {"cluster": "sync"}, mask=1),
+        role("consumer", consume, {"cluster": "sync"}),
+        barriers={"f": {"count": 1}, "e": {"count": 2}},
+        slots="a",
+        cluster=[2, 1],
+    )
+
+
+def polling(flag):
+    """Roles that hand a slot on, and poll a flag in each round."""
+    produce = loop(wait("e", "i % 2 ^ 1"), expect(), copy())
+    consume = loop(wait("f", "i % 2"), {"poll": flag, "value": 1}, {"read": ["a"]}, {"release": "e"})
+    return pipeline(
+        role("producer", {"signal": "ready[0]"}, produce),
+        role("consumer", consume),
+        barriers="ef",
+        slots="a",
+        flags={"ready": {"stages": 2}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (multicast("rank"), multicast("rank * (i != 300)")),
+        (polling("ready[0]"), polling("ready[i == 300]")),
+    ],
+)
+def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
+    assert ts.simulate(right).verdict == "proven"
+    found = ts.simulate(wrong)
+    assert found.verdict == "mistake"
+    monkeypatch.setattr(simulation, "shortened", lambda _: None)
+    assert ts.simulate(wrong).mistake == found.mistake
+
+
+# ---- warps of a role that are not together ----
+
+
+@pytest.mark.parametrize(
+    "between", [{"arrive": "g", "count": 4}, {"bar_arrive": 1, "threads": 160}, {"cluster": "arrive"}]
+)
+def test_a_warp_does_not_store_what_others_wrote_before_all_have_met(between):
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    meeting = {"sync": 2, "threads": 128}
+
+    def verdict(*steps):
+        writer = role("writer", {"write": ["a"]}, FENCE, *steps, *stored, threads=128)
+        return ts.simulate(pipeline(writer, barriers={"g": {"count": 4}}, slots="a")).verdict
+
+    assert verdict(between) == "mistake"
+    assert verdict(between, meeting) == "proven"
+    assert verdict(meeting) == "proven"
