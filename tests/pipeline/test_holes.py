@@ -252,3 +252,55 @@ def test_a_warp_that_goes_on_alone_is_a_limit_of_the_model(between):
     assert limit in limits(between)
     assert limit not in limits(between, meeting)
     assert limit not in limits(meeting)
+
+
+def test_no_warp_copies_into_a_slot_before_it_knows_that_a_store_has_read_it():
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    copied = {"copy": "a", "bytes": 16, "by": "cp.async"}, {"commit": "cp.async"}, {"wait_group": "cp.async"}
+    meeting = {"sync": 1, "threads": 128}
+
+    def steps(*between):
+        return pipeline(role("p", {"write": ["a"]}, FENCE, meeting, *stored, *between, *copied, threads=128), slots="a")
+
+    assert naive(steps()) == "race"
+    assert ts.simulate(steps()).mistake.rule == "pipeline-warps"
+    assert naive(steps(meeting)) == ""
+    assert ts.simulate(steps(meeting)).verdict == "proven"
+
+
+# ---- two grids: each has barriers and shared memory of its own ----
+
+LAUNCH, GRID_WAIT = {"griddepcontrol": "launch"}, {"griddepcontrol": "wait"}
+
+
+def grids(earlier, later, **more):
+    slots = {"sums": {"space": "gmem"}, "a": {"bytes": 16}}
+    roles = role("earlier", *earlier, threads=64, earlier=True), role("later", *later, threads=64)
+    return pipeline(*roles, barriers={"f": {"count": 2}}, slots=slots, **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((), ({"cluster": "sync"},)),
+        (({"cluster": "sync"},), ({"cluster": "sync"},)),
+        (({"sync": 1, "threads": 128},), ({"sync": 1, "threads": 128},)),
+        (({"arrive": "f", "count": 2},), (wait("f"),)),
+    ],
+)
+def test_nothing_but_its_end_orders_a_grid_before_the_next(first, second):
+    write, read = {"write": ["sums"]}, {"read": ["sums"]}
+    assert ts.simulate(grids((LAUNCH, write, *first), (*second, read))).verdict == "mistake"
+
+
+def test_grids_do_not_share_memory_or_registers():
+    assert ts.simulate(grids(({"write": ["a"]},), ({"read": ["a"]},))).mistake.rule == "pipeline-unfilled"
+    found = ts.simulate(grids(({"registers": 24},), ({"registers": 104},), registers=64))
+    assert found.mistake.rule == "pipeline-registers"
+
+
+@pytest.mark.parametrize("met", [{"sync": 1}, {"sync": 1, "threads": 64}, {"cluster": "sync"}])
+def test_threads_of_each_grid_meet_among_themselves(met):
+    earlier = GRID_WAIT, LAUNCH, {"write": ["sums"]}, met  # it waits for the grid before it
+    assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}, met))).verdict == "proven"
+    assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}))).verdict == "proven"

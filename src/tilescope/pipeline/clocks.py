@@ -309,7 +309,7 @@ class Clocks:
         """The blocks, and the places, of `remote` or `local` that no agent of the block has seen when it leaves."""
         for (block, place), value in held.items():
             agents = self.program.agents
-            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.home == block)
             if not any(clock[0, place] >= value for clock in clocks):
                 yield block, place
 

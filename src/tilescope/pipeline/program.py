@@ -23,6 +23,7 @@ from tilescope.pipeline.parts import (
     Argument,
     Expression,
     Loop,
+    Role,
     Step,
     reference,
 )
@@ -91,6 +92,7 @@ class Instance(NamedTuple):
     block: int
     name: str  # in its block: full[2], consumer 1
     title: str  # as messages call it: full[2] of block 1
+    home: int = 0  # its block among those of all grids: the earlier grid's come behind this one's
 
     @property
     def stage(self) -> int | None:
@@ -115,18 +117,23 @@ class Program:
         self.has_weak_arrivals = any(
             step.arguments.get("scope") == "cta" for role in pipeline.roles for step in role.all_steps()
         )
-        blocks = range(pipeline.blocks)
-        title = "{} of block {}" if len(blocks) > 1 else "{}"
+        # blocks of this grid, and of the earlier one, which have barriers and memory of their own
+        self.blocks = pipeline.blocks * (1 + any(role.earlier for role in pipeline.roles))
+        blocks = range(self.blocks)
+        title = "{} of block {}" if pipeline.blocks > 1 else "{}"
 
-        def instance(of: Any, number: int, block: int, name: str) -> Instance:
-            everywhere = getattr(of, "space", "") == "gmem"
-            return Instance(of, number, block, name, name if everywhere else title.format(name, block))
+        def instance(of: Any, number: int, home: int, name: str) -> Instance:
+            grid, block = divmod(home, pipeline.blocks)
+            full = name if getattr(of, "space", "") == "gmem" else title.format(name, block)
+            of_earlier = grid and not isinstance(of, Role)  # roles have names of their own
+            return Instance(of, number, block, name, f"{full} of the grid before" if of_earlier else full, home)
 
         self.agents = [
-            instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
-            for block in blocks
+            instance(role, number, home, f"{role.name} {number}" if role.instances > 1 else role.name)
+            for home in blocks
             for role in pipeline.roles
-            if role.mask is None or role.mask >> block & 1
+            if role.earlier == (home >= pipeline.blocks)
+            if role.mask is None or role.mask >> home % pipeline.blocks & 1
             for number in range(role.instances)
         ]
         self.barriers, self.slots = (
@@ -140,8 +147,11 @@ class Program:
         )
         self.mbarriers = len(self.barriers)
         self.barriers += [instance("bar", bar, block, f"bar {bar}") for block in blocks for bar in range(BARS)]
-        self.cluster = len(self.barriers)
-        self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
+        self.cluster = len(self.barriers)  # that of every grid
+        self.barriers += [
+            instance("cluster", 0, home, "the cluster barrier")._replace(title="the cluster barrier")
+            for home in blocks[:: pipeline.blocks]
+        ]
         self.first_flag = len(self.barriers)
         for row in pipeline.flags:
             names = [f"{row.name}[{stage}]" if row.stages > 1 else row.name for stage in range(row.stages)]
@@ -153,6 +163,10 @@ class Program:
         # roles of this grid start when the one before has ended, unless all its roles let them start sooner
         self.starts_late = bool(launches) and not all(launches)
         self.thresholds = self._thresholds() if pipeline.flags else {}
+
+    def cluster_of(self, agent: int) -> int:
+        """The cluster barrier of an agent's grid."""
+        return self.cluster + int(self.earlier[agent])
 
     def _thresholds(self) -> dict[int, list[int]]:
         """The values, in order, for which some role polls a flag."""
@@ -267,25 +281,28 @@ class Program:
         tile, mask, owner, offset = (numbers.get(name) for name in ("tile", "mask", "owner", "offset"))
         barriers, slots, into, sources = places.values()
         if op == "cluster":
-            barriers.append(lambda _, __: self.cluster)
+            barriers.append(lambda _, __: self.cluster + agent.of.earlier)
         elif op == "griddepcontrol":
             barriers.append(lambda _, __: self.grid)
         elif OPERATIONS[op].target.kind == "bar":
             barriers.append(lambda rank, values: self.mbarriers + rank * BARS + number(values))
-        own_rank: tuple[int, ...] = (agent.block,)
+        own_rank: tuple[int, ...] = (agent.home,)
+        first = agent.home - agent.block  # of its grid's blocks
         cut = CHUNK_BYTES if op == "copy" and plain["choice"] == "bulk" else 1  # a bulk copy moves whole chunks
 
         def emit(values: dict[str, int]) -> Action:
             bits, ranks = 0, own_rank
             if mask is not None:
                 bits = mask(values)
-                ranks = tuple(rank for rank in range(blocks) if bits >> rank & 1)
+                ranks = tuple(first + rank for rank in range(blocks) if bits >> rank & 1)
                 if not 0 < bits < 1 << MAX_BLOCKS:
                     found, limit = f"mask {bits:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
                     fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
                     raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=bits, blocks=blocks)
-            owners = ranks if owner is None else tuple(owner({**values, "rank": rank}) for rank in ranks)
-            if owner is not None and not all(0 <= rank < blocks for rank in owners):
+            owners = ranks
+            if owner is not None:
+                owners = tuple(first + owner({**values, "rank": rank - first}) for rank in ranks)
+            if not all(0 <= rank - first < blocks for rank in owners):
                 found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"
                 fix = "Use the rank of a block of the cluster."
                 raise DEMANDS["pipeline-mask"].error("barrier_rank", found, limit, fix, ranks=owners, blocks=blocks)
@@ -322,7 +339,7 @@ class Program:
         first = next(number for number, part in enumerate(held) if part.of.name == name)
         stages = held[first].of.stages
         is_shared = kind == "counter" or (kind == "slot" and held[first].of.space == "gmem")
-        per_block = 0 if is_shared else len(held) // self.pipeline.blocks
+        per_block = 0 if is_shared else len(held) // self.blocks
 
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)
