@@ -5,6 +5,9 @@ from naive import naive
 
 import tilescope as ts
 from tilescope.pipeline import simulation
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.execution import search
+from tilescope.pipeline.program import Program
 
 FENCE = {"fence": "proxy.async"}
 
@@ -266,6 +269,16 @@ def test_no_warp_copies_into_a_slot_before_it_knows_that_a_store_has_read_it():
     assert ts.simulate(steps()).mistake.rule == "pipeline-warps"
     assert naive(steps(meeting)) == ""
     assert ts.simulate(steps(meeting)).verdict == "proven"
+
+
+def test_the_search_remembers_a_store_that_one_warp_has_waited_for_behind_a_read():
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    meeting = {"sync": 1, "threads": 64}
+    steps = {"write": ["a"]}, FENCE, meeting, *stored, {"read": ["a"]}, {"write": ["a"]}
+    data = pipeline(role("p", *steps, threads=64), slots="a")
+    assert naive(data) == "race"
+    assert search(Program(Pipeline.from_dict(data)), 1_000).mistake.rule == "pipeline-warps"
+    assert ts.simulate(data).mistake.rule == "pipeline-warps"
 
 
 # ---- two grids: each has barriers and shared memory of its own ----

@@ -433,7 +433,8 @@ class Machine(State):
                 keep = True
             else:
                 keep = not self.order.knows(earlier, access.agent)
-            if keep and self.order.needs_later(earlier):
+            is_unmet = earlier.key in self.unmet_stores.get(earlier.agent, ())
+            if keep and (is_unmet or self.order.needs_later(earlier)):
                 kept.append(earlier)
             else:
                 self.order.forgets(earlier.key)
