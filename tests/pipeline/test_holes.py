@@ -8,6 +8,7 @@ from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import search
 from tilescope.pipeline.program import Program
+from tilescope.pipeline.recurrence import shortened
 
 FENCE = {"fence": "proxy.async"}
 
@@ -235,6 +236,14 @@ def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
     assert found.verdict == "mistake"
     monkeypatch.setattr(simulation, "shortened", lambda _: None)
     assert ts.simulate(wrong).mistake == found.mistake
+
+
+def test_a_loop_that_is_shorter_in_one_block_is_not_cut():
+    """It would lose rounds of which the others know nothing."""
+    data = multicast("rank")
+    data["roles"][1]["steps"][0]["count"] = f"{ROUNDS} - 600 * rank"
+    assert shortened(Pipeline.from_dict(multicast("rank"))) is not None
+    assert shortened(Pipeline.from_dict(data)) is None
 
 
 # ---- warps of a role that are not together ----
