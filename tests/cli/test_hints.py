@@ -138,7 +138,11 @@ def test_options_and_commands_of_a_refusal_exist(line, capsys):
         ("mma tmem --m 40 --n 64 --ws", "Use m 32.", "mma tmem --m 32 --n 64 --ws"),
         ("mma tmem --m 128 --n 64 --metadata --type f16", "--k K in place of --n", "mma tmem --m 128 --k 32 --metadata --type f16"),
         ("swizzle 128", "Did you mean 128B?", "swizzle 128B"),
-        ("check --type bf16 --dims 64,64 --box 64,64 --wide W", "Leave mode out", "check --type bf16 --dims 64,64 --box 64,64"),
+        (
+            "check --type bf16 --dims 64,64 --box 64,64 --wide W",
+            "Leave box out; or, for a tiled map, leave out mode.",
+            "check --type bf16 --dims 64,64 --box 64,64",
+        ),
         (
             "check --type bf16 --dims 64,64 --box 64,64 --channels 64",
             "Leave box out; or, for a tiled map, leave out channels_per_pixel.",

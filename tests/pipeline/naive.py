@@ -433,6 +433,14 @@ class Naive:
                 if op == "wait" and world.barriers[rest[0]][0] & 1 == rest[1]:
                     return
 
+    def written_by_all_warps(self, step):
+        """The slots into which all warps of an agent write."""
+        op, *rest = step
+        if op == "copy":
+            receivers, by, *_ = rest
+            return {slot for slot, _ in receivers} if by == "cp.async" else set()
+        return set(rest[0]) if op == "write" else set()
+
     def used_by_all_warps(self, step, agent):
         """The barriers on which all warps of an agent act."""
         op, *rest = step
@@ -756,7 +764,7 @@ class Naive:
             world.accesses |= {access._replace(how="generic") for access in over}
         if kind == "bulk":
             stored = {access.slot for access in over}
-            if any(step[0] == "write" and stored.intersection(step[1]) for step in self.ahead(world, agent)):
+            if any(stored & self.written_by_all_warps(step) for step in self.ahead(world, agent)):
                 raise BadOrderError("race")
         which = self.group(agent, kind)
         opened, closed = world.groups[which]

@@ -5,6 +5,10 @@ from naive import naive
 
 import tilescope as ts
 from tilescope.pipeline import simulation
+from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.execution import search
+from tilescope.pipeline.program import Program
+from tilescope.pipeline.recurrence import shortened
 
 FENCE = {"fence": "proxy.async"}
 
@@ -234,6 +238,14 @@ def test_a_round_that_differs_is_not_left_out(right, wrong, monkeypatch):
     assert ts.simulate(wrong).mistake == found.mistake
 
 
+def test_a_loop_that_is_shorter_in_one_block_is_not_cut():
+    """It would lose rounds of which the others know nothing."""
+    data = multicast("rank")
+    data["roles"][1]["steps"][0]["count"] = f"{ROUNDS} - 600 * rank"
+    assert shortened(Pipeline.from_dict(multicast("rank"))) is not None
+    assert shortened(Pipeline.from_dict(data)) is None
+
+
 # ---- warps of a role that are not together ----
 
 
@@ -251,3 +263,65 @@ def test_a_warp_does_not_store_what_others_wrote_before_all_have_met(between):
     assert verdict(between) == "mistake"
     assert verdict(between, meeting) == "proven"
     assert verdict(meeting) == "proven"
+
+
+def test_no_warp_copies_into_a_slot_before_it_knows_that_a_store_has_read_it():
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    copied = {"copy": "a", "bytes": 16, "by": "cp.async"}, {"commit": "cp.async"}, {"wait_group": "cp.async"}
+    meeting = {"sync": 1, "threads": 128}
+
+    def steps(*between):
+        return pipeline(role("p", {"write": ["a"]}, FENCE, meeting, *stored, *between, *copied, threads=128), slots="a")
+
+    assert naive(steps()) == "race"
+    assert ts.simulate(steps()).mistake.rule == "pipeline-warps"
+    assert naive(steps(meeting)) == ""
+    assert ts.simulate(steps(meeting)).verdict == "proven"
+
+
+def test_the_search_remembers_a_store_that_one_warp_has_waited_for_behind_a_read():
+    stored = {"store": ["a"]}, {"commit": "bulk"}, {"wait_group": "bulk"}
+    meeting = {"sync": 1, "threads": 64}
+    steps = {"write": ["a"]}, FENCE, meeting, *stored, {"read": ["a"]}, {"write": ["a"]}
+    data = pipeline(role("p", *steps, threads=64), slots="a")
+    assert naive(data) == "race"
+    assert search(Program(Pipeline.from_dict(data)), 1_000).mistake.rule == "pipeline-warps"
+    assert ts.simulate(data).mistake.rule == "pipeline-warps"
+
+
+# ---- two grids: each has barriers and shared memory of its own ----
+
+LAUNCH, GRID_WAIT = {"griddepcontrol": "launch"}, {"griddepcontrol": "wait"}
+
+
+def grids(earlier, later, **more):
+    slots = {"sums": {"space": "gmem"}, "a": {"bytes": 16}}
+    roles = role("earlier", *earlier, threads=64, earlier=True), role("later", *later, threads=64)
+    return pipeline(*roles, barriers={"f": {"count": 2}}, slots=slots, **more)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((), ({"cluster": "sync"},)),
+        (({"cluster": "sync"},), ({"cluster": "sync"},)),
+        (({"sync": 1, "threads": 128},), ({"sync": 1, "threads": 128},)),
+        (({"arrive": "f", "count": 2},), (wait("f"),)),
+    ],
+)
+def test_nothing_but_its_end_orders_a_grid_before_the_next(first, second):
+    write, read = {"write": ["sums"]}, {"read": ["sums"]}
+    assert ts.simulate(grids((LAUNCH, write, *first), (*second, read))).verdict == "mistake"
+
+
+def test_grids_do_not_share_memory_or_registers():
+    assert ts.simulate(grids(({"write": ["a"]},), ({"read": ["a"]},))).mistake.rule == "pipeline-unfilled"
+    found = ts.simulate(grids(({"registers": 24},), ({"registers": 104},), registers=64))
+    assert found.mistake.rule == "pipeline-registers"
+
+
+@pytest.mark.parametrize("met", [{"sync": 1}, {"sync": 1, "threads": 64}, {"cluster": "sync"}])
+def test_threads_of_each_grid_meet_among_themselves(met):
+    earlier = GRID_WAIT, LAUNCH, {"write": ["sums"]}, met  # it waits for the grid before it
+    assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}, met))).verdict == "proven"
+    assert ts.simulate(grids(earlier, (GRID_WAIT, {"read": ["sums"]}))).verdict == "proven"

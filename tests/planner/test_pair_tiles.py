@@ -134,7 +134,7 @@ def test_the_command_says_what_the_pair_brings(capsys):
     assert run(["pipeline", "64x64", "64x64", "bf16", *pair]) == 2
     assert "tcgen05-shape: m = 64 in a tile of A of a pair" in capsys.readouterr().err
     assert run(["pipeline", "--help"]) == 0
-    assert "With --cta-group 2 tiles are the pair's" in capsys.readouterr().out
+    assert "With --cta-group 2 a tile is that of both blocks" in capsys.readouterr().out
 
 
 def test_stores_have_no_instruction_to_fit():

@@ -156,7 +156,7 @@ class Clocks(Order):
             self._all_warps_come(agent, point)
         for barrier, block in zip(barriers, blocks, strict=True):
             self.late[barrier] += (late,)
-            if block != self.program.agents[agent].block:
+            if block != self.program.agents[agent].home:
                 self.late_remote[block, barrier, agent] = late
 
     def warps_meet(self, agent: int) -> None:
@@ -365,7 +365,7 @@ class Clocks(Order):
         """The blocks, and the places, of `remote` or `local` that no agent of the block has seen when it leaves."""
         for (block, place), value in held.items():
             agents = self.program.agents
-            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.home == block)
             if not any(clock[0, place] >= value for clock in clocks):
                 yield block, place
 
@@ -373,7 +373,7 @@ class Clocks(Order):
         """The blocks, and the barriers, at which the last warp of another block's role may arrive too late."""
         for (block, barrier, _), late in self.late_remote.items():
             agents = self.program.agents
-            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.block == block)
+            clocks = (clock for clock, agent in zip(self.clock, agents, strict=True) if agent.home == block)
             if not any(self._has_come(late, clock) for clock in clocks):
                 yield block, barrier
 

@@ -149,7 +149,7 @@ def _counts(machine: Machine, action: Action) -> str:
 
 
 def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
-    free = machine.pool[machine.program.agents[agent].block]
+    free = machine.pool[machine.program.agents[agent].home]
     most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
     raise machine.program.mistake(
         "registers",
@@ -161,13 +161,19 @@ def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
     )
 
 
-def _meetings(machine: Machine, _: int, __: Action, barrier: int) -> None:
+def _meetings(machine: Machine, waiting: int, _: Action, barrier: int) -> None:
     """A meeting to which nobody else will come."""
     came = machine.noted(barrier, "arrive").agents
-    absent = [other for other in range(machine.agents) if not machine.left[other] and other not in came]
+    absent = [
+        other
+        for other in range(machine.agents)
+        if not machine.left[other]
+        and other not in came
+        and machine.program.earlier[other] == machine.program.earlier[waiting]
+    ]
     if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
         return  # it would come, and is held up elsewhere
-    if barrier == machine.program.cluster:
+    if machine.program.cluster <= barrier < machine.program.first_flag:
         raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
     raise machine.miscounted(barrier, "sync")
 

@@ -103,7 +103,7 @@ class Machine(State):
         if action.op == "poll":
             return self.tx[action.barriers[0]] >= action.number
         if action.op == "griddepcontrol":
-            return action.choice == "launch" or self._grid_before_has_ended()
+            return action.choice == "launch" or self.program.earlier[agent] or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
         if action.op in ("sync", "bar_arrive", "cluster") and action.choice != "wait" and self._late_arrivals(agent):
@@ -114,7 +114,7 @@ class Machine(State):
                 return True  # it has not arrived yet
             return self.phase[action.barriers[0]] > standing.phase
         if action.op == "registers":
-            return self.register_need(agent, action) <= self.pool[self.program.agents[agent].block]
+            return self.register_need(agent, action) <= self.pool[self.program.agents[agent].home]
         return True
 
     def _grid_before_has_ended(self) -> bool:
@@ -136,7 +136,7 @@ class Machine(State):
         if action is None:
             self._leave_work(agent)
             self.leave(agent)
-            self._leave_memory(self.program.agents[agent].block)
+            self._leave_memory(self.program.agents[agent].home)
         elif action.mask:
             raise self._mask_mistake(agent, action)
         elif self._do(agent, action):
@@ -228,7 +228,7 @@ class Machine(State):
         """
         self.uncovered[agent] = keys
         phases = [self.phase[barrier] for barrier in action.barriers]
-        blocks = [self.program.barriers[barrier].block for barrier in action.barriers]
+        blocks = [self.program.barriers[barrier].home for barrier in action.barriers]
         if not self.order.tries_orders:
             self.order.is_late(action.barriers, phases, blocks, agent)
         for number, barrier in enumerate(action.barriers):
@@ -281,14 +281,14 @@ class Machine(State):
             self.order.initialises(barrier, agent)
 
     def _is_elsewhere(self, barrier: int, agent: int) -> bool:
-        return self.program.barriers[barrier].block != self.program.agents[agent].block
+        return self.program.barriers[barrier].home != self.program.agents[agent].home
 
     def _reach(self, barrier: int, agent: int) -> None:
         """Note an operation on another block's barrier: that block must not have left."""
         if self._is_elsewhere(barrier, agent):
             reached = self.program.barriers[barrier]
-            self._require_present(reached.block, self.program.agents[agent].title, reached)
-            self.order.reaches(reached.block, agent)
+            self._require_present(reached.home, self.program.agents[agent].title, reached)
+            self.order.reaches(reached.home, agent)
 
     def _require_present(self, block: int, who: str, reached: Instance) -> None:
         if not self.present[block]:
@@ -298,7 +298,7 @@ class Machine(State):
         """Stop where an agent reaches for the memory of a block that has left; global memory stays."""
         reached = self.program.slots[slot]
         if reached.of.space != "gmem":
-            self._require_present(reached.block, self.program.agents[agent].title, reached)
+            self._require_present(reached.home, self.program.agents[agent].title, reached)
 
     # copies
 
@@ -440,9 +440,9 @@ class Machine(State):
             return
         reached = self.program.barriers[barrier]
         by_copy = flight.op == "copy"
-        blocks = {reached.block}
+        blocks = {reached.home}
         if by_copy:
-            blocks.add(self.program.slots[flight.slots[0]].block)
+            blocks.add(self.program.slots[flight.slots[0]].home)
             phase = self.count(barrier, agent, past, tx=-flight.number)
         else:
             phase = self.count(barrier, agent, past, arrivals=flight.number, takes_back=flight.op == "cp_drop")
@@ -451,7 +451,7 @@ class Machine(State):
         if flight.op == "late":
             self.uncovered[agent] = tuple(key for key in self.uncovered.get(agent, ()) if key not in flight.keys)
         for block in blocks:
-            harmless = not by_copy and block == self.program.agents[agent].block
+            harmless = not by_copy and block == self.program.agents[agent].home
             if not harmless:
                 title = self.program.agents[agent].title
                 self._require_present(block, f"{'a copy' if by_copy else 'an arrival'} of {title}", reached)
@@ -544,7 +544,7 @@ class Machine(State):
             return not covers
         if access.how == "generic" and self._is_by_own_threads(earlier, access.agent):
             return not covers
-        if own and access.how == "generic" and earlier.key in self.unmet_stores.get(access.agent, ()):
+        if own and access.how in ("generic", "cp.async") and earlier.key in self.unmet_stores.get(access.agent, ()):
             raise self._race_of_warps(slot, earlier, access)
         if not self.order.knows(earlier, access.agent):
             raise self._race(slot, earlier, access)
@@ -626,7 +626,7 @@ class Machine(State):
         return int((action.number - self.registers[agent]) * threads)
 
     def _take_registers(self, agent: int, action: Action) -> None:
-        block, need = self.program.agents[agent].block, self.register_need(agent, action)
+        block, need = self.program.agents[agent].home, self.register_need(agent, action)
         self.pool[block] -= need
         self.registers[agent] = action.number
         self.order.takes_registers(agent, block, need)
@@ -672,9 +672,9 @@ class Machine(State):
         """Stop where all agents of a block have left, and its memory is still used: by other blocks, or by a copy without barrier."""
         if self.present[block]:
             return
-        agents = [number for number, agent in enumerate(self.program.agents) if agent.block == block]
+        agents = [number for number, agent in enumerate(self.program.agents) if agent.home == block]
         for slot, accesses in zip(self.program.slots, self.accesses, strict=True):
-            if slot.block != block or slot.of.space == "gmem":
+            if slot.home != block or slot.of.space == "gmem":
                 continue
             for access in accesses:
                 is_untold = access.how in ("tma", "bulk") and access.fill is not None and access.fill[0] == NONE
@@ -708,4 +708,6 @@ class Machine(State):
         return self.program.mistake("left", where=self._where(block), who=who, what=what, block=block)
 
     def _where(self, block: int) -> str:
-        return f"block {block}" if self.program.pipeline.blocks > 1 else "the block"
+        grid, rank = divmod(block, self.program.pipeline.blocks)
+        where = f"block {rank}" if self.program.pipeline.blocks > 1 else "the block"
+        return f"{where} of the grid before" if grid else where

@@ -27,6 +27,7 @@ from tilescope.pipeline.parts import (
     Expression,
     Flag,
     Loop,
+    Role,
     Slot,
     Step,
     reference,
@@ -95,6 +96,7 @@ class Instance(NamedTuple):
     block: int
     name: str  # in its block: full[2], consumer 1
     title: str  # as messages call it: full[2] of block 1
+    home: int = 0  # its block among those of all grids: the earlier grid's come behind this one's
 
     @property
     def stage(self) -> int | None:
@@ -132,21 +134,27 @@ class Program:
         self.has_weak_arrivals = any(
             step.arguments.get("scope") == "cta" for role in pipeline.roles for step in role.all_steps()
         )
+        # blocks of this grid, and of the earlier one, which have barriers and memory of their own
+        self.blocks = pipeline.blocks * (1 + any(role.earlier for role in pipeline.roles))
         self.agents = [
-            self._instance(role, number, block, f"{role.name} {number}" if role.instances > 1 else role.name)
-            for block in range(pipeline.blocks)
+            self._instance(role, number, home, f"{role.name} {number}" if role.instances > 1 else role.name)
+            for home in range(self.blocks)
             for role in pipeline.roles
-            if role.mask is None or role.mask >> block & 1
+            if role.earlier == (home >= pipeline.blocks)
+            if role.mask is None or role.mask >> home % pipeline.blocks & 1
             for number in range(role.instances)
         ]
         self.slots = self._stages(pipeline.slots)
         self.barriers = self._stages(pipeline.barriers)
         self.mbarriers = len(self.barriers)
         self.barriers += [
-            self._instance("bar", bar, block, f"bar {bar}") for block in range(pipeline.blocks) for bar in range(BARS)
+            self._instance("bar", bar, home, f"bar {bar}") for home in range(self.blocks) for bar in range(BARS)
         ]
-        self.cluster = len(self.barriers)
-        self.barriers.append(Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier"))
+        self.cluster = len(self.barriers)  # that of every grid
+        self.barriers += [
+            Instance("cluster", 0, 0, "the cluster barrier", "the cluster barrier", home)
+            for home in range(0, self.blocks, pipeline.blocks)
+        ]
         self.first_flag = len(self.barriers)
         self.barriers += [
             Instance(row, stage, 0, name, name)
@@ -161,20 +169,27 @@ class Program:
         self.starts_late = bool(launches) and not all(launches)
         self.thresholds = self._thresholds() if pipeline.flags else {}
 
-    def _instance(self, of: Any, number: int, block: int, name: str) -> Instance:
+    def _instance(self, of: Any, number: int, home: int, name: str) -> Instance:
         """A part of a block; in a cluster its title names the block, unless all blocks share it."""
+        grid, block = divmod(home, self.pipeline.blocks)
         is_shared = isinstance(of, Slot) and of.space == "gmem"
         title = name if is_shared or self.pipeline.blocks == 1 else f"{name} of block {block}"
-        return Instance(of, number, block, name, title)
+        if grid and not isinstance(of, Role):  # roles have names of their own
+            title = f"{title} of the grid before"
+        return Instance(of, number, block, name, title, home)
 
     def _stages(self, rows: Iterable[Barrier | Slot]) -> list[Instance]:
         """The stages of barriers or slots, of one block after another."""
         return [
-            self._instance(row, stage, block, name)
-            for block in range(self.pipeline.blocks)
+            self._instance(row, stage, home, name)
+            for home in range(self.blocks)
             for row in rows
             for stage, name in enumerate(_stage_names(row))
         ]
+
+    def cluster_of(self, agent: int) -> int:
+        """The cluster barrier of an agent's grid."""
+        return self.cluster + int(self.earlier[agent])
 
     def _thresholds(self) -> dict[int, list[int]]:
         """The values, in order, for which some role polls a flag."""
@@ -268,9 +283,9 @@ class Program:
         number, times = parts.numbers.get("number", _zero), parts.numbers.get("times", _one)
         mask, owner = parts.numbers.get("mask"), parts.numbers.get("owner")
         tile, offset = parts.numbers.get("tile"), parts.numbers.get("offset")
-        barriers = [*parts.places["barriers"], *self._barriers_of_threads(step.op, number)]
+        barriers = [*parts.places["barriers"], *self._barriers_of_threads(step.op, number, agent)]
         slots, into, sources = parts.places["slots"], parts.places["into"], parts.places["sources"]
-        own_rank = (agent.block,)
+        own_rank = (agent.home,)
         by_chunks = step.op == "copy" and parts.choices["choice"] == "bulk"
         unit_bytes = CHUNK_BYTES if by_chunks else 1  # a bulk copy moves whole chunks
 
@@ -321,10 +336,10 @@ class Program:
                 parts.places[argument.field].append(self._place(argument.kind, value, names))
         return parts
 
-    def _barriers_of_threads(self, op: str, bar: Number) -> list[Place]:
+    def _barriers_of_threads(self, op: str, bar: Number, agent: Instance) -> list[Place]:
         """The barrier that an operation means without naming it: of the cluster, of the grid before, or a bar of its block."""
         if op == "cluster":
-            return [lambda _, __: self.cluster]
+            return [lambda _, __: self.cluster + agent.of.earlier]
         if op == "griddepcontrol":
             return [lambda _, __: self.grid]
         if OPERATIONS[op].target.kind == "bar":
@@ -338,8 +353,9 @@ class Program:
             found, limit = f"mask {mask:#x} of {agent.title}", f"bits of the ranks 0 to {blocks - 1}"
             fix = f"Use {(1 << blocks) - 1:#x} for all blocks of the cluster."
             raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=mask, blocks=blocks)
-        ranks = tuple([rank for rank in range(blocks) if mask >> rank & 1])
-        if choice == "cp.async" and ranks != (agent.block,):
+        first = agent.home - agent.block  # of its grid's blocks
+        ranks = tuple([first + rank for rank in range(blocks) if mask >> rank & 1])
+        if choice == "cp.async" and ranks != (agent.home,):
             found, limit = f"mask {mask:#x} of cp.async of {agent.title}", "cp.async writes memory of its own block"
             fix = "Leave the mask out, or use by = bulk."
             raise DEMANDS["pipeline-mask"].error("mask", found, limit, fix, mask=mask)
@@ -349,12 +365,13 @@ class Program:
         self, owner: Number, ranks: tuple[int, ...], values: dict[str, int], agent: Instance
     ) -> tuple[int, ...]:
         """The blocks whose barriers a copy into the blocks `ranks` signals."""
-        owners, blocks = tuple(owner({**values, "rank": rank}) for rank in ranks), self.pipeline.blocks
+        first, blocks = agent.home - agent.block, self.pipeline.blocks  # the first block of its grid
+        owners = tuple(owner({**values, "rank": rank - first}) for rank in ranks)
         if not all(0 <= rank < blocks for rank in owners):
             found, limit = f"barrier_rank {owners} of {agent.title}", f"ranks 0 to {blocks - 1}"
             fix = "Use the rank of a block of the cluster."
             raise DEMANDS["pipeline-mask"].error("barrier_rank", found, limit, fix, ranks=owners, blocks=blocks)
-        return owners
+        return tuple(first + rank for rank in owners)
 
     def _place(self, kind: str, written: str, names: dict[str, int]) -> Place:
         """What a reference such as full[i % 4] means, as a number."""
@@ -367,7 +384,7 @@ class Program:
         first = next(number for number, part in enumerate(held) if part.of.name == name)
         stages = held[first].of.stages
         is_shared = kind == "counter" or (kind == "slot" and held[first].of.space == "gmem")
-        per_block = 0 if is_shared else len(held) // self.pipeline.blocks
+        per_block = 0 if is_shared else len(held) // self.blocks
 
         def number(rank: int, values: dict[str, int]) -> int:
             stage = index.value(values)

@@ -44,6 +44,8 @@ def shortened(pipeline: Pipeline) -> Shortened | None:
         return None
     values = ranges.pop()
     inside = [(role.steps[loops[role.name]], names) for role, names in known if role.name in loops]
+    if any(loop_values(loop, names) != values for loop, names in inside):  # shorter in some block
+        return None
     period = _period(inside, values)
     if not period:
         return None

@@ -52,7 +52,7 @@ class State:
         self.program = program
         self.order = order
         agents = self.agents = len(program.agents)
-        slots, blocks, counting = len(program.slots), program.pipeline.blocks, len(program.barriers)
+        slots, blocks, counting = len(program.slots), program.blocks, len(program.barriers)
         self.barriers = program.mbarriers
         self.actions_done = 0
         self.sent: list[Key] = []  # flights of the last action
@@ -79,7 +79,9 @@ class State:
         # barriers
         counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
         flags = program.grid - program.first_flag
-        self.expected = [*counts, *[0] * blocks * BARS, agents, *[0] * flags, sum(program.earlier)]
+        earlier = sum(program.earlier)
+        in_grids = [agents - earlier, earlier] if earlier else [agents]
+        self.expected = [*counts, *[0] * blocks * BARS, *in_grids, *[0] * flags, earlier]
         self.pending = list(self.expected)
         self.tx = [0] * counting  # bytes that are missing; of a flag its value
         self.phase = [0] * counting
@@ -97,7 +99,7 @@ class State:
         self.flights: dict[Key, Flight] = {}
         self.pool = [0] * blocks  # registers that were given back
         # agents of a block that have not left
-        self.present = [sum(agent.block == block for agent in program.agents) for block in range(blocks)]
+        self.present = [sum(agent.home == block for agent in program.agents) for block in range(blocks)]
 
     def current(self, agent: int) -> Action | None:
         """What an agent does next, or None when it has left."""
@@ -297,7 +299,7 @@ class State:
             return
         if not self.order.is_ready(barrier, agent, past):
             raise program.mistake("init", agent=agent, barrier=barrier)
-        elsewhere = program.barriers[barrier].block != program.agents[agent].block
+        elsewhere = program.barriers[barrier].home != program.agents[agent].home
         if elsewhere and not self.order.is_shown(barrier, agent, past):
             raise program.mistake("init fence", agent=agent, barrier=barrier)
         if past is None:
@@ -330,7 +332,7 @@ class State:
     def meet(self, agent: int, action: Action) -> bool:
         """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over."""
         barrier = action.barriers[0]
-        of_cluster = barrier == self.program.cluster
+        of_cluster = barrier == self.program.cluster_of(agent)
         standing = self.standing.get((agent, barrier))
         has_arrived = standing is not None and (standing.place == self.pc[agent] or action.choice == "wait")
         if not has_arrived:
@@ -353,8 +355,8 @@ class State:
 
     def _expect_threads(self, agent: int, action: Action, barrier: int) -> None:
         """The first who comes to a bar.sync says how many threads meet there; the others must say the same."""
-        block = self.program.agents[agent].block
-        in_block = (other.of for other in self.program.agents if other.block == block)
+        block = self.program.agents[agent].home
+        in_block = (other.of for other in self.program.agents if other.home == block)
         asked = action.times or sum(role.whole_threads(WARP_THREADS) for role in in_block)
         came, expected = self.notes[barrier], self.expected[barrier]
         if came and expected != asked:
@@ -365,14 +367,14 @@ class State:
     def leave(self, agent: int) -> None:
         """An agent leaves: the cluster barrier no longer waits for it."""
         self.left[agent] = True
-        self.present[self.program.agents[agent].block] -= 1
+        self.present[self.program.agents[agent].home] -= 1
         if self.program.earlier[agent]:
             self.count(self.program.grid, agent, arrivals=1)
             if self.phase[self.program.grid]:  # all that the grid has stored is written now
                 stored = (keys for other, keys in self.unflushed.items() if self.program.earlier[other])
                 for key in chain(*stored):
                     self.order.finishes_with(key, self.program.grid, 0)
-        cluster = self.program.cluster
+        cluster = self.program.cluster_of(agent)
         has_arrived = agent in self.noted(cluster, "arrive")[0]
         self.order.leaves(cluster, agent, in_next_phase=has_arrived)
         self.expected[cluster] -= 1
