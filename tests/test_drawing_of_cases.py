@@ -78,6 +78,7 @@ def test_quick_takes_the_first_case_of_every_test(law):
     assert "2 passed, 2 deselected" in found.stdout
 
 
+@pytest.mark.slow
 def test_what_a_seed_found_is_found_again(law):
     path = law(10**6)
     options = ["-n", "0", "-p", "no:cacheprovider"]
@@ -103,6 +104,7 @@ def test_rounds_go_on_with_other_seeds_until_the_time_is_over(monkeypatch, capsy
     assert "takes a number" in fuzz.main(["--seed", "x"])
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_run_run_every_test_once(law, tmp_path):
     law(10**10).unlink()
     line = (

@@ -225,7 +225,8 @@ def _symptom(name: str) -> Diagnosis | None:
 
 def _cause(name: str) -> Topic | None:
     """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if it has one."""
-    cause = CAUSE.get(_ASKING.sub("", name).strip(" ?\"'").casefold())
+    asked = name.strip()[:LONGEST_QUESTION]
+    cause = CAUSE.get(_ASKING.sub("", asked).strip(" ?\"'").casefold())
     if cause is None:
         return None
     term = _TERM_BY_SPELLING[_folded(cause.term)] if cause.term else None
