@@ -44,7 +44,8 @@ _ROWS_AT_ONCE = 8  # that the compiled loop reads side by side
 # Some processors fetch ahead in few rows at a time. Neoverse N1, 256 MiB in rows of 32 KiB: through a buffer numpy takes 4.2 times
 # as long as np.copyto, without 8.5. A Xeon (Sapphire Rapids) reads 64 rows side by side as well: 2.5 with a buffer, 2.0 without.
 _THROUGH_A_BUFFER = platform.machine() in ("aarch64", "arm64")
-_BATCH_BYTES = 1 << 18 if _THROUGH_A_BUFFER else 1 << 17  # of the tiles of one np.take: its indices stay in the cache
+# of the tiles of one np.take: through a buffer a long run of every row, else as many as keep the indices in the cache
+_BATCH_BYTES = 1 << 21 if _THROUGH_A_BUFFER else 1 << 17
 
 TILES_MAP = rule(
     "tiles-map",
