@@ -22,7 +22,7 @@ class Access(NamedTuple):
     key: Key
     agent: int
     write: bool
-    how: str  # a row of machine.HOW
+    how: str  # a row of memory.HOW
     start: int  # bytes of the slot; of a slot that does not state its bytes 0 and 1
     end: int
     fill: Fill | None = None  # of a copy
