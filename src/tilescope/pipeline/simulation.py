@@ -36,7 +36,9 @@ _SHORT_ACTIONS = 1_000
 _WAY_STEPS = 16
 _MAX_REMEDIES = 24
 _REMEDY_STATES = 2_000
-_NOT_ENOUGH = "That alone may not be enough: no single change that was tried cures the pipeline."
+_NO_CURE = (
+    "Follow the way into it: no single change of a count, of bytes, of a parity or of a step that was tried cures it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | 
     if helping:
         return replace(mistake, fix=helping)
     if tried:
-        return replace(mistake, fix=f"{mistake.fix} {_NOT_ENOUGH}")
+        return replace(mistake, fix=_NO_CURE)
     return mistake
 
 
