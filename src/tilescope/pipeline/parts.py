@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
@@ -348,22 +349,15 @@ class Expression:
             return cls("", None, number)
         if not isinstance(written, str) or len(written) > MAX_CHARACTERS:
             raise refused(printed(written), "an integer, or a text such as 'i % 4'")
-        try:
-            tree = ast.parse(written.strip().replace("//", "/").replace("/", "//"), mode="eval")
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise refused(shortened(written), "arithmetic such as 'i % 4'") from None
-        for node in ast.walk(tree):
-            match node:
-                case ast.Name(id=name) if name not in names:
-                    raise RuleError([unknown_name("name", argument, name, names)])
-                case ast.BinOp(op=ast.LShift()):  # a large one would take all memory
-                    node.right = ast.Call(ast.Name(_PLACES, ast.Load()), [node.right], [])
-                case ast.Constant(value=value) if type(value) is not int:
-                    raise refused(f"{value!r} in {shortened(written)}", "arithmetic on integers")
-                case _ if not isinstance(node, _FORMS):
-                    raise refused(f"{type(node).__name__} in {shortened(written)}", "arithmetic on integers")
-        code = compile(ast.fix_missing_locations(tree), "<pipeline>", "eval")
-        return cls(written, code) if code.co_names else cls(written, None, cls(written, code).value({}))
+        arithmetic = _arithmetic(written)
+        if isinstance(arithmetic, _NotArithmetic):
+            raise refused(arithmetic.found, arithmetic.limit)
+        for name in arithmetic.co_names:
+            if name not in names and name != _PLACES:
+                raise RuleError([unknown_name("name", argument, name, names)])
+        if arithmetic.co_names:
+            return cls(written, arithmetic)
+        return cls(written, None, cls(written, arithmetic).value({}))
 
     def value(self, names: Mapping[str, int]) -> int:
         """The integer that the expression gives."""
@@ -375,6 +369,32 @@ class Expression:
             at = ", ".join(f"{name} = {value}" for name, value in names.items())
             fix = f"Use numbers for which it is defined: divisors other than 0, shifts from 0 to {MAX_SHIFT}."
             raise EXPRESSION.error(self.text, f"{self.text} with {at}", str(error), fix, **names) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _NotArithmetic:
+    """What stands in a text that is no arithmetic, and what may stand there."""
+
+    found: str
+    limit: str
+
+
+@lru_cache(maxsize=4096)  # a pipeline says the same few texts again and again
+def _arithmetic(text: str) -> CodeType | _NotArithmetic:
+    """The compiled text."""
+    try:
+        tree = ast.parse(text.strip().replace("//", "/").replace("/", "//"), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return _NotArithmetic(shortened(text), "arithmetic such as 'i % 4'")
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(op=ast.LShift()):  # a large one would take all memory
+                node.right = ast.Call(ast.Name(_PLACES, ast.Load()), [node.right], [])
+            case ast.Constant(value=value) if type(value) is not int:
+                return _NotArithmetic(f"{value!r} in {shortened(text)}", "arithmetic on integers")
+            case _ if not isinstance(node, _FORMS):
+                return _NotArithmetic(f"{type(node).__name__} in {shortened(text)}", "arithmetic on integers")
+    return compile(ast.fix_missing_locations(tree), "<pipeline>", "eval")
 
 
 def _places(places: int) -> int:
