@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis draws, which tests are quick, and `require`."""
 
+import faulthandler
 import gc
 import importlib.util
 import itertools
@@ -7,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 # A commit has one verdict: no case depends on chance, on the clock or on what an earlier run found. fuzz.py asks for others.
 FIXED = settings(
-    derandomize=True, deadline=None, database=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    derandomize=True, deadline=None, database=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("fixed", FIXED)
 settings.register_profile("quick", FIXED, max_examples=20)
@@ -127,6 +129,14 @@ def pytest_collection_modifyitems(config, items):
     items[:] = items[begin:] + items[:begin]
     if FUZZ_UNTIL in os.environ:  # a round may end early: its seed decides which tests come first
         random.Random(config.getoption("--hypothesis-seed")).shuffle(items)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hangs_are_shown():
+    """A file that takes ten minutes says where it is. pytest's own option starts a thread for every single test."""
+    faulthandler.dump_traceback_later(600, exit=False, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_runtest_setup():

@@ -380,6 +380,8 @@ def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> li
     likeness = {}
     for name in known:
         matcher.set_seq1(name.casefold())
+        if matcher.quick_ratio() < 0.5:  # never less than the ratio itself, and soon known
+            continue
         first = matcher.get_matching_blocks()[0]
         likeness[name] = matcher.ratio(), first.size if first.a == first.b == 0 else 0
     least = max(0.5, max(likeness.values(), default=(0.0, 0))[0] - spread)
