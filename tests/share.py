@@ -1,11 +1,10 @@
-"""One run of pytest on all cores: several processes, each of which begins the files that no other has begun.
+"""One run of pytest on all cores: as many processes, each of which begins the files that no other has begun.
 
     python tests/share.py [ARGUMENT OF PYTEST…]
 
 xdist, which ./test ARGUMENT… uses, hands out single tests and reports every one of them to a further process: with thousands
 of tests that take a millisecond, it needs more time than they do. Here a process claims a file by making a folder of its
-name, which succeeds once. The first process prints while it runs, the others' lines follow at the end. There is one
-process more than cores: tests of browsers and child processes wait half of their time.
+name, which succeeds once. The first process prints while it runs, the others' lines follow at the end.
 """
 
 import os
@@ -37,5 +36,4 @@ def main(arguments, processes):
 
 
 if __name__ == "__main__":
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    sys.exit(main(sys.argv[1:], cores + 1))
+    sys.exit(main(sys.argv[1:], len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()))

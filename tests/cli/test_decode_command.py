@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -65,7 +65,6 @@ def test_says_which_kinds_a_number_could_be(capsys):
 
 
 @given(st.integers(0, (1 << 64) - 1) | st.integers(0, (1 << 32) - 1))
-@settings(max_examples=60)
 def test_every_number_is_read_as_all_it_could_be(word):
     found = ts.descriptor_readings(word)
     assert len(found.readings) == (2 if word >> 32 else 2 + 7 + 1)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilescope import Layout, RuleError
@@ -121,7 +121,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from([None, (8, 64), (64, 8)]))
 @example("(((8)))(((", None)
 def test_pieces_in_any_order_give_a_layout_or_a_reason(text, shape):
@@ -132,7 +131,6 @@ def test_pieces_in_any_order_give_a_layout_or_a_reason(text, shape):
     assert isinstance(layout, Layout)
 
 
-@settings(max_examples=100)
 @given(st.text(max_size=60), st.sampled_from([None, 4, 16]))
 def test_any_text_gives_a_layout_or_a_reason(text, bits):
     try:

@@ -259,7 +259,6 @@ def planned_or_refused(options):
 
 
 @given(gemms)
-@settings(max_examples=100)
 def test_regions_are_aligned_apart_and_within_the_budget(options):
     gemm = planned_or_refused(options)
     if gemm is not None:
@@ -710,7 +709,6 @@ def test_an_operand_that_only_one_swizzle_brings_is_refused_for_its_atoms():
 @given(
     gemms, st.sampled_from(["sm_100", "sm_120"]), st.sampled_from([8, 24, 64, 256]), st.sampled_from(["s32", "e2m1"])
 )
-@settings(max_examples=60)
 def test_no_refusal_speaks_of_what_a_product_cannot_choose(options, arch, m, output_type):
     asked = options | {"arch": arch, "tile": (m, *options["tile"][1:]), "output_type": output_type}
     _, violations = outcome(960, 480, 256, **asked)

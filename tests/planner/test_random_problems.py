@@ -62,7 +62,6 @@ def check(problem):
 
 
 @given(problems)
-@settings(max_examples=150)
 def test_every_problem_is_planned_or_refused_with_reasons(problem):
     check(problem)
 

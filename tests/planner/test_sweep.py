@@ -4,7 +4,7 @@ import json
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -103,7 +103,6 @@ def test_hostile_files_are_answered_with_a_reason(content, tmp_path, capsys):
     assert len(said.err) < 900
 
 
-@settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_problems_or_refused(content):
     try:

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -142,7 +142,6 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name_
 
 @each_kind
 @given(data=st.data())
-@settings(max_examples=60)
 def test_any_values_whatever_give_violations_or_a_map(kind, data):
     wanted = [name for name in kind.readers if name in REQUIRED]
     optional = [name for name in kind.readers if name not in REQUIRED]

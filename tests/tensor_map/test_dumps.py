@@ -4,7 +4,7 @@ import io
 import tracemalloc
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -241,7 +241,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map(" ".join))
 @example("tmaFormat: 9 Shape: " + "9" * 30)
 @example("globalDim (1,2) boxDim (" + "1," * 5000)

@@ -1,7 +1,7 @@
 """Calls of the driver out of C++ and Python source, with the names and arrays that they use."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -136,7 +136,6 @@ PIECES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map(" ".join))
 @example("cuTensorMapEncodeTiled(" + "a," * 8)
 def test_pieces_of_calls_give_maps_or_a_reason(pieces):

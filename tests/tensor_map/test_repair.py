@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -155,7 +155,6 @@ def map_arguments(draw, kind):
 
 
 @pytest.mark.parametrize("kind", [ts.TensorMap, ts.Im2colMap, ts.Im2colWideMap], ids=lambda kind: kind.__name__)
-@settings(derandomize=True, max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_fix_adds_nothing_that_the_users_own_legal_values_do_not_cause(kind, data):
     event("fixed" if check_fix(kind, data.draw(map_arguments(kind))) else "no fix")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -27,7 +27,6 @@ def gathered(image, tap, output_shape, pad, stride, dilation):
     return np.array(rows)
 
 
-@settings(max_examples=80)
 @given(
     n=st.integers(1, 3), h=st.integers(1, 7), w=st.integers(1, 7), taps=PAIRS, pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     stride=PAIRS, dilation=PAIRS, pixels=st.integers(1, 24), swizzle=st.sampled_from(["none", "32B", "64B", "128B"]),

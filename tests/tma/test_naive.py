@@ -409,7 +409,6 @@ LOADS = {"tiled": tiled_maps(), "packed": tiled_maps(types=PACKED), "im2col": im
 
 
 @pytest.mark.parametrize("kind", LOADS)
-@settings(max_examples=60)
 @given(data=st.data())
 def test_loads_agree(kind, data):
     a = data.draw(LOADS[kind])
@@ -457,7 +456,6 @@ STORED = {
 
 
 @pytest.mark.parametrize("kind", STORED)
-@settings(max_examples=60)
 @given(data=st.data())
 def test_stores_agree(kind, data):
     a = data.draw(STORED[kind])
@@ -552,7 +550,6 @@ def test_tf32_rounds_every_exponent_and_every_halfway_case():
         assert found.tolist() == [naive_tf32(word) for word in words[start : start + 256]]
 
 
-@settings(max_examples=50)
 @given(st.data())
 def test_gather_and_scatter_agree(data):
     a = data.draw(tiled_maps(interleaves=("none",), ranks=(2, 2)))

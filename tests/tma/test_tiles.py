@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilescope as ts
@@ -62,7 +62,6 @@ def maps(draw):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("through_a_buffer", [False, True])
-@settings(max_examples=40)
 @given(a=maps())
 def test_tiles_are_those_of_single_loads(through_a_buffer, threads, a):
     with mock.patch.object(tiles_module, "_THROUGH_A_BUFFER", through_a_buffer):

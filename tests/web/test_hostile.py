@@ -85,7 +85,6 @@ def test_many_more_hostile_queries_are_answered_or_refused(client, page, chosen)
     law()
 
 
-@settings(max_examples=100)
 @given(query=st.dictionaries(st.text(max_size=20), texts, max_size=5), path=st.text(max_size=30))
 def test_no_path_and_no_name_of_a_field_breaks_a_page(client, query, path):
     answer = client.get("/" + quote(path, safe=""), params=query)
@@ -93,7 +92,6 @@ def test_no_path_and_no_name_of_a_field_breaks_a_page(client, query, path):
     assert "Traceback" not in answer.text
 
 
-@settings(max_examples=100)
 @given(text=st.one_of(texts, st.text(max_size=400)))
 def test_whatever_is_pasted_is_read_or_refused(client, text):
     answer = asked(client, "/tensor-map", {"paste": text})
