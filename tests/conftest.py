@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis draws, which tests are quick, and `require`."""
 
+import collections
 import faulthandler
 import gc
 import importlib.util
@@ -73,6 +74,7 @@ def pytest_collection_finish():
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="the first case of the tests that start no other program")
+    parser.addoption("--thinned", action="store_true", help=f"every second case of tests with {MANY_CASES} and more")
     parser.addoption("--thorough", action="store_true", help="more cases of the property tests")
     parser.addoption("--share", metavar="FOLDER", help="run the files that no other process has claimed in this folder")
     parser.addoption("--share-from", metavar="K/N", default="0/1", help="where in the list of tests to begin")
@@ -118,12 +120,35 @@ def pytest_ignore_collect(collection_path, config):
     return True if is_left_out and collection_path.parent == Path(__file__).parent else None
 
 
-def pytest_collection_modifyitems(config, items):
+# Under --thinned a test with so many cases runs with every second of them; recordings of the card are always whole.
+MANY_CASES = 24
+
+
+def is_left_out(config, item, number, count):
+    """Whether case `number` of the `count` cases of a test is not run."""
     if config.getoption("--quick"):
-        first_cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
-        left_out = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is not item]
-        items[:] = [item for item in items if first_cases[item.nodeid.partition("[")[0]] is item]
-        config.hook.pytest_deselected(items=left_out)
+        return number > 0
+    is_recording = "recordings" in item.path.name
+    return config.getoption("--thinned") and count >= MANY_CASES and number % 2 == 1 and not is_recording
+
+
+def thin_out(config, items):
+    """Leave the cases out that this run does not need."""
+    cases = collections.defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    left_out = {
+        item
+        for same in cases.values()
+        for number, item in enumerate(same)
+        if is_left_out(config, item, number, len(same))
+    }
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+
+
+def pytest_collection_modifyitems(config, items):
+    thin_out(config, items)
     place, processes = map(int, config.getoption("--share-from").split("/"))
     begin = len(items) * place // processes
     items[:] = items[begin:] + items[:begin]
