@@ -10,6 +10,7 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.cli import run
 from tilescope.errors import DeviceError, RuleError
+from tilescope.gpu.isolation import CardInChildren
 from tilescope.gpu.suites import SUITE_NAMES, Outcome, suite_named
 from tilescope.gpu.verification import Capture, replay, verify
 from tilescope.value import Value
@@ -50,6 +51,23 @@ def test_a_card_that_agrees_is_reported_and_captured(tmp_path, capsys):
     assert "a capture of stand-in" in shown
     assert f"in all {4 * len(QUICK)} cases" in shown
     assert Value.from_dict(printed).to_dict() == printed
+
+
+@pytest.mark.usefixtures("predicting")
+def test_a_card_that_is_lost_says_where_what_was_right_and_how_to_go_on(monkeypatch, capsys):
+    whole = CardInChildren.outcomes
+
+    def outcomes(card, suite, *arguments, **options):
+        if suite == "bulk":
+            raise DeviceError("The driver finds no card.")
+        return whole(card, suite, *arguments, **options)
+
+    monkeypatch.setattr(CardInChildren, "outcomes", outcomes)
+    assert run(["verify", "encode", "bulk", "mbarriers", "--count", "3", "--seed", "5"]) != 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "The card was lost in the suite bulk: The driver finds no card." in said
+    assert "in 3 of 3 cases" in said
+    assert "tilescope verify bulk mbarriers --seed 5" in said
 
 
 def test_a_card_that_differs_is_told_in_words_with_status_1(predicting, tmp_path, capsys):

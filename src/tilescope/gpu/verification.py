@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.arch import ARCH, Arch
-from tilescope.errors import counted, shortened
+from tilescope.errors import DeviceError, counted, shortened
 from tilescope.gpu.isolation import MadeOnCard, Progress, card_in_children
 from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Case, Outcome, Suite, suite_named
 from tilescope.rule import rule
@@ -136,17 +136,31 @@ def verify(
         arch = card.facts["arch"]
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
         for suite in here:
-            card.compile(suite.kernels)
             cases = suite.cases(suite.count if count is None else count, seed, arch)
-            outcomes = card.outcomes(
-                suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
-            )
-            compared.append(_compared(suite, cases, outcomes, progress))
+            try:
+                card.compile(suite.kernels)
+                outcomes = card.outcomes(
+                    suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
+                )
+                compared.append(_compared(suite, cases, outcomes, progress))
+            except DeviceError as error:
+                left = [each.name for each in here[len(compared) :]]
+                raise _card_lost([result for result, _ in compared], left, seed, error) from error
     facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda", "date")}
     left_out = tuple(suite.name for suite in chosen if suite not in here)
     results = tuple(result for result, _ in compared)
     verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
     return verification, Capture(facts, seed, tuple(recording for _, recording in compared))
+
+
+def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, error: DeviceError) -> DeviceError:
+    """The card was there when the run began, and then was not: what is known so far, and how to go on."""
+    cases, equal = sum(result.cases for result in done), sum(result.equal for result in done)
+    before = f" In the suites before it the card did what tilescope says in {equal} of {cases} cases." if done else ""
+    return DeviceError(
+        f"The card was lost in the suite {left[0]}: {error}{before} "
+        f"Reset the card (nvidia-smi --gpu-reset), then go on with: tilescope verify {' '.join(left)} --seed {seed}"
+    )
 
 
 def replay(capture: Capture, progress: Progress | None = None) -> Verification:
