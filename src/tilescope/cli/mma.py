@@ -186,7 +186,9 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 
 @command(
     SMEM_ADDRESS,
-    Input("major", "--major", "How the instruction reads the tile", default="K", choices=("K", "MN")),
+    Input(
+        "major", "--major", "How the instruction reads the tile", default="as --tile-major, else K", choices=("K", "MN")
+    ),
     Input("tile_major", "--tile-major", "Innermost dimension of the map", default="as --major", choices=("K", "MN")),
     Input("rows", "--rows", "mn that the instruction reads", read=number, default="all, up to 256"),
     Input("k", "--k", "k that the instruction reads", read=number, default="32 bytes"),
