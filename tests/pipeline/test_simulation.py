@@ -215,6 +215,14 @@ def test_what_is_no_pipeline_is_refused():
         ts.simulate(ring(), max_states=-1)
 
 
+def test_a_loop_that_would_never_end_is_refused_at_once():
+    steps = [{"init": "f"}, {"loop": "i", "count": (1 << 24) + 1, "steps": [{"arrive": "f"}]}]
+    data = {"barriers": {"f": {"count": 1}}, "roles": [{"name": "p", "steps": steps}]}
+    with pytest.raises(ts.RuleError, match="16777217; at most 16777216 rounds") as refused:
+        ts.simulate(data)
+    assert refused.value.violations[0].argument == "count of i"
+
+
 @pytest.mark.parametrize(
     ("arguments", "argument"),
     [

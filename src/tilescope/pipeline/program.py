@@ -36,7 +36,7 @@ from tilescope.swizzle import CHUNK_BYTES
 
 NONE = -1  # no barrier
 WAITS = ("wait", "tail")
-MAX_ROUNDS = 1 << 40  # of a loop
+MAX_ROUNDS = 1 << 24  # of a loop
 # of an access or a flight: its agent, the place of the action in its role, the place in the action
 Key = tuple[int, int, int]
 
@@ -427,9 +427,8 @@ def loop_values(loop: Loop, names: Mapping[str, int]) -> range:
     """The values that a loop's counter takes."""
     count, start = (Expression.read(loop.counter, text, names).value(names) for text in (loop.count, loop.start))
     if count > MAX_ROUNDS:
-        raise RuleError(
-            [argument_range(f"count of {loop.counter}", count, "at most 2^40 rounds", f"Use {MAX_ROUNDS}.")]
-        )
+        fix = "Use fewer: a few hundred rounds show what a ring of stages does."
+        raise RuleError([argument_range(f"count of {loop.counter}", count, f"at most {MAX_ROUNDS} rounds", fix)])
     return range(start, start + count)
 
 
