@@ -121,7 +121,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 # Under --thinned a test with so many cases runs with every second of them; recordings of the card are always whole.
-MANY_CASES = 24
+MANY_CASES = 16
 
 
 def is_left_out(config, item, number, count):

@@ -81,11 +81,11 @@ def test_quick_takes_the_first_case_of_every_test(law):
 def test_thinned_takes_every_second_of_many_cases_but_all_of_recordings(law):
     path = law(10**10).with_name("test_cases.py")
     cases = "import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test(n): assert {claim}\n"
-    path.write_text(cases.format(count=24, claim="n % 2 == 0"))
-    path.with_name("test_few.py").write_text(cases.format(count=23, claim="True"))
-    path.with_name("test_recordings.py").write_text(cases.format(count=24, claim="True"))
+    path.write_text(cases.format(count=16, claim="n % 2 == 0"))
+    path.with_name("test_few.py").write_text(cases.format(count=15, claim="True"))
+    path.with_name("test_recordings.py").write_text(cases.format(count=16, claim="True"))
     found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path.parent, "--thinned")
-    assert re.search(rf"{1 + 12 + 23 + 24} passed, 12 deselected", found.stdout)
+    assert re.search(rf"{1 + 8 + 15 + 16} passed, 8 deselected", found.stdout)
 
 
 @pytest.mark.slow

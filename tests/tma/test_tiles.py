@@ -61,10 +61,10 @@ def maps(draw):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("through_a_buffer", [False, True])
+@pytest.mark.parametrize("along_rows", [False, True])
 @given(a=maps())
-def test_tiles_are_those_of_single_loads(through_a_buffer, threads, a):
-    with mock.patch.object(tiles_module, "_THROUGH_A_BUFFER", through_a_buffer):
+def test_tiles_are_those_of_single_loads(along_rows, threads, a):
+    with mock.patch.object(tiles_module, "_ALONG_ROWS", along_rows):
         assert_tiles_are_those_of_single_loads(a, threads)
 
 
@@ -139,10 +139,10 @@ def tiles_byte_by_byte(matrix, box_rows, mode):
     return wanted
 
 
-@pytest.fixture(params=["in place", "through a buffer"])
+@pytest.fixture(params=["tile by tile", "along the rows"])
 def reading(request, monkeypatch):
     """How numpy reads rows: some processors are faster the one way, some the other."""
-    monkeypatch.setattr(tiles_module, "_THROUGH_A_BUFFER", request.param != "in place")
+    monkeypatch.setattr(tiles_module, "_ALONG_ROWS", request.param == "along the rows")
 
 
 @pytest.mark.usefixtures("reading")

@@ -12,7 +12,7 @@ The grid steps by the box, so neighbouring tiles along dim 0 read neighbouring b
 
 The rows of one tile lie far apart, often by a power of two: they share few places in the processor's cache, and it does
 not fetch ahead in 64 rows at once. So a strip is read along the rows of the tensor, through many tiles before the next
-rows begin: eight rows at a time by the compiled loop; by numpy, where it helps, one row at a time into a buffer.
+rows begin: eight rows side by side by the compiled loop; one after another by numpy, on processors that need it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from tilescope.tma.request import requested
 from tilescope.tma.transfer import deliver, require_memory
 from tilescope.tma.walk import Placement, placement, source_offset, walk
 
-_ROWS_AT_ONCE = 8  # that the compiled loop reads side by side
-# Some processors fetch ahead in few rows at a time. Neoverse N1, 256 MiB in rows of 32 KiB: through a buffer numpy takes 3.6 times
-# as long as np.copyto, without 8.5. A Xeon (Sapphire Rapids) reads 64 rows side by side as well: 2.5 with a buffer, 2.0 without.
-_THROUGH_A_BUFFER = platform.machine() in ("aarch64", "arm64")
-# of the tiles of one np.take: through a buffer a long run of every row, else as many as keep the indices in the cache
-_BATCH_BYTES = 1 << 21 if _THROUGH_A_BUFFER else 1 << 17
+_ROWS_AT_ONCE = 8  # that a loop reads before it goes on to the next ones
+# Some processors fetch ahead in few rows at a time. Neoverse N1, 256 MiB in rows of 32 KiB, as multiples of np.copyto: numpy takes
+# 2.8 along the rows, 8.5 tile by tile. A Xeon (Sapphire Rapids) fetches ahead in 64 rows as well: 3.2 and 2.9.
+_ALONG_ROWS = platform.machine() in ("aarch64", "arm64")
+# of the tiles that are filled together: along the rows long runs, else as many as keep the indices in the cache
+_BATCH_BYTES = 1 << 21 if _ALONG_ROWS else 1 << 17
 
 TILES_MAP = rule(
     "tiles-map",
@@ -216,7 +216,8 @@ class Strips:
             and self.tiling.placed.piece_bytes == CHUNK_BYTES
             and tile_streaming() is not None
         )
-        in_shares(self.stream if streams else self.copy, 0, len(self.source_begins), 1, threads, strip_bytes)
+        by_numpy = self.scatter if _ALONG_ROWS else self.gather
+        in_shares(self.stream if streams else by_numpy, 0, len(self.source_begins), 1, threads, strip_bytes)
 
     @property
     def _is_gapless(self) -> bool:
@@ -225,33 +226,68 @@ class Strips:
         is_full = len(placed.places) * placed.piece_bytes == placed.footprint_bytes
         return is_full and data_type.name not in TF32_TYPES
 
-    def copy(self, begin: int, end: int) -> None:
+    def gather(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` with numpy, a few neighbouring tiles at a time.
 
         Gapless tiles are taken in the order of shared memory. Those with gaps, or of a type that is rounded, are
         gathered in the order of their rows, and then scattered.
         """
-        tile_bytes, whole = self.tiling.tile_bytes, self.tiling.whole[0]
-        places, piece = self.tiling.placed.places, np.dtype(f"V{self.tiling.placed.piece_bytes}")
+        places, piece = self.tiling.placed.places, self._piece
         is_gapless = self._is_gapless
-        batch = min(max(1, _BATCH_BYTES // tile_bytes), whole)
-        rows = _BufferedRows(self, batch) if _THROUGH_A_BUFFER else _RowsInPlace(self)
-        order_in_tile = self._piece_offsets(rows.row_offsets) // piece.itemsize
+        order_in_tile = self._piece_offsets(self.row_offsets) // piece.itemsize
         if is_gapless:
             order_in_tile[places] = order_in_tile.copy()
-        order = np.arange(batch)[:, None] * (rows.tile_step_bytes // piece.itemsize) + order_in_tile
+        order = np.arange(self._batch)[:, None] * (self.tile_step_bytes // piece.itemsize) + order_in_tile
         for strip in range(begin, end):
-            first = int(self.target_begins[strip])
-            tiles = self.target[first : first + whole * tile_bytes].reshape(whole, tile_bytes).view(piece)
-            for tile in range(0, whole, batch):
-                count = min(batch, whole - tile)
-                source = rows.read(strip, tile, count)
+            for first, tiles in self._batches(strip):
+                source = self.source[int(self.source_begins[strip]) + first * self.tile_step_bytes :]
                 pieces = source[: len(source) // piece.itemsize * piece.itemsize].view(piece)
                 if is_gapless:
-                    pieces.take(order[:count], out=tiles[tile : tile + count], mode="clip")
+                    pieces.take(order[: len(tiles)], out=tiles, mode="clip")
                 else:
-                    moved = pieces.take(order[:count], mode="clip").view(np.uint8)
-                    tiles[tile : tile + count, places] = delivered(self.tiling.tensor_map.data_type, moved).view(piece)
+                    moved = pieces.take(order[: len(tiles)], mode="clip").view(np.uint8)
+                    tiles[:, places] = delivered(self.tiling.tensor_map.data_type, moved).view(piece)
+
+    def scatter(self, begin: int, end: int) -> None:
+        """Fill strips `begin` to `end` with numpy: rows of the tensor, through many tiles each, to their places.
+
+        tensor row 0  │ tile 0 │ tile 1 │ …  ──▶  row 0 of tile 0, row 0 of tile 1, …
+        tensor row 1  │ tile 0 │ tile 1 │ …  ──▶  row 1 of tile 0, row 1 of tile 1, …
+        """
+        piece, data_type = self._piece, self.tiling.tensor_map.data_type
+        places_in_tile = self.tiling.placed.places.reshape(len(self.row_offsets), 1, -1)
+        pieces_of_tile = self.tiling.tile_bytes // piece.itemsize
+        places = places_in_tile + np.arange(self._batch)[:, None] * pieces_of_tile  # (rows, tiles, pieces of a row)
+        groups = list(_row_groups(self.row_offsets))
+        for strip in range(begin, end):
+            for first_tile, tiles in self._batches(strip):
+                shared_memory = tiles.reshape(-1)
+                begin_bytes = int(self.source_begins[strip]) + first_tile * self.tile_step_bytes
+                for first, count, step_bytes in groups:
+                    shape = (count, len(tiles), self.row_bytes)
+                    strides = (step_bytes, self.tile_step_bytes, 1)
+                    offset = begin_bytes + int(self.row_offsets[first])
+                    rows = np.ascontiguousarray(np.ndarray(shape, np.uint8, self.source, offset, strides))
+                    moved = delivered(data_type, rows).view(piece)
+                    shared_memory[places[first : first + count, : len(tiles)]] = moved
+
+    @property
+    def _piece(self) -> np.dtype[np.void]:
+        """What moves as a whole, as numpy calls it."""
+        return np.dtype(f"V{self.tiling.placed.piece_bytes}")
+
+    @property
+    def _batch(self) -> int:
+        """How many tiles of a strip are filled together."""
+        return min(max(1, _BATCH_BYTES // self.tiling.tile_bytes), self.tiling.whole[0])
+
+    def _batches(self, strip: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """The number of the first of a few tiles in a strip, and where they go: (tiles, pieces)."""
+        first_byte, whole = int(self.target_begins[strip]), self.tiling.whole[0]
+        strip_bytes = self.target[first_byte : first_byte + whole * self.tiling.tile_bytes]
+        tiles = strip_bytes.reshape(whole, self.tiling.tile_bytes).view(self._piece)
+        for first in range(0, whole, self._batch):
+            yield first, tiles[first : first + self._batch]
 
     def stream(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` of gapless tiles by the compiled loop, which writes past the cache."""
@@ -272,75 +308,19 @@ class Strips:
         return (row_offsets[:, None] + np.arange(0, self.row_bytes, self.tiling.placed.piece_bytes)).reshape(-1)
 
 
-class _RowsInPlace:
-    """The rows of a strip where the tensor has them."""
+def _row_groups(row_offsets: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
+    """The rows of a tile in groups of a few that lie one step apart: the first one's number, how many, and the step.
 
-    def __init__(self, strips: Strips) -> None:
-        self.strips = strips
-        self.row_offsets = strips.row_offsets
-        self.tile_step_bytes = strips.tile_step_bytes
-
-    def read(self, strip: int, tile: int, count: int) -> Bytes:
-        """Bytes that begin with those of a tile; `count` tiles are wanted."""
-        return self.strips.source[int(self.strips.source_begins[strip]) + tile * self.tile_step_bytes :]
-
-
-class _BufferedRows:
-    """The rows of a few tiles of a strip, copied one after another into a buffer that stays in the cache.
-
-    tensor row 0  │ tile 0 │ tile 1 │ …  ──▶  buffer row 0
-    tensor row 1  │ tile 0 │ tile 1 │ …  ──▶  buffer row 1
+    >>> list(_row_groups(np.array([0, 64, 128, 1000, 1064, 1128])))
+    [(0, 3, 64), (3, 3, 64)]
     """
-
-    def __init__(self, strips: Strips, tiles: int) -> None:
-        self.strips = strips
-        self.rows_in_run = _rows_in_run(strips.row_offsets)
-        # Rows whose distance is a power of two would drive each other out of the cache, so each is a little longer.
-        # Measured on Neoverse N1: 32 bytes behind a line's end are as fast as none, most other lengths a third slower.
-        width_bytes = tiles * strips.row_bytes + SMEM_LINE_BYTES + 2 * CHUNK_BYTES
-        self.buffer = _on_large_pages(len(strips.row_offsets) * width_bytes).reshape(-1, width_bytes)
-        self.row_offsets = np.arange(len(self.buffer)) * width_bytes
-        self.tile_step_bytes = strips.row_bytes
-
-    def read(self, strip: int, tile: int, count: int) -> Bytes:
-        """The buffer, filled with `count` tiles."""
-        strips = self.strips
-        begin = int(strips.source_begins[strip]) + tile * strips.tile_step_bytes
-        step_bytes = int(strips.row_offsets[1] - strips.row_offsets[0]) if self.rows_in_run > 1 else 0
-        shape = (self.rows_in_run, count, strips.row_bytes)
-        strides = (step_bytes, strips.tile_step_bytes, 1)
-        for first in range(0, len(self.buffer), self.rows_in_run):
-            run = np.ndarray(shape, np.uint8, strips.source, begin + int(strips.row_offsets[first]), strides)
-            held = self.buffer[first : first + self.rows_in_run, : count * strips.row_bytes]
-            held.reshape(shape)[...] = run
-        return self.buffer.reshape(-1)
-
-
-def _on_large_pages(byte_count: int) -> Bytes:
-    """An array that begins a page of 2 MiB, where the system has such pages.
-
-    Every row of the buffer would lie on another page of 4 KiB, and a processor knows the places of few pages at a time.
-    numpy asks for large pages in arrays of 4 MiB and more.
-    """
-    page_bytes = 1 << 21
-    held = np.empty(byte_count + 2 * page_bytes, np.uint8)
-    begin = -held.ctypes.data % page_bytes
-    return held[begin : begin + byte_count]
-
-
-def _rows_in_run(row_offsets: npt.NDArray[np.int64]) -> int:
-    """How many rows lie one step apart, before the next as many begin: the rows of a box along dim 1.
-
-    >>> _rows_in_run(np.array([0, 64, 128, 1000, 1064, 1128])), _rows_in_run(np.array([0, 64, 100]))
-    (3, 1)
-    """
-    steps = np.diff(row_offsets)
-    others = np.flatnonzero(steps != steps[:1])
-    count = int(others[0]) + 1 if others.size else len(row_offsets)
-    if len(row_offsets) % count:
-        return 1
-    runs = row_offsets.reshape(-1, count)
-    return count if np.all(np.diff(runs, axis=1) == steps[:1]) else 1
+    steps = np.diff(row_offsets, append=row_offsets[-1:]).tolist()  # from every row to the next
+    first = 0
+    for row, step in enumerate(steps):
+        is_full = row + 1 - first == _ROWS_AT_ONCE
+        if is_full or row + 1 == len(steps) or step != steps[first]:
+            yield first, row + 1 - first, steps[first]
+            first = row + 1
 
 
 @cache
