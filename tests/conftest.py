@@ -53,7 +53,12 @@ PIECES = {
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
 
 
+SECONDS_OF_A_FILE = float(os.environ.get("TILESCOPE_SECONDS_OF_A_FILE", "600"))  # a test sets it
+OWN_STDERR = pytest.StashKey[int]()  # the run's own, which pytest keeps while a test is captured
+
+
 def pytest_configure(config):
+    config.stash[OWN_STDERR] = os.dup(sys.__stderr__.fileno())
     if config.getoption("--quick"):
         settings.load_profile("quick")
     if config.getoption("--thorough"):
@@ -157,9 +162,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hangs_are_shown():
+def hangs_are_shown(pytestconfig):
     """A file that takes ten minutes says where it is. pytest's own option starts a thread for every single test."""
-    faulthandler.dump_traceback_later(600, exit=False, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(SECONDS_OF_A_FILE, file=pytestconfig.stash[OWN_STDERR])
     yield
     faulthandler.cancel_dump_traceback_later()
 

@@ -1,14 +1,13 @@
 """CUDA's errors: the table is cuda.bindings' own, and a pasted line's code is that code and no other."""
 
 import pytest
+from cuda.bindings import driver, runtime
 
 from tilescope.cli import run, topics
 from tilescope.cuda_error import CUDA_ERROR, codes_in, unknown_names_in
 from tilescope.errors import RuleError
 from tilescope.symptoms import diagnose
 
-driver = pytest.importorskip("cuda.bindings.driver")
-runtime = pytest.importorskip("cuda.bindings.runtime")
 DRIVER = {int(error): error.name for error in driver.CUresult}
 RUNTIME = {int(error): error.name for error in runtime.cudaError_t}
 ARCHITECTURES = (100, 101, 103)  # alone they are architectures: sm_100

@@ -88,6 +88,13 @@ def test_thinned_takes_every_second_of_many_cases_but_all_of_recordings(law):
     assert re.search(rf"{1 + 8 + 15 + 16} passed, 8 deselected", found.stdout)
 
 
+def test_a_file_that_hangs_says_where(law):
+    path = law(10**10).with_name("test_hangs.py")
+    path.write_text("import time\ndef test_that_hangs(): time.sleep(2)\n")
+    found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path, TILESCOPE_SECONDS_OF_A_FILE="0.5")
+    assert re.search("Timeout.*test_that_hangs", found.stderr, re.DOTALL)
+
+
 @pytest.mark.slow
 def test_what_a_seed_found_is_found_again(law):
     path = law(10**6)

@@ -462,15 +462,19 @@ def test_a_flag_that_does_not_exist_is_called_a_flag():
 
 # ---- several warps
 
+STORED_BY_ONE_WARP = [
+    {"write": ["c"]},
+    {"fence": "proxy.async"},
+    {"sync": 1, "threads": 128},
+    {"store": "c"},
+    {"commit": "bulk"},
+]
+
 
 @pytest.mark.parametrize("meets", [True, False])
 def test_one_warp_that_waited_for_its_store_does_not_speak_for_the_others(meets):
     steps = [
-        {"write": ["c"]},
-        {"fence": "proxy.async"},
-        {"sync": 1, "threads": 128},
-        {"store": "c"},
-        {"commit": "bulk"},
+        *STORED_BY_ONE_WARP,
         {"wait_group": "bulk", "read": True},
         *([{"sync": 1, "threads": 128}] if meets else []),
         {"write": ["c"]},
@@ -485,11 +489,7 @@ def test_one_warp_that_waited_for_its_store_does_not_speak_for_the_others(meets)
 def test_a_read_between_does_not_make_up_for_the_meeting():
     """The store is over for one warp; that all of them read the slot meanwhile says nothing of it."""
     steps = [
-        {"write": ["c"]},
-        {"fence": "proxy.async"},
-        {"sync": 1, "threads": 128},
-        {"store": "c"},
-        {"commit": "bulk"},
+        *STORED_BY_ONE_WARP,
         {"wait_group": "bulk"},
         {"read": ["c"]},
         {"write": ["c"]},
