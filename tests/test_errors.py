@@ -18,11 +18,11 @@ from tilescope.errors import (
     Violation,
     argument_range,
     argument_type,
-    nearest_name,
-    shortened,
     unknown_name,
 )
+from tilescope.names import nearest_name
 from tilescope.rule import Rule
+from tilescope.sentence import shortened
 
 SPAN = Violation("span", "error", "box[0]", "256 bytes", "at most 128", "Halve it.", {"box": [64, 64]})
 NOTE = Violation("l2", "note", "l2_promotion", "none", "128B is quicker", "Use 128B.")

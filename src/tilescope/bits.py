@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from tilescope.errors import RuleError, Violation, argument_type, printed_hex, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.reading import integer
 from tilescope.rule import rule
+from tilescope.sentence import printed_hex
 from tilescope.value import Value, hex_field
 
 _WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzle='128B')"

@@ -22,8 +22,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, check_fields, rounded_up, unknown_name
+from tilescope.errors import DeviceError, RuleError, check_fields, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 

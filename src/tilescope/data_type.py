@@ -27,8 +27,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilescope.errors import RuleError, shortened, unknown_name
+from tilescope.errors import RuleError, unknown_name
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.value import Row
 
 TmaTypeName = Literal[

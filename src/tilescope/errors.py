@@ -19,17 +19,19 @@ Exceptions carry all violations of a call at once, so that one run names every m
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from tilescope.names import name_of_number, nearest_name
+from tilescope.sentence import filled, is_printable, printed, shortened
+
 Severity = Literal["error", "warning", "note"]
+Change = Mapping[str, Any]  # arguments to replace, by name
 _NAMES_LISTED = 40  # of a table
-_PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
+_TEXTS = ("argument", "found", "limit", "fix")  # facts that are sentences themselves
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -95,7 +97,7 @@ def _frozen(value: Any) -> Any:
     """Read-only mappings and tuples all the way down; an integer that nobody prints becomes its description."""
     kind = type(value)
     if kind is int:  # as nearly all are
-        return value if value.bit_length() <= _PRINTED_BITS else printed(value)
+        return value if is_printable(value) else printed(value)
     if kind is tuple or kind is list:
         return tuple(map(_frozen, value))
     if kind is dict or (kind is not str and kind is not float and isinstance(value, Mapping)):
@@ -108,6 +110,57 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     return list(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a broken rule is told: templates for the argument, what was found, the limit and the fix.
+
+    `sentence` has the template language. The facts that fill the templates become the `values` of the violation, but for
+    those that are a text of it themselves: argument, found, limit, fix.
+
+    >>> told = Wording("box-range", "error", "box[{axis}]", "box[{axis}] = {extent}", "1 to {most}", "Use {most}.")
+    >>> print(told.violation(axis=0, extent=512, most=256))
+    box-range: box[0] = 512; 1 to 256. Use 256.
+    """
+
+    rule: str
+    severity: Severity
+    argument: str
+    found: str
+    limit: str
+    fix: str
+    code: int | None = None  # CUDA's error number for what the chip answers; None: it is refused before, or executed
+
+    def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
+        """The violation that these facts make; `change` holds the arguments that cure it."""
+        return Violation(
+            self.rule,
+            self.severity,
+            filled(self.argument, facts),
+            filled(self.found, facts),
+            filled(self.limit, facts),
+            filled(self.fix, facts),
+            change,
+            {name: fact for name, fact in facts.items() if name not in _TEXTS} or NO_VALUES,
+        )
+
+    def error(self, *, change: Change | None = None, **facts: Any) -> RuleError:
+        """The exception for this violation alone: a FaultError where the chip has an answer to it."""
+        kind = RuleError if self.code is None else FAULTS[self.code]
+        return kind([self.violation(change=change, **facts)])
+
+    def worded(
+        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+    ) -> Wording:
+        """The same rule told otherwise, for a case of its own; what is not said stays.
+
+        >>> told = Wording("rank", "error", "dims", "{rank} dimensions", "1 to 5", "Use 5.")
+        >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
+        rank: 0 dimensions; 1 to 5. Add dimensions of extent 1.
+        """
+        said = {"argument": argument, "found": found, "limit": limit, "fix": fix}
+        return replace(self, **{part: template for part, template in said.items() if template is not None})
 
 
 class TilescopeError(Exception):
@@ -243,15 +296,24 @@ def raise_all(problems: Iterable[Violation]) -> None:
         raise RuleError(listed)
 
 
-# The rows of these four rules stand in rule.py, which is made of what stands here.
+# How arguments are refused, whoever reads them; the rows of these rules stand in rule.py, which is made of what stands here.
+MISSING_FIELD_TOLD = Wording(
+    "missing-field", "error", "data", "a {kind} without {missing:, }", "every field is needed", "Add {missing:, }."
+)
+ARGUMENT_TYPE_TOLD = Wording("argument-type", "error", "{argument}", "{found}", "{limit}", "{fix}")
+ARGUMENT_RANGE_TOLD = Wording("argument-range", "error", "{argument}", "{found}", "{limit}", "{fix}")
+UNKNOWN_NAME_TOLD = Wording("unknown-name", "error", "{argument}", "{found}", "{limit}", "{fix}")
+
+
 def check_fields(kind: str, data: Iterable[str], known: Iterable[str], needed: Iterable[str]) -> None:
     """Refuse plain data with fields that a value does not have, or without those that it needs."""
-    names = list(known)
-    if strange := [name for name in data if name not in names]:
+    names, given = list(known), list(data)
+    strange = [name for name in given if name not in names]
+    if strange:
         raise RuleError(unknown_name(f"field of {kind}", "data", name, names) for name in strange)
-    if missing := ", ".join(name for name in needed if name not in data):
-        found, limit = f"a {kind} without {missing}", "every field is needed"
-        raise RuleError([Violation("missing-field", "error", "data", found, limit, f"Add {missing}.")])
+    missing = tuple(name for name in needed if name not in given)
+    if missing:
+        raise MISSING_FIELD_TOLD.error(kind=kind, missing=missing)
 
 
 def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violation:
@@ -261,31 +323,33 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
     found = f"{argument} = {printed(value)} ({type(value).__name__})"
-    return Violation(
-        "argument-type", "error", argument, found, f"{argument} is {wanted}", fix, None, _shown(argument, value)
-    )
+    limit = f"{argument} is {wanted}"
+    return _about_argument(ARGUMENT_TYPE_TOLD, argument, value, found, limit, fix)
 
 
-def argument_range(
-    argument: str, value: object, limit: str, fix: str, change: Mapping[str, Any] | None = None
-) -> Violation:
+def argument_range(argument: str, value: object, limit: str, fix: str, change: Change | None = None) -> Violation:
     """The violation for an argument of the right type and a value that is not taken.
 
     >>> print(argument_range("stages", 0, "1 to 1024", "Use 1."))
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
     found = f"{argument} = {printed(value)}"
-    return Violation("argument-range", "error", argument, found, limit, fix, change, _shown(argument, value))
+    violation = _about_argument(ARGUMENT_RANGE_TOLD, argument, value, found, limit, fix)
+    return replace(violation, change=change)
 
 
-def _shown(argument: str, value: object) -> Mapping[str, Any]:
-    """The value of an argument as a violation holds it: numbers, and short lists of them."""
+def _about_argument(told: Wording, argument: str, value: object, found: str, limit: str, fix: str) -> Violation:
+    """The violation with the argument's value under its name: numbers, and short lists of them."""
+    violation = told.violation(argument=argument, found=found, limit=limit, fix=fix)
     numbers = value if isinstance(value, list | tuple) else (value,)
-    is_short = len(numbers) <= _NAMES_LISTED and all(
-        isinstance(number, int) or (isinstance(number, float) and isfinite(number))  # JSON has no nan and no infinity
-        for number in numbers
-    )
-    return {argument: value} if is_short else NO_VALUES
+    if len(numbers) > _NAMES_LISTED or not all(map(_is_number, numbers)):
+        return violation
+    return replace(violation, values={argument: value})
+
+
+def _is_number(value: object) -> bool:
+    """Whether JSON has this number: it has no nan and no infinity."""
+    return isinstance(value, int) or (isinstance(value, float) and isfinite(value))
 
 
 def unknown_name(
@@ -299,121 +363,28 @@ def unknown_name(
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
+    if name is None:
+        nearest, found = None, f"{what} is missing"
+    elif isinstance(name, str):
+        nearest, found = nearest_name(name, [*names, *spellings]), f"{what} {shortened(name, 120)}"
+    else:
+        nearest, found = name_of_number(name, names), f"{what} {printed(name)} ({type(name).__name__})"
+    limit, fix = _known_names(names), _example_of(names)
+    if nearest is None:
+        return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix)
+    fix, change = f"Did you mean {nearest}?", {argument: nearest}
+    return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+
+
+def _known_names(names: list[str]) -> str:
+    if not names:
+        return "none is known"
+    listed = ", ".join(names[:_NAMES_LISTED])
     more = len(names) - _NAMES_LISTED
-    shown = name if isinstance(name, str) else f"{printed(name)} ({type(name).__name__})"
-    nearest = nearest_name(name, [*names, *spellings]) if isinstance(name, str) else _name_of_number(name, names)
-    listed = ", ".join(names[:_NAMES_LISTED]) + (f" and {more} more" if more > 0 else "")
-    found = f"{what} is missing" if name is None else f"{what} {shortened(shown, 120)}"
-    limit = f"known: {listed}" if names else "none is known"
-    if nearest is not None:
-        return Violation(
-            "unknown-name", "error", argument, found, limit, f"Did you mean {nearest}?", {argument: nearest}
-        )
-    fix = f"Use {'one of them, such as ' if names[1:] else ''}{names[0]}." if names else "Add it, or leave this out."
-    return Violation("unknown-name", "error", argument, found, limit, fix)
+    return f"known: {listed} and {more} more" if more > 0 else f"known: {listed}"
 
 
-def _name_of_number(number: object, names: list[str]) -> str | None:
-    """The first name whose only number is this one: 128 for "128B"; None for other values.
-
-    >>> _name_of_number(128, ["none", "64B", "128B", "128B_ATOM_32B"])
-    '128B'
-    """
-    if isinstance(number, bool) or not isinstance(number, int):
-        return None
-    return next((name for name in names if [int(digits) for digits in re.findall(r"\d+", name)] == [number]), None)
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun.
-
-    >>> counted(1, "stage"), counted(3, "stage"), counted(2, "entry", "entries")
-    ('1 stage', '3 stages', '2 entries')
-    """
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
-def by(extents: Iterable[object]) -> str:
-    """Extents as people write them.
-
-    >>> by((64, 32))
-    '64 x 32'
-    """
-    return " x ".join(map(str, extents))
-
-
-def ceil_div(number: int, divisor: int) -> int:
-    """The quotient rounded up.
-
-    >>> ceil_div(100, 16), ceil_div(96, 16)
-    (7, 6)
-    """
-    return -(-number // divisor)
-
-
-def rounded_up(number: int, multiple: int) -> int:
-    """The next multiple at or above `number`: 112 for 100 and 16."""
-    return -(-number // multiple) * multiple
-
-
-def nearest_name(written: str, known: Iterable[str]) -> str | None:
-    """The known name that `written` begins, or else the one most like it, ignoring case; None if none is.
-
-    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("bfloat", ["float", "bfloat16"])
-    ('bfloat16', 'bfloat16')
-    """
-    names = list(known)
-    folded = written[:80].casefold()
-    begun = sorted((name for name in names if folded and name.casefold().startswith(folded)), key=len)
-    near = begun or nearest_names(folded, names)
-    within = (name for name in names if folded and (folded in name.casefold() or name.casefold() in folded))
-    return near[0] if near else next(within, None)
-
-
-def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
-    """The known names that resemble `written` at least half: the best first, then those nearly as near.
-
-    >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
-    ['stride']
-    """
-    matcher = difflib.SequenceMatcher(b=written.casefold())
-    likeness = {}
-    for name in known:
-        matcher.set_seq1(name.casefold())
-        if matcher.quick_ratio() < 0.5:  # never less than the ratio itself, and soon known
-            continue
-        first = matcher.get_matching_blocks()[0]
-        likeness[name] = matcher.ratio(), first.size if first.a == first.b == 0 else 0
-    least = max(0.5, max(likeness.values(), default=(0.0, 0))[0] - spread)
-    return sorted(
-        (name for name in likeness if likeness[name][0] >= least), key=lambda name: likeness[name], reverse=True
-    )
-
-
-def shortened(text: str, limit: int = 80) -> str:
-    """`text` on one line of at most `limit` characters, so that a pasted file does not fill an error."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def printed(value: object, limit: int = 80) -> str:
-    """`value` as errors show it: its repr on one short line, or what can be said where that is too much.
-
-    >>> printed("K-major"), printed(1 << 5000)
-    ("'K-major'", 'an integer of 5001 bits')
-    """
-    if isinstance(value, int) and value.bit_length() > _PRINTED_BITS:
-        return f"an integer of {value.bit_length()} bits"
-    try:
-        return shortened(repr(value), limit)
-    except ValueError:  # such an integer inside a sequence
-        return f"a {type(value).__name__} that cannot be printed"
-
-
-def printed_hex(value: int) -> str:
-    """An address or a descriptor word as errors show it.
-
-    >>> printed_hex(1024), printed_hex(1 << 5000)
-    ('0x400', 'an integer of 5001 bits')
-    """
-    return printed(value) if value.bit_length() > _PRINTED_BITS else hex(value)
+def _example_of(names: list[str]) -> str:
+    if not names:
+        return "Add it, or leave this out."
+    return f"Use {names[0]}." if len(names) == 1 else f"Use one of them, such as {names[0]}."

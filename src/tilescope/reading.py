@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_range, argument_type, counted, unknown_name
+from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
 from tilescope.rule import ARGUMENT_TYPE
+from tilescope.sentence import counted
 
 Bytes = npt.NDArray[np.uint8]
 Name = TypeVar("Name", bound=str)

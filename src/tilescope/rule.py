@@ -2,9 +2,19 @@
 
 A row stands beside the check that refuses by it, in whatever module that is:
 
-    BOX_RANGE = rule("box-range", "Every box extent is 1 to 256 elements.", source=…, passing=…, failing=…)
+    BOX_RANGE = rule(
+        "box-range",
+        "Every box extent is 1 to 256 elements.",
+        argument="box[{axis}]",
+        found="box[{axis}] = {extent} elements",
+        limit="1 to {most} elements",
+        fix="Use {most} and more copies.",
+        source=…, passing=…, failing=…,
+    )
     …
-    raise BOX_RANGE.error("box[0]", "box[0] = 512 elements", "1 to 256 elements", "Use 256 and more copies.")
+    raise BOX_RANGE.error(axis=0, extent=512, most=256)
+
+The four texts are templates (`sentence` has their language); a case with words of its own is `BOX_RANGE.worded(fix=…)`.
 
 `RULES` holds all of them. It loads the modules that hold rows when it is asked for a name that it does not know yet, or
 for all of them: errors, `tilescope explain`, the documentation and the tests read the same table.
@@ -21,7 +31,20 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
 
-from tilescope.errors import FAULTS, NO_VALUES, RuleError, Severity, Violation, unknown_name
+from tilescope.errors import (
+    ARGUMENT_RANGE_TOLD,
+    ARGUMENT_TYPE_TOLD,
+    FAULTS,
+    MISSING_FIELD_TOLD,
+    NO_VALUES,
+    UNKNOWN_NAME_TOLD,
+    Change,
+    RuleError,
+    Severity,
+    Violation,
+    Wording,
+    unknown_name,
+)
 from tilescope.value import Row
 
 Basis = Literal["measured", "documented"]
@@ -57,6 +80,10 @@ class Rule(Row):
     failing: Example | None  # … and one beyond it; rules about arguments alone have none
     architectures: tuple[str, ...]  # on which it can be kept; empty: wherever tilescope runs
     code: int | None  # CUDA's error number for what the chip answers; None: it is refused before, or executed
+    argument: str  # templates of what a violation says: the argument that breaks it …
+    found: str  # … the value that does …
+    limit: str  # … what is demanded …
+    fix: str  # … and what works instead
 
     @classmethod
     def named(cls, name: object) -> Rule:
@@ -68,26 +95,37 @@ class Rule(Row):
             raise RuleError([unknown_name("rule", "rule", name, RULES)])
         return row
 
-    def violation(
-        self, argument: str, found: str, limit: str, fix: str, change: Mapping[str, Any] | None = None, /, **values: Any
-    ) -> Violation:
-        """A violation of this rule; `values` are the numbers that its sentences are made of.
+    @property
+    def wording(self) -> Wording:
+        """How a violation is told."""
+        return Wording(self.name, self.severity, self.argument, self.found, self.limit, self.fix, self.code)
 
-        >>> Rule.named("box-range").violation("box[0]", "box[0] = 512", "1 to 256", "Use 256.", box=512).values["box"]
-        512
+    def violation(self, *texts: Any, change: Change | None = None, **facts: Any) -> Violation:
+        """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
+
+        >>> Rule.named("missing-field").violation(kind="layout", missing=("shape",)).found
+        'a layout without shape'
         """
-        return Violation(self.name, self.severity, argument, found, limit, fix, change, values or NO_VALUES)
+        if texts:  # the old way, until every caller names its facts
+            argument, found, limit, fix, *rest = texts
+            old_change = rest[0] if rest else change
+            return Violation(self.name, self.severity, argument, found, limit, fix, old_change, facts or NO_VALUES)
+        return self.wording.violation(change=change, **facts)
 
-    def error(
-        self, argument: str, found: str, limit: str, fix: str, change: Mapping[str, Any] | None = None, /, **values: Any
-    ) -> RuleError:
+    def error(self, *texts: Any, change: Change | None = None, **facts: Any) -> RuleError:
         """The exception for one violation of this rule: a FaultError where the chip has an answer to it.
 
-        >>> Rule.named("smem-address").error("smem_address", "smem_address = 0x40", "a multiple of 128", "Use 0.").code
-        716
+        >>> str(Rule.named("missing-field").error(kind="layout", missing=("shape",)))
+        'missing-field: a layout without shape; every field is needed. Add shape.'
         """
         kind = RuleError if self.code is None else FAULTS[self.code]
-        return kind([self.violation(argument, found, limit, fix, change, **values)])
+        return kind([self.violation(*texts, change=change, **facts)])
+
+    def worded(
+        self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None
+    ) -> Wording:
+        """This rule told otherwise, for a case of its own; what is not said stays."""
+        return self.wording.worded(argument=argument, found=found, limit=limit, fix=fix)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:
@@ -129,6 +167,10 @@ def rule(
     name: str,
     demand: str,
     *,
+    argument: str = "{argument}",
+    found: str = "{found}",
+    limit: str = "{limit}",
+    fix: str = "{fix}",
     source: str,
     basis: Basis = "documented",
     severity: Severity = "error",
@@ -138,38 +180,59 @@ def rule(
     architectures: tuple[str, ...] = (),
     code: int | None = None,
 ) -> Rule:
-    """Enter a row into RULES."""
-    within, beyond = (
-        MappingProxyType(dict(example)) if isinstance(example, Mapping) else example for example in (passing, failing)
+    """Enter a row into RULES; a text that is no template of its own is told with each violation, by its name."""
+    row = Rule(
+        name=name,
+        severity=severity,
+        demand=demand,
+        source=source,
+        basis=basis,
+        subjects=subjects,
+        passing=_frozen_example(passing),
+        failing=_frozen_example(failing),
+        architectures=architectures,
+        code=code,
+        argument=argument,
+        found=found,
+        limit=limit,
+        fix=fix,
     )
-    return RULES.enter(Rule(name, severity, demand, source, basis, subjects, within, beyond, architectures, code))
+    return RULES.enter(row)
+
+
+def _frozen_example(example: Example | None) -> Example | None:
+    return MappingProxyType(dict(example)) if isinstance(example, Mapping) else example
 
 
 # What errors.py says of arguments, whoever reads them.
 ARGUMENT_TYPE = rule(
-    "argument-type",
+    ARGUMENT_TYPE_TOLD.rule,
     "Every argument is of its own kind: integers, sequences of integers, arrays of numbers, names of a table.",
     source="the signature of the call",
     passing='ts.TensorMap("bf16", (64, 64), (128,), (64, 64))',
     failing='ts.TensorMap("bf16", "64x64", (128,), (64, 64))',
 )
 ARGUMENT_RANGE = rule(
-    "argument-range",
+    ARGUMENT_RANGE_TOLD.rule,
     "Every argument is one of the values that the call takes: a number between its limits, a sequence of its length.",
     source="the documentation of the call",
     passing='ts.Swizzle.named("128B").chunk_in_line(0, 7)',
     failing='ts.Swizzle.named("128B").chunk_in_line(0, 8)',
 )
 UNKNOWN_NAME = rule(
-    "unknown-name",
+    UNKNOWN_NAME_TOLD.rule,
     "A name is one of its table: a data type, a swizzle, an architecture.",
     source="the tables of tilescope",
     passing='ts.Swizzle.named("128B")',
     failing='ts.Swizzle.named("128b-atom")',
 )
 MISSING_FIELD = rule(
-    "missing-field",
+    MISSING_FIELD_TOLD.rule,
     "Plain data from which a value is made has all its fields.",
+    argument=MISSING_FIELD_TOLD.argument,
+    found=MISSING_FIELD_TOLD.found,
+    limit=MISSING_FIELD_TOLD.limit,
+    fix=MISSING_FIELD_TOLD.fix,
     source="to_dict() of the value",
     passing='ts.Value.from_dict(ts.TensorMap("u8", (64,), (), (64,)).to_dict())',
     failing='ts.Value.from_dict({"kind": "tensor_map"})',

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, by, check_fields, counted, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, check_fields, unknown_name
+from tilescope.sentence import by, counted, shortened
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.

@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from tilescope.errors import shortened
+from tilescope.sentence import shortened
 
 LARGEST_EXTENT = 1 << 32
 SMEM_ADDRESS_END = 1 << 32

@@ -25,7 +25,8 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
-from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError, nearest_name
+from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
+from tilescope.names import nearest_name
 
 # command: (its module, what the list of commands says)
 COMMANDS = {

@@ -19,9 +19,10 @@ import click
 
 from tilescope.cli.command import INPUT_FILE as EXISTING_FILE
 from tilescope.cli.command import Command, options, refuse
-from tilescope.errors import RuleError, TensorMapError, shortened
+from tilescope.errors import RuleError, TensorMapError
 from tilescope.inputs.maps import MAP, WIDTHS
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.source import WHOLE_BYTES, MapSource
 

@@ -26,7 +26,7 @@ from tilescope.cli.command import (
     write_to,
 )
 from tilescope.cli.map_source import STDIN, read_input
-from tilescope.errors import PlanError, by
+from tilescope.errors import PlanError
 from tilescope.inputs import Input, chosen, flag
 from tilescope.inputs.beside import plan_facts
 from tilescope.inputs.plans import GEMM, PIPELINE, PLAN, PROBLEM
@@ -39,6 +39,7 @@ from tilescope.planner import plan as find_plans
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.sweeping import combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
+from tilescope.sentence import by
 from tilescope.written import extents, number
 
 _WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)

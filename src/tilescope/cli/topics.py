@@ -16,8 +16,10 @@ from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cli.command import Output, command, completing
 from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError, nearest_name, nearest_names, shortened
+from tilescope.errors import RuleError
+from tilescope.names import nearest_name, nearest_names
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
+from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else

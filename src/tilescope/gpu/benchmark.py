@@ -20,15 +20,17 @@ from typing import Any
 import numpy as np
 
 from tilescope.arch import Arch
+from tilescope.arithmetic import rounded_up
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, by, counted, rounded_up
+from tilescope.errors import DeviceError, RuleError
 from tilescope.gpu import streaming
 from tilescope.gpu.isolation import CardInChildren, MadeOnCard, Progress, card_in_children
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, issuing_warps, matrix_dims, spread, stream
 from tilescope.gpu.suites import Case
 from tilescope.planner import Plan, plan, weighed_for
 from tilescope.rule import rule
+from tilescope.sentence import by, counted
 from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap

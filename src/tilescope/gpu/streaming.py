@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import ceil_div, rounded_up
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import Case
 from tilescope.gpu.suites.wavefronts import cycles_of

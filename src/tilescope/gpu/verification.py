@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilescope.arch import ARCH, Arch
-from tilescope.errors import DeviceError, counted, shortened
+from tilescope.errors import DeviceError
 from tilescope.gpu.isolation import MadeOnCard, Progress, card_in_children
 from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Case, Outcome, Suite, suite_named
 from tilescope.rule import rule
+from tilescope.sentence import counted, shortened
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table

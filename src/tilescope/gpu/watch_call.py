@@ -29,8 +29,9 @@ from typing import Any, Literal, NamedTuple
 from tilescope.arch import ARCH
 from tilescope.card import CARD, REQUEST_BYTES
 from tilescope.cuda_error import CUDA_ERROR
-from tilescope.errors import TensorMapError, Violation, by, counted
+from tilescope.errors import TensorMapError, Violation
 from tilescope.rule import RULES, rule
+from tilescope.sentence import by, counted
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_tensor_map
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES, row_name

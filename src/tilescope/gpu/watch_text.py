@@ -10,8 +10,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tilescope.errors import RuleError, counted
+from tilescope.errors import RuleError
 from tilescope.gpu.watch_call import Call, Frame, Verdict
+from tilescope.sentence import counted
 from tilescope.tensor_map.arguments import MapArguments
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing

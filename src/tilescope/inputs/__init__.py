@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from tilescope import written
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import shortened
+from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE
 
 Reader: TypeAlias = Callable[[str], Any]  # a ValueError has two arguments: what is wrong, and what to write instead

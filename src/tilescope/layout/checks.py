@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, by, counted, printed, printed_hex, raise_all, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Modes, as_modes
 from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
 from tilescope.reading import attempted, integer, integer_array, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.sentence import by, counted, printed, printed_hex
 
 WINDOW_BYTES = 1 << 32  # a shared address has 32 bits
 POINTER_BYTES = 1 << 48  # of a pointer that a debugger or CuTe prints

@@ -22,8 +22,10 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_type, by, printed, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, argument_type
 from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.sentence import by, printed
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes

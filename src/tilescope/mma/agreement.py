@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, argument_type, by
+from tilescope.errors import RuleError, argument_type
 from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT
 from tilescope.mma.descriptor import MAX_ROWS, OperandDescriptor
@@ -29,6 +29,7 @@ from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, pair
 from tilescope.rule import ARGUMENT_RANGE, Basis
+from tilescope.sentence import by
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 

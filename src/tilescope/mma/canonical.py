@@ -29,11 +29,13 @@ from functools import cache
 from operator import mod
 from typing import Any, NamedTuple
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import by, printed, raise_all, rounded_up
+from tilescope.errors import raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.rule import Basis, rule
+from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 

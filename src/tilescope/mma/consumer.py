@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from tilescope.arch import Arch, Basis, architectures_with
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import printed, raise_all, rounded_up
+from tilescope.errors import raise_all
 from tilescope.layout import AtomOrder, Layout, Major
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -24,6 +25,7 @@ from tilescope.mma.descriptor_loop import LOOP_RULES, SMEM_OPERANDS, DescriptorL
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.reading import is_one_of, known_name, pair, plain_int
+from tilescope.sentence import printed
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]

@@ -29,8 +29,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, argument_type, by, printed, raise_all, rounded_up
+from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.layout import Layout
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, unread_layout
 from tilescope.mma.descriptor import OperandDescriptor
@@ -38,6 +39,7 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import attempted, is_one_of, known_name, pair, plain_int
 from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
 

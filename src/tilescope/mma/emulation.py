@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import ArchName
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import by, printed, rounded_up
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
@@ -32,6 +32,7 @@ from tilescope.mma.tcgen05_kind import MMA_GROUP
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, compressed, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
 from tilescope.tma import load_multicast

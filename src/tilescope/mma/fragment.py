@@ -29,12 +29,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import by
 from tilescope.layout import Modes
 from tilescope.mma.instruction import Operand, chosen_operand, chosen_type, instructions, named_form
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, Rule, rule
+from tilescope.sentence import by
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32

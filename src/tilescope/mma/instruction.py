@@ -29,9 +29,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, Violation, nearest_name, printed, raise_all
+from tilescope.errors import RuleError, Violation, raise_all
+from tilescope.names import nearest_name
 from tilescope.reading import flag, is_one_of, known_name, plain_int
 from tilescope.rule import UNKNOWN_NAME, Basis, Rule, rule
+from tilescope.sentence import printed
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k

@@ -19,10 +19,11 @@ from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
-from tilescope.errors import Violation, printed, raise_all
+from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Shapes, Tcgen05Kind, shape_problems
 from tilescope.reading import attempted, flag, integer, known_name
+from tilescope.sentence import printed
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tilescope.bits import Inspection
-from tilescope.errors import Violation, by
+from tilescope.errors import Violation
 from tilescope.layout import Major, major_named
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.mma.descriptor import DescriptorForm, OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
@@ -23,6 +23,7 @@ from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name
 from tilescope.rule import Rule, rule
+from tilescope.sentence import by
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
 from tilescope.written import word as pasted

@@ -39,7 +39,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import ceil_div, printed, raise_all
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import raise_all
 from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
 from tilescope.mma.descriptor import Tcgen05Descriptor
@@ -49,6 +50,7 @@ from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUAR
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, is_one_of, known_name, plain_int
 from tilescope.rule import rule
+from tilescope.sentence import printed
 from tilescope.swizzle.mode import SMEM_ALIGNMENT
 from tilescope.value import Value, row_field
 

@@ -29,11 +29,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import Violation, by, ceil_div, raise_all
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import Violation, raise_all
 from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, blackwell_rule
 from tilescope.reading import known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import by
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
 

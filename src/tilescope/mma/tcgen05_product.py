@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import by, printed, raise_all
+from tilescope.errors import raise_all
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_layout import ScaleOperand, scale_layout
 from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
@@ -56,6 +56,7 @@ from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_form import DECOMPRESSIONS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 from tilescope.reading import integers, is_one_of, pair, plain_int
+from tilescope.sentence import by, printed
 from tilescope.value import Value
 
 _PRODUCT = 'ts.emulate_mma({}, {}, data_type="bf16", consumer="tcgen05", {})'

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import Severity, Violation, argument_type, by, counted, printed, raise_all
+from tilescope.errors import Severity, Violation, argument_type, raise_all
 from tilescope.mma.fragment import array_where, as_array, fragment
 from tilescope.mma.tcgen05_kind import Check, Documented, blackwell_rule, failed
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
@@ -30,6 +30,7 @@ from tilescope.mma.tmem_form import TMEM_REDUCTION, TmemMove, copied_words, copy
 from tilescope.mma.tmem_layout import TMEM_EXTENT, TMEM_LANE
 from tilescope.reading import attempted, entries, flag, integer, plain_int
 from tilescope.rule import ARGUMENT_RANGE, UNKNOWN_NAME
+from tilescope.sentence import by, counted, printed
 from tilescope.value import Value, array_field, read_only
 
 _SEVERITY: dict[str, Severity] = {"alloc-order": "warning", "quarter": "warning", "unconfirmed": "note"}

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
-from tilescope.errors import Violation, printed, raise_all
+from tilescope.errors import Violation, raise_all
 from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
 from tilescope.reading import attempted, plain_int
+from tilescope.sentence import printed
 from tilescope.value import Value
 
 TMEM_LANES = 128

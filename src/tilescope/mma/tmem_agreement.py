@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, printed, raise_all, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ATOM_COPY, PAIR_B_COPY, SCALE_K, ScaleLayout, ScaleOperand
@@ -29,6 +30,7 @@ from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
 from tilescope.reading import entries, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE
+from tilescope.sentence import printed
 from tilescope.value import Value
 
 TmemCause = Literal[

@@ -32,13 +32,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, printed, raise_all, unknown_name
+from tilescope.errors import RuleError, Violation, raise_all, unknown_name
 from tilescope.layout import Modes
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.tcgen05_kind import blackwell_rule, failed
 from tilescope.mma.tmem_address import QUARTER_LANES
 from tilescope.reading import integer, known_name, readable
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
+from tilescope.sentence import printed
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.elements import unpacked
 from tilescope.tma.transfer import SMEM_EXTENT

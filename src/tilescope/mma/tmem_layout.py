@@ -31,12 +31,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import check_fields, printed, raise_all, rounded_up
+from tilescope.errors import check_fields, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, in_steps, tcgen05_for
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import flag, integer, known_name, pair, plain_int
+from tilescope.sentence import printed
 
 # fmt: off
 TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilescope.arch import Basis
-from tilescope.errors import RuleError, Violation, argument_type, by, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
 from tilescope.notation.hints import Hints, Unit, no_equivalent
 from tilescope.notation.text import checked_text, refusal
+from tilescope.sentence import by, shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
 

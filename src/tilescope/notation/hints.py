@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, TypeVar, cast
 
-from tilescope.errors import RuleError, Violation, argument_range, by, counted, raise_all
+from tilescope.errors import RuleError, Violation, argument_range, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Tiling
 from tilescope.notation.text import refusal
 from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
+from tilescope.sentence import by, counted
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 Said = TypeVar("Said")

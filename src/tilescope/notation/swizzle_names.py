@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from math import gcd
 
-from tilescope.errors import rounded_up, shortened
+from tilescope.arithmetic import rounded_up
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import Hints, no_equivalent, tile_of
 from tilescope.notation.text import refusal
+from tilescope.sentence import shortened
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
 

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from tilescope.data_type import BLOCK_SCALED, DataType
-from tilescope.errors import RuleError, argument_type, nearest_name, shortened
+from tilescope.errors import RuleError, argument_type
 from tilescope.layout import IntTree
+from tilescope.names import nearest_name
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 
 CHARACTERS = 1 << 16  # of one text; the type name of a layout takes some thousand
 NESTING = 16  # parentheses within parentheses

@@ -30,12 +30,12 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
-from tilescope.errors import by
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
 from tilescope.notation.linear import Basis, extents_of, layout_of, padded_bases, unit_bases
 from tilescope.notation.text import refusal
 from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
+from tilescope.sentence import by
 
 BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
 LINE_BITS = 1024  # of 128 bytes

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tilescope.errors import shortened
 from tilescope.notation.hints import MAX_EXTENT
 from tilescope.notation.text import Scanner, closing_place, last_name, refusal, require_known, type_bits
+from tilescope.sentence import shortened
 
 _CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
 # The fields of an encoding, in the order of Gluon's arguments, and how many of them must be there.

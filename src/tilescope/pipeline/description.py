@@ -19,7 +19,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilescope.errors import Violation, argument_range, argument_type, printed, raise_all, unknown_name
+from tilescope.errors import Violation, argument_range, argument_type, raise_all, unknown_name
 from tilescope.pipeline.demands import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.pipeline.parts import (
@@ -38,6 +38,7 @@ from tilescope.pipeline.parts import (
     reference,
 )
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
+from tilescope.sentence import printed
 from tilescope.value import Value
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")

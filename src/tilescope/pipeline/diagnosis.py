@@ -7,12 +7,12 @@ from copy import copy
 from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
-from tilescope.errors import counted
 from tilescope.pipeline.kinds import BULK_CUT
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import WAITS, Action
+from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES
 
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import chain
 
 from tilescope.bits import ones
-from tilescope.errors import counted
 from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.copies import Copies
 from tilescope.pipeline.kinds import NO_PEER
@@ -13,6 +12,7 @@ from tilescope.pipeline.memory import HOW
 from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.parts import WARPGROUP_THREADS
 from tilescope.pipeline.program import NONE, Action
+from tilescope.sentence import counted
 
 
 class Machine(Copies):

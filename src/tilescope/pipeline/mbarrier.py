@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from tilescope.errors import Violation, counted, printed, printed_hex, raise_all
+from tilescope.errors import Violation, raise_all
 from tilescope.reading import attempted, plain_int
 from tilescope.rule import rule
+from tilescope.sentence import counted, printed, printed_hex
 from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this

@@ -20,10 +20,12 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, Literal, NamedTuple
 
-from tilescope.errors import RuleError, printed, rounded_up, shortened, unknown_name
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, unknown_name
 from tilescope.pipeline.demands import GRAMMAR, example, pipeline_rule
 from tilescope.pipeline.mbarrier import ARRIVALS_END
 from tilescope.reading import plain_int
+from tilescope.sentence import printed, shortened
 from tilescope.value import Value
 from tilescope.written import INTEGER_OPERATIONS
 

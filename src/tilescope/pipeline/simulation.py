@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from tilescope.errors import RuleError, Violation, argument_type, counted
+from tilescope.errors import RuleError, Violation, argument_type
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
 from tilescope.pipeline.limits import limits
@@ -25,6 +25,7 @@ from tilescope.pipeline.program import NONE, Flight, Program
 from tilescope.pipeline.recurrence import shortened
 from tilescope.pipeline.remedy import remedies
 from tilescope.reading import integer
+from tilescope.sentence import counted
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]

@@ -11,13 +11,13 @@ from copy import copy
 from itertools import chain, tee
 from typing import Any, NamedTuple, Self
 
-from tilescope.errors import counted
 from tilescope.pipeline.contents import Contents, Fill
 from tilescope.pipeline.mbarrier import ARRIVALS_END, TX_END_BYTES
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.order import Access, Order
 from tilescope.pipeline.parts import BARS, WARP_THREADS, Step
 from tilescope.pipeline.program import NONE, Action, Flight, Key, Program
+from tilescope.sentence import counted
 
 Groups = tuple[tuple[Key, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 

@@ -24,7 +24,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import PlanError, Violation, ceil_div, counted, printed, raise_all
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import PlanError, Violation, raise_all
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
@@ -33,6 +34,7 @@ from tilescope.planner.pair_tiles import half_of, partial_instructions
 from tilescope.planner.plans import Plan, barrier_bytes
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
 from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
+from tilescope.sentence import counted, printed
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
 Steps = list[dict[str, Any]]

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import PlanError, RuleError, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import PlanError, RuleError
 from tilescope.layout import Layout, oriented
 from tilescope.planner.consumers import PIECE_ELEMENTS, PLAN_ROWS
 from tilescope.planner.problem import Problem

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from tilescope.errors import rounded_up
+from tilescope.arithmetic import rounded_up
 from tilescope.layout import TILE_ATOMS, AtomOrder, Layout, Modes, oriented
 from tilescope.layout.modes import coalesced
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout

@@ -16,9 +16,10 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.card import Card, CardName
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, Violation, ceil_div, rounded_up
+from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.boxes import proven

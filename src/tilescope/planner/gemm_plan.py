@@ -33,9 +33,10 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from tilescope.arch import Arch, Basis
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.data_type import DataType
-from tilescope.errors import Violation, ceil_div, rounded_up
+from tilescope.errors import Violation
 from tilescope.planner.plans import MBARRIER_BYTES, Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tilescope.errors import PlanError, Violation, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import PlanError, Violation
 from tilescope.mma.tcgen05_kind import TCGEN05, in_steps, tcgen05_for
 from tilescope.planner.boxes import proven
 from tilescope.planner.plans import Plan

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis
-from tilescope.errors import Violation, ceil_div, raise_all, rounded_up
+from tilescope.arithmetic import ceil_div, rounded_up
+from tilescope.errors import Violation, raise_all
 from tilescope.layout import AtomOrder, Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.planner.boxes import Boxes, PlannedCopy, map_arguments, unfoldable

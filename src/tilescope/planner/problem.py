@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from tilescope.arch import Arch, ArchName, architectures_with
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
-from tilescope.errors import PlanError, RuleError, Violation, argument_type, ceil_div, rounded_up, unknown_name
+from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
 from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations

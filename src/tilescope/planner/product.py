@@ -17,9 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilescope.arch import ARCH, Arch, architectures_with
+from tilescope.arithmetic import rounded_up
 from tilescope.card import Card
 from tilescope.data_type import DataType
-from tilescope.errors import rounded_up
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer, missing_consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction

@@ -22,8 +22,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from tilescope.card import CARD
-from tilescope.errors import RuleError, Violation, counted
+from tilescope.errors import RuleError, Violation
 from tilescope.rule import Basis, Rule, rule
+from tilescope.sentence import counted
 from tilescope.value import Value
 
 Made = TypeVar("Made")

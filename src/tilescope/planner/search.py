@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tilescope.arch import Arch, ArchName
+from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card, CardName, sector_share
-from tilescope.errors import PlanError, TensorMapError, Violation, ceil_div
+from tilescope.errors import PlanError, TensorMapError, Violation
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Layout, Major
 from tilescope.mma.canonical import canonical_layout
 from tilescope.planner import reasons

@@ -23,13 +23,14 @@ from itertools import islice, product
 from typing import Any
 
 from tilescope import written
-from tilescope.errors import RuleError, Violation, argument_type, by, printed, raise_all, shortened, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, raise_all, unknown_name
 from tilescope.planner.boxes import proven
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import violations
 from tilescope.planner.search import candidates
 from tilescope.reading import entries
 from tilescope.rule import rule
+from tilescope.sentence import by, printed, shortened
 from tilescope.value import Value
 
 MAX_PROBLEMS = 100_000

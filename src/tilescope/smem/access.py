@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_type, ceil_div, counted, raise_all, unknown_name
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import RuleError, argument_type, raise_all, unknown_name
 from tilescope.layout import Layout, Modes, as_modes
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
 from tilescope.reading import flag
 from tilescope.rule import rule
+from tilescope.sentence import counted
 from tilescope.smem import pattern
 from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
 from tilescope.smem.expression import lane_values

@@ -16,8 +16,9 @@ import operator
 import re
 from typing import Any
 
-from tilescope.errors import RuleError, argument_type, shortened
+from tilescope.errors import RuleError, argument_type
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.smem.op import WARP_LANES
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 

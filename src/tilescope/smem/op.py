@@ -21,9 +21,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from tilescope.errors import shortened
 from tilescope.reading import known_row
 from tilescope.rule import rule
+from tilescope.sentence import shortened
 from tilescope.value import Row
 
 WARP_LANES = 32

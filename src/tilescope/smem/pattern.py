@@ -19,10 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError, by, printed, raise_all, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
+from tilescope.sentence import by, printed
 from tilescope.smem.op import WARP_LANES, SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 

@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import RuleError, counted, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError
 from tilescope.layout import AtomOrder, Layout, Major, oriented
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
+from tilescope.sentence import counted
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT, checked_lanes, count_ideal, count_wavefronts, pairs_merge
 from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName

@@ -27,9 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import Basis, architectures_with
-from tilescope.errors import RuleError, argument_range, argument_type, printed, unknown_name
+from tilescope.errors import RuleError, argument_range, argument_type, unknown_name
 from tilescope.reading import integer, integer_array, plain_int
 from tilescope.rule import rule
+from tilescope.sentence import printed
 from tilescope.swizzle.permutation import permuted
 from tilescope.swizzle.spelling import XOR_SWIZZLE, ptx_pair, written_triple
 from tilescope.value import Row

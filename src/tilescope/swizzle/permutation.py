@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, Violation, argument_type, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, Violation, argument_type
 from tilescope.reading import attempted, integer
 from tilescope.rule import rule
 from tilescope.value import read_only

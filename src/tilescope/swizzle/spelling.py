@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tilescope.errors import printed, shortened
 from tilescope.reading import plain_int
 from tilescope.rule import rule
+from tilescope.sentence import printed, shortened
 
 XOR_SWIZZLE = rule(
     "xor-swizzle",

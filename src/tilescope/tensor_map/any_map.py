@@ -20,8 +20,9 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
+from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.reading import integer, integers
+from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.checking import CHECKS, Check, Subject, stated
 from tilescope.tensor_map.descriptor import encoded, replacement_fields

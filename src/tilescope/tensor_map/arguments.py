@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, counted, unknown_name
+from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
 from tilescope.reading import integers
 from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
+from tilescope.sentence import counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap

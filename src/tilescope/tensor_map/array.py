@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import ARRAY_TYPE, DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, counted, rounded_up, shortened
+from tilescope.errors import RuleError, TensorMapError, Violation
 from tilescope.reading import integers
+from tilescope.sentence import counted, shortened
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.rules.tensor import RANK
 from tilescope.tensor_map.samples import CUDA_H

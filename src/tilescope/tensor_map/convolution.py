@@ -20,8 +20,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any, Literal
 
-from tilescope.errors import TensorMapError, by, ceil_div
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import TensorMapError
 from tilescope.reading import integer, integers
+from tilescope.sentence import by
 from tilescope.tensor_map.checking import OFFSET_END, Check, stated
 
 Pass = Literal["forward", "dgrad", "wgrad"]

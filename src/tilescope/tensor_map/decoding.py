@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilescope.bits import Inspection, WordFormat, ones
-from tilescope.errors import RuleError, TensorMapError, Violation, counted
+from tilescope.errors import RuleError, TensorMapError, Violation
+from tilescope.sentence import counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, MAX_RANK, SIZE_FLAG_BIT, arguments_of, format_of

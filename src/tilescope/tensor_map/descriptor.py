@@ -30,8 +30,9 @@ from typing import Any, NamedTuple
 
 from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import RuleError, TensorMapError, counted, unknown_name
+from tilescope.errors import RuleError, TensorMapError, unknown_name
 from tilescope.reading import integers
+from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL

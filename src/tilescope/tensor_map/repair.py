@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError, Violation, rounded_up
+from tilescope.errors import TensorMapError, Violation
 from tilescope.tensor_map.option import Interleave
 
 _MAX_ROUNDS = 40  # every round mends an argument; a map has fewer

@@ -32,8 +32,9 @@ from operator import itemgetter
 from typing import IO, Any, NamedTuple
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, counted, shortened
+from tilescope.errors import RuleError
 from tilescope.rule import rule
+from tilescope.sentence import counted, shortened
 from tilescope.tensor_map import argument_dump
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments, MapReport, distinct

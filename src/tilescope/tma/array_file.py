@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, by, counted, shortened
+from tilescope.errors import RuleError
 from tilescope.rule import rule
+from tilescope.sentence import by, counted, shortened
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilescope.errors import MisalignedAddressError, RuleError, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES

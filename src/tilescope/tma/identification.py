@@ -22,10 +22,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError, argument_range, counted, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import RuleError, argument_range
 from tilescope.layout import ATOM_ORDERS, Layout
 from tilescope.reading import integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
 from tilescope.tma.searching import sightings
 from tilescope.value import Value, hex_field

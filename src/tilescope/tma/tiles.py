@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import ceil_div
+from tilescope.arithmetic import ceil_div
 from tilescope.reading import Bytes, integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import counted, printed, shortened
 from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import counted, printed, shortened
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
 from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed

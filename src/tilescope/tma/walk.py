@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import rounded_up
+from tilescope.arithmetic import rounded_up
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
 

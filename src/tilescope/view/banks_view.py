@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilescope.errors import by, counted
 from tilescope.layout import Layout
+from tilescope.sentence import by, counted
 from tilescope.smem.report import COUNTER_CAVEAT, BankReport, TileReport
 from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES

@@ -16,9 +16,9 @@ from math import prod
 import numpy as np
 
 from tilescope.arch import architectures_with
-from tilescope.errors import by, counted
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
+from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, holding, number_span
 

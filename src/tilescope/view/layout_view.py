@@ -25,11 +25,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import by, counted
 from tilescope.layout import Layout, oriented
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion
 from tilescope.rule import rule
+from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent, extents, holding, memory_grid

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from tilescope.errors import counted
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.program import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
+from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Row, Tier, holding
 from tilescope.view.palette import Tint

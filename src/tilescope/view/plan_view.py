@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tilescope.errors import by, ceil_div, counted
+from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
+from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid

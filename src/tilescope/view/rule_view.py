@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilescope.errors import FAULTS, shortened
+from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
+from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis, Symptom
 from tilescope.tensor_map.rules import demonstrated
 from tilescope.view.drawing import Drawing, Table

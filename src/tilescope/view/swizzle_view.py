@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from tilescope.errors import counted
+from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
-from tilescope.errors import Violation, by, ceil_div, counted
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import Violation
+from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
 from tilescope.tensor_map.arguments import DRIVER_RESULT
 from tilescope.value import Row

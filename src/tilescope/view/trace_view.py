@@ -24,7 +24,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from tilescope.errors import by, ceil_div, counted, rounded_up
+from tilescope.arithmetic import ceil_div, rounded_up
+from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma import Identification, Origin, Trace
 from tilescope.tma.place import Place

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import FaultError, RuleError, ceil_div, shortened, unknown_name
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import FaultError, RuleError, unknown_name
+from tilescope.sentence import shortened
 
 if TYPE_CHECKING:
     from tilescope.gpu.device import Device

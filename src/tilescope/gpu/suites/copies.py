@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
-from tilescope.errors import ceil_div
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, maps, memory, pool
 from tilescope.gpu.suites.maps import IMAGE_BYTES, TENSOR_BYTES, drawn_place

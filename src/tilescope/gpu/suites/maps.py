@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tilescope.arch import Arch
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import TensorMapError, rounded_up
+from tilescope.errors import TensorMapError
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tilescope.errors import ceil_div
+from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import OPERATIONS, WARP_THREADS, Barrier, Expression, Loop, Slot, Step, reference
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from tilescope.errors import ceil_div
+from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites.pipeline_changes import change
 from tilescope.gpu.suites.pipeline_growing import grown
 from tilescope.pipeline.parts import WARP_THREADS

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import ceil_div
+from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites import Array
 from tilescope.gpu.suites.pipeline_actions import (
     CHUNK_BYTES,

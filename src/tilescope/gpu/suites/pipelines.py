@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.errors import counted
 from tilescope.gpu.device import Device
 from tilescope.gpu.suites import Array, Case, Outcome, Piece, Suite
 from tilescope.gpu.suites.pipeline_actions import NotRunnableError
 from tilescope.gpu.suites.pipeline_drawing import drawn_pipeline
 from tilescope.gpu.suites.pipeline_steps import OPS, Encoded, Place, source_rows
 from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.sentence import counted
 
 SEEDS = 24  # of delays, for every pipeline
 _HUNG, _WRONG, _INCOMPLETE = 1, 2, 4

@@ -12,7 +12,9 @@ from math import gcd
 from operator import lt
 
 from tilescope.arch import architectures_with
-from tilescope.errors import FAULTS, RuleError, Violation, counted, rounded_up, unknown_name
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import FAULTS, RuleError, Violation, unknown_name
+from tilescope.sentence import counted
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import (
     CHECKS,

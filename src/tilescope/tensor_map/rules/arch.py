@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from tilescope.arch import architectures_with
-from tilescope.errors import rounded_up
+from tilescope.arithmetic import rounded_up
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import Facts, checked

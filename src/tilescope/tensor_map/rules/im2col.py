@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilescope.arch import architectures_with
-from tilescope.errors import counted
+from tilescope.sentence import counted
 from tilescope.tensor_map.checking import OFFSET_END, Copy, Facts, ManyFacts, checked, nearest, ranged
 from tilescope.tensor_map.descriptor import CORNER_BITS
 from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap

@@ -7,7 +7,8 @@ from math import gcd, prod
 from operator import floordiv, gt, mul
 from typing import Any
 
-from tilescope.errors import counted, rounded_up
+from tilescope.arithmetic import rounded_up
+from tilescope.sentence import counted
 from tilescope.tensor_map.any_map import AnyMap, row_bytes
 from tilescope.tensor_map.checking import Facts, ManyFacts, checked, nearest, ranged
 from tilescope.tensor_map.rules.arch import takes_half_rows

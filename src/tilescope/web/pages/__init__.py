@@ -2,7 +2,8 @@
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tilescope.errors import RuleError, shortened, unknown_name
+from tilescope.errors import RuleError, unknown_name
+from tilescope.sentence import shortened
 from tilescope.web.page import PAGE_QUERY, Form, Page, query_of
 from tilescope.web.pages import symptoms, tensor_core
 from tilescope.web.pages.layouts import BANKS_PAGE, LAYOUT_PAGE, SWIZZLE_PAGE

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from tilescope.emitter.emission import TARGETS, emit
-from tilescope.errors import PlanError, RuleError, by
+from tilescope.errors import PlanError, RuleError
 from tilescope.inputs import Input, chosen, command_words, defaults, in_words
 from tilescope.inputs.beside import plan_facts
 from tilescope.inputs.plans import ARCHITECTURE, CONSUMER_INPUT, GEMM, PIPELINE, PLAN, PROBLEM
@@ -22,6 +22,7 @@ from tilescope.pipeline.program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.planner import Plan, PlanReport, Unplanned, plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.sentence import by
 from tilescope.view.drawing import Drawing, Part
 from tilescope.web.call import Call
 from tilescope.web.page import PAGE_LIMIT, Answer, Code, Field, Page, address, drawn, form, limited

@@ -1,0 +1,74 @@
+"""Names that were mistyped: which of the known ones was meant.
+
+"bflaot16"   bfloat16        spelled most like it
+"bfloat"     bfloat16        begun
+128          128B            the only number in it
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_LONGEST = 80  # characters of a name that are looked at
+_LEAST_LIKENESS = 0.5  # of a name that could be meant
+
+
+def nearest_name(written: str, known: Iterable[str]) -> str | None:
+    """The known name that `written` begins, or else the one most like it, ignoring case; None if none is.
+
+    >>> nearest_name("bflaot16", ["float16", "bfloat16"]), nearest_name("bfloat", ["float", "bfloat16"])
+    ('bfloat16', 'bfloat16')
+    """
+    names = list(known)
+    folded = written[:_LONGEST].casefold()
+    if not folded:
+        return None
+    begun = [name for name in names if name.casefold().startswith(folded)]
+    if begun:
+        return min(begun, key=len)
+    alike = nearest_names(folded, names)
+    if alike:
+        return alike[0]
+    for name in names:
+        if folded in name.casefold() or name.casefold() in folded:
+            return name
+    return None
+
+
+def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+    """The known names that resemble `written` at least half: the best first, then those nearly as near.
+
+    >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
+    ['stride']
+    """
+    matcher = difflib.SequenceMatcher(b=written.casefold())
+    likeness: dict[str, tuple[float, int]] = {}  # how like it is, and how many of its first letters are the same
+    for name in known:
+        matcher.set_seq1(name.casefold())
+        if matcher.quick_ratio() < _LEAST_LIKENESS:  # never less than the ratio itself, and soon known
+            continue
+        first = matcher.get_matching_blocks()[0]
+        same_start = first.size if first.a == first.b == 0 else 0
+        likeness[name] = (matcher.ratio(), same_start)
+    if not likeness:
+        return []
+    best, _ = max(likeness.values())
+    least = max(_LEAST_LIKENESS, best - spread)
+    near = [name for name, (alike, _) in likeness.items() if alike >= least]
+    return sorted(near, key=likeness.__getitem__, reverse=True)
+
+
+def name_of_number(number: object, names: Iterable[str]) -> str | None:
+    """The first name whose only number is this one: 128 for "128B"; None for other values.
+
+    >>> name_of_number(128, ["none", "64B", "128B", "128B_ATOM_32B"])
+    '128B'
+    """
+    if isinstance(number, bool) or not isinstance(number, int):
+        return None
+    for name in names:
+        if [int(digits) for digits in re.findall(r"\d+", name)] == [number]:
+            return name
+    return None

@@ -1,0 +1,202 @@
+"""Sentences made of facts: one template language, in which rules, reasons and mistakes are worded.
+
+    template                       facts                   sentence
+    box[{axis}] = {extent}         axis=0, extent=512      box[0] = 512
+    at {address:#x}                address=64              at 0x40                   as Python formats it
+    {stages:stage}                 stages=3                3 stages                  a count with its noun …
+    {entries:entry|entries}        entries=1               1 entry                   … whose plural is said if it is not + s
+    {tile: x }                     tile=(64, 32)           64 x 32                   a sequence, joined by what is said
+    {types:and}                    types=("s8", "u8")      s8 and u8                 … as people list things; also {types:or}
+    {time:us} {size:MB} {share:%}  time=7.372, …           7.37 us                   with a unit
+    a tile[[ of {rows} rows]]      rows=None               a tile                    left out where a fact in it is None, 0,
+                                                                                     empty or missing
+
+Facts are data: numbers, names, tuples of them. What a sentence says stands in the template.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+_PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
+_OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
+_NOUN = re.compile(r"[A-Za-z][A-Za-z -]+(\|.+)?")  # of a count; what Python formats numbers with has no two letters
+
+
+def is_printable(number: int) -> bool:
+    """Whether an integer is short enough to be printed."""
+    return number.bit_length() <= _PRINTED_BITS
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "stage"), counted(3, "stage"), counted(2, "entry", "entries")
+    ('1 stage', '3 stages', '2 entries')
+    """
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {plural or noun + 's'}"
+
+
+def by(extents: Iterable[object]) -> str:
+    """Extents as people write them.
+
+    >>> by((64, 32))
+    '64 x 32'
+    """
+    return " x ".join(map(str, extents))
+
+
+def listed(names: Iterable[object], conjunction: str = "and") -> str:
+    """Things as people list them.
+
+    >>> listed(["TMA"]), listed(["TMA", "wgmma"]), listed(["A", "B", "C"], "or")
+    ('TMA', 'TMA and wgmma', 'A, B or C')
+    """
+    *others, last = [str(name) for name in names] or [""]
+    if not others:
+        return last
+    return f"{', '.join(others)} {conjunction} {last}"
+
+
+def shortened(text: str, limit: int = 80) -> str:
+    """`text` on one line of at most `limit` characters, so that a pasted file does not fill an error."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def printed(value: object, limit: int = 80) -> str:
+    """`value` as errors show it: its repr on one short line, or what can be said where that is too much.
+
+    >>> printed("K-major"), printed(1 << 5000)
+    ("'K-major'", 'an integer of 5001 bits')
+    """
+    if isinstance(value, int) and not is_printable(value):
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return shortened(repr(value), limit)
+    except ValueError:  # such an integer inside a sequence
+        return f"a {type(value).__name__} that cannot be printed"
+
+
+def printed_hex(value: int) -> str:
+    """An address or a descriptor word as errors show it.
+
+    >>> printed_hex(1024), printed_hex(1 << 5000)
+    ('0x400', 'an integer of 5001 bits')
+    """
+    return hex(value) if is_printable(value) else printed(value)
+
+
+def in_us(microseconds: float) -> str:
+    """A time with three digits or more.
+
+    >>> in_us(179.41), in_us(7.372), in_us(0.01234)
+    ('179.4 us', '7.37 us', '0.0123 us')
+    """
+    digits = ".1f" if microseconds >= 100 else "#.3g"
+    return f"{microseconds:{digits}} us"
+
+
+def in_mb(count_bytes: float) -> str:
+    """Megabytes with three digits or more.
+
+    >>> in_mb(2_500_000), in_mb(250_000_000)
+    ('2.50 MB', '250.0 MB')
+    """
+    digits = ".1f" if count_bytes >= 100e6 else "#.3g"
+    return f"{count_bytes / 1e6:{digits}} MB"
+
+
+def in_percent(share: float) -> str:
+    """A share of the whole.
+
+    >>> in_percent(0.5)
+    '50 %'
+    """
+    return f"{100 * share:.0f} %"
+
+
+Unit = Callable[[Any], str]
+UNITS: Mapping[str, Unit] = {"us": in_us, "MB": in_mb, "%": in_percent}
+
+
+class _Slot(NamedTuple):
+    """The text up to a fact, the fact's name (None behind the last one), and how it is shown."""
+
+    text: str
+    name: str | None
+    shown_as: str
+
+
+class _Piece(NamedTuple):
+    """A run of a template, which stands always or only where all its facts are something."""
+
+    slots: tuple[_Slot, ...]
+    is_optional: bool
+
+
+@cache
+def _pieces(template: str) -> tuple[_Piece, ...]:
+    """A template taken apart."""
+    pieces = []
+    for number, run in enumerate(_OPTIONAL.split(template)):
+        slots = tuple(_Slot(text, name, shown_as or "") for text, name, shown_as, _ in string.Formatter().parse(run))
+        pieces.append(_Piece(slots, is_optional=number % 2 == 1))
+    return tuple(pieces)
+
+
+@cache
+def fact_names(template: str) -> tuple[str, ...]:
+    """The facts that a template names, in its order.
+
+    >>> fact_names("box[{axis}] = {extent}[[, of {most} at most]]")
+    ('axis', 'extent', 'most')
+    """
+    names = [slot.name for piece in _pieces(template) for slot in piece.slots if slot.name is not None]
+    return tuple(dict.fromkeys(names))
+
+
+def filled(template: str, facts: Mapping[str, Any], units: Mapping[str, Unit] = UNITS) -> str:
+    """The sentence that a template makes of facts.
+
+    >>> filled("box[{axis}] = {extent}[[, of {rows:row}]]", {"axis": 0, "extent": 512, "rows": 1})
+    'box[0] = 512, of 1 row'
+    """
+    if "{" not in template:
+        return template
+    said = []
+    for piece in _pieces(template):
+        if piece.is_optional and not all(facts.get(slot.name) for slot in piece.slots if slot.name is not None):
+            continue
+        for slot in piece.slots:
+            said.append(slot.text)
+            if slot.name is not None:
+                said.append(_shown(facts[slot.name], slot.shown_as, units))
+    return "".join(said)
+
+
+def _shown(fact: Any, shown_as: str, units: Mapping[str, Unit]) -> str:
+    if isinstance(fact, tuple | list):
+        return _shown_sequence(fact, shown_as)
+    if shown_as in units:
+        return units[shown_as](fact)
+    if isinstance(fact, int) and not is_printable(fact):
+        return printed(fact)
+    if _NOUN.fullmatch(shown_as):
+        noun, _, plural = shown_as.partition("|")
+        return counted(fact, noun, plural)
+    return format(fact, shown_as)
+
+
+def _shown_sequence(facts: tuple[object, ...] | list[object], shown_as: str) -> str:
+    if shown_as in ("and", "or"):
+        return listed(facts, shown_as)
+    if shown_as:
+        return shown_as.join(map(str, facts))
+    return printed(tuple(facts))
