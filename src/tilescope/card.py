@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.arithmetic import rounded_up
@@ -202,7 +202,7 @@ class Card(Row):
         return next((row for row in CARD.values() if row.arch is arch), None)
 
     @classmethod
-    def from_dict(cls, data: PlainData) -> Card:
+    def from_dict(cls, data: Mapping[str, Any]) -> Card:
         """The row that `to_dict` described."""
         check_fields("card", data, data, ["name"])
         return cls.named(data["name"])
@@ -375,7 +375,7 @@ def free_path(name: str) -> Path:
     return cards_folder() / f"{name}.json"
 
 
-def save_card(name: str, cells: PlainData) -> Path:
+def save_card(name: str, cells: Mapping[str, object]) -> Path:
     """Write a measured card, and say where."""
     path = free_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -167,8 +167,13 @@ class Wording:
         >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
         rank: 0 dimensions; 1 to 5. Add dimensions of extent 1.
         """
-        said = {"argument": argument, "found": found, "limit": limit, "fix": fix}
-        return replace(self, **{part: template for part, template in said.items() if template is not None})
+        return replace(
+            self,
+            argument=self.argument if argument is None else argument,
+            found=self.found if found is None else found,
+            limit=self.limit if limit is None else limit,
+            fix=self.fix if fix is None else fix,
+        )
 
 
 class TilescopeError(Exception):
