@@ -24,7 +24,6 @@ from tilescope.tensor_map.arguments import MAP_ALIGNMENTS
 from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.value import Row
 
-
 Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row
 
 
