@@ -58,32 +58,35 @@ def modules(package):
 
 def imported(tree, module, is_package, known):
     """(imported module, line, when) for each import of a known module: at "start", in a "call", for "typing" alone."""
-    here = [*module.split("."), *(["__init__"] if is_package else [])]
+    here = [*module.split("."), "__init__"] if is_package else module.split(".")
+    found = [(known_module(name, known), line, when) for name, line, when in import_statements(tree, here, "start")]
+    return [arrow for arrow in found if arrow[0]]
 
-    def visit(node, when):
-        match node:
-            case ast.Import(names):
-                for name in names:
-                    yield nearest(name.name), node.lineno, when
-            case ast.ImportFrom(origin, names, level):
-                package = here[: len(here) - level] if level else []
-                for name in names:
-                    yield nearest(".".join([*package, *filter(None, [origin]), name.name])), node.lineno, when
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                when = "call"
-            case ast.If(ast.Name("TYPE_CHECKING")):
-                when = "typing"
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, when)
 
-    def nearest(name):
-        if name == "tilescope.__version__":  # a constant, not one of the public names that are loaded late
-            return ""
-        while name and name not in known:
-            name = name.rpartition(".")[0]
-        return name
+def import_statements(node, here, when):
+    """(dotted name, line, when) for each name that is imported below a node of the syntax; `here` is the module's own name."""
+    match node:
+        case ast.Import(names):
+            yield from ((name.name, node.lineno, when) for name in names)
+        case ast.ImportFrom(origin, names, level):
+            package = here[: len(here) - level] if level else []
+            before = [*package, origin] if origin else package
+            yield from ((".".join([*before, name.name]), node.lineno, when) for name in names)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            when = "call"
+        case ast.If(ast.Name("TYPE_CHECKING")):
+            when = "typing"
+    for child in ast.iter_child_nodes(node):
+        yield from import_statements(child, here, when)
 
-    return [found for found in visit(tree, "start") if found[0]]
+
+def known_module(name, known):
+    """The module that a dotted name lies in; empty for one of another package."""
+    if name == "tilescope.__version__":  # a constant, not one of the public names that are loaded late
+        return ""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def place(module):
