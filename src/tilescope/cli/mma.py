@@ -259,7 +259,7 @@ def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | 
     except RuleError as error:  # what is neither a tensor map nor a descriptor word is told of both
         raise RuleError(
             paste_refused(violation.values, or_word=True)
-            if violation.rule == pasted_descriptor.rule.name
+            if violation.rule == pasted_descriptor.name
             else violation
             for violation in error.violations
         ) from None

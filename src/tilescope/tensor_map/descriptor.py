@@ -22,27 +22,34 @@ a copy may use it (`PUBLISHING`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from tilescope.arch import architectures_with
 from tilescope.bits import WordField, WordFormat
 from tilescope.data_type import DATA_TYPE
-from tilescope.errors import RuleError, TensorMapError, unknown_name
-from tilescope.reading import integers
+from tilescope.errors import TensorMapError, Violation, unknown_name
+from tilescope.reading import attempted, integers
+from tilescope.rule import rule
 from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.samples import H200, PTX_REPLACE
+
+if TYPE_CHECKING:
+    from tilescope.tensor_map.any_map import AnyMap
+    from tilescope.tensor_map.kinds import Im2colMap, TensorMap
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
 MAX_RANK = 5
 CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
+_STRIDE_UNIT_BYTES = 16
+_HIGH_STRIDE_BITS = 36  # of a stride in bytes, below those of its high field
+_NO_REPEAT_BYTES = 16  # what stands in repeat_bytes without a swizzle
+_ENCODED_ARCH = "sm_90"
 
 # PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit.
 _TYPES = {
@@ -60,7 +67,16 @@ _NAMES = {  # in the order of their codes
 
 
 def _coded(names: Sequence[str]) -> Callable[[int], str]:
-    return lambda code: names[code] if code < len(names) else f"no such code {code}"
+    """What a field says that holds a code: the name at that place."""
+
+    def says(code: int) -> str:
+        return names[code] if code < len(names) else f"no such code {code}"
+
+    return says
+
+
+def _repeat_in_words(value: int) -> str:
+    return "16: no swizzle" if value == _NO_REPEAT_BYTES else f"{value} bytes until the swizzle repeats"
 
 
 # fmt: off
@@ -74,8 +90,7 @@ _OPTIONS = (
     WordField("oob_fill",     64 + 15,   64 + 15, says=_coded(_NAMES["oob_fill"])),
     WordField("tf32",         64 + 16,   64 + 16, says=_coded(("as it is", "rounded to tf32"))),
     WordField("l2_promotion", 64 + 17,   64 + 18, says=_coded(_NAMES["l2_promotion"])),
-    WordField("repeat_bytes", 9 * 64,    10 * 64 - 1,
-              says=lambda value: f"{value} bytes until the swizzle repeats" if value != 16 else "16: no swizzle"),
+    WordField("repeat_bytes", 9 * 64,    10 * 64 - 1, says=_repeat_in_words),
 )
 _NUMBERS = (
     WordField("address",      0,         56,         says=hex),
@@ -88,101 +103,187 @@ _COLUMN = (
 # fmt: on
 
 
-def _entries(name: str, count: int, low: int, width_bits: int, **more: Any) -> Iterable[WordField]:
-    """The fields of a sequence, side by side; {} in `name` is the place of an entry."""
-    for place in range(count):
-        start = low + place * width_bits
-        yield WordField(name.format(place), start, start + width_bits - 1, **more)
+class _Sequence(NamedTuple):
+    """Where the entries of a sequence stand: side by side, `width_bits` each."""
+
+    name: str
+    low: int
+    width_bits: int
+    unit: int = 1
+    first: int = 0
+    signed: bool = False
+    says: Callable[[int], str] = str
+
+    def fields(self, count: int) -> Iterator[WordField]:
+        """The fields of its first entries; {} in the name is the place of an entry."""
+        for place in range(count):
+            low = self.low + place * self.width_bits
+            yield WordField(
+                self.name.format(place),
+                low,
+                low + self.width_bits - 1,
+                unit=self.unit,
+                first=self.first,
+                signed=self.signed,
+                says=self.says,
+            )
+
+
+def _low_stride_in_words(value: int) -> str:
+    return f"{value // _STRIDE_UNIT_BYTES} x 16 bytes = {value} bytes"
+
+
+def _high_stride_in_words(value: int) -> str:
+    return f"{value >> _HIGH_STRIDE_BITS} x 2^36 bytes"
+
+
+_elements = partial(counted, noun="element")
+_DIMS = _Sequence("dims[{}]", 4 * 64, 32, first=1, says=_elements)
+_ELEMENT_STRIDES = _Sequence("element_strides[{}]", 6 * 64 + 32, 3, first=1)
+# A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
+_LOW_STRIDES = _Sequence("strides_bytes[{}]", 64 + 32, 32, unit=_STRIDE_UNIT_BYTES, says=_low_stride_in_words)
+_HIGH_STRIDES = _Sequence(
+    "strides_bytes[{}] high", 3 * 64 + 32, 4, unit=1 << _HIGH_STRIDE_BITS, says=_high_stride_in_words
+)
+_BOX = _Sequence("box[{}]", 6 * 64 + 56, 8, first=1, says=_elements)
 
 
 def _format(is_im2col: bool, rank: int) -> WordFormat:
     """The fields of a map of this kind and rank; bytes that are no map may claim any rank."""
     rank = min(rank, MAX_RANK)
-    elements = partial(counted, noun="element")
-    # A stride is kept in units of 16 bytes: 32 bits in words 1 to 3, its upper four bits behind them.
-    low_stride = {"unit": 16, "says": lambda value: f"{value // 16} x 16 bytes = {value} bytes"}
-    high_stride = {"unit": 1 << 36, "says": lambda value: f"{value >> 36} x 2^36 bytes"}
     shape = [
-        *_entries("dims[{}]", rank, 4 * 64, 32, first=1, says=elements),
-        *_entries("element_strides[{}]", rank, 6 * 64 + 32, 3, first=1),
-        *_entries("strides_bytes[{}]", rank - 1, 64 + 32, 32, **low_stride),
-        *_entries("strides_bytes[{}] high", rank - 1, 3 * 64 + 32, 4, **high_stride),
+        *_DIMS.fields(rank),
+        *_ELEMENT_STRIDES.fields(rank),
+        *_LOW_STRIDES.fields(rank - 1),
+        *_HIGH_STRIDES.fields(rank - 1),
     ]
     if is_im2col:
         bits = CORNER_BITS[max(rank, 3)]
-        shape += _entries("lower_corner[{}]", rank - 2, 7 * 64, bits, signed=True)
-        shape += _entries("upper_corner[{}]", rank - 2, 7 * 64 + 16, bits, signed=True)
+        shape += _Sequence("lower_corner[{}]", 7 * 64, bits, signed=True).fields(rank - 2)
+        shape += _Sequence("upper_corner[{}]", 7 * 64 + 16, bits, signed=True).fields(rank - 2)
         shape += _COLUMN
     else:
-        shape += _entries("box[{}]", rank, 6 * 64 + 56, 8, first=1, says=elements)
+        shape += _BOX.fields(rank)
     return WordFormat("tensor map", DESCRIPTOR_BYTES * 8, (*_OPTIONS, *_NUMBERS, *shape))
 
 
 FORMATS = {(is_im2col, rank): _format(is_im2col, rank) for is_im2col in (False, True) for rank in range(1, 9)}
-# What encoding needs of the fields behind the options.
-_PACKING = {
-    key: tuple((field.low, field.unit, field.first, field.mask) for field in form.fields[len(_OPTIONS) :])
+
+
+class _Packing(NamedTuple):
+    """What encoding needs of a field."""
+
+    low: int
+    unit: int
+    first: int
+    mask: int
+
+
+_PACKING = {  # of the fields behind the options
+    key: tuple(_Packing(field.low, field.unit, field.first, field.mask) for field in form.fields[len(_OPTIONS) :])
     for key, form in FORMATS.items()
 }
 
-encode_measured = stated(
+ENCODE_MEASURED = rule(
     "encode-measured",
     "encode() writes what was measured: sm_90 maps, tiled and im2col.",
-    "{kind} for {a.arch.name}",
-    "the descriptor's bits were measured on sm_90 for tiled and im2col maps",
-    "Let the driver of that card encode it.",
     argument="arch",
+    found="a map for {arch}",
+    limit="the descriptor's bits were measured on sm_90 for tiled and im2col maps",
+    fix="Let the driver of that card encode it.",
     source=H200,
+    basis="measured",
     subjects=("encoding",),
-    architectures=("sm_90",),
+    architectures=(_ENCODED_ARCH,),
     passing='ts.TensorMap("u8", (64,), (), (64,)).encode()',
     failing='ts.TensorMap("u8", (64,), (), (64,), arch="sm_100").encode()',
 )
+_WIDE_MAP_MEASURED = ENCODE_MEASURED.worded(found="an im2col-wide map for {arch}")
 
 
-def encoded(a: Any) -> bytes:
+def is_encodable(a: AnyMap) -> bool:
+    """Whether the bits of such a map were measured."""
+    return a.arch.name == _ENCODED_ARCH and a.subject != "wide"
+
+
+def _is_im2col(a: AnyMap) -> TypeGuard[Im2colMap]:
+    return a.subject == "im2col"
+
+
+def _is_tiled(a: AnyMap) -> TypeGuard[TensorMap]:
+    return a.subject == "tiled"
+
+
+def encoded(a: AnyMap) -> bytes:
     """The 128 bytes of a map, as the driver writes them on sm_90."""
-    if a.arch.name != "sm_90" or a.subject == "wide":
-        kind = "an im2col-wide map" if a.subject == "wide" else "a map"
-        raise TensorMapError([encode_measured.told(a, kind=kind)])
-    key = a.subject == "im2col", len(a.dims)
-    word = _option_bits(*key, a.data_type.name, a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name)
+    if not is_encodable(a):
+        told = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
+        raise TensorMapError([told.violation(arch=a.arch.name)])
+    is_im2col = _is_im2col(a)
+    rank = len(a.dims)
+    # in the order of _NAMES
+    options = (a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name)
+    word = _option_bits(is_im2col, rank, a.data_type.name, options)
     # The low and the high field of a stride take their own bits of it.
     numbers = [a.address, a.box_bytes, *a.dims, *a.element_strides, *a.strides_bytes, *a.strides_bytes]
-    numbers += [*a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column] if key[0] else a.box
-    for (low, unit, first, mask), number in zip(_PACKING[key], numbers, strict=True):
+    if _is_tiled(a):
+        numbers += a.box
+    elif _is_im2col(a):
+        numbers += [*a.lower_corner, *a.upper_corner, a.channels_per_pixel, a.pixels_per_column]
+    for (low, unit, first, mask), number in zip(_PACKING[is_im2col, rank], numbers, strict=True):
         word |= (number - first) // unit << low & mask
     return word.to_bytes(DESCRIPTOR_BYTES, "little")
 
 
 @cache  # a few thousand combinations at most
-def _option_bits(is_im2col: bool, rank: int, data_type: str, *options: str) -> int:
+def _option_bits(is_im2col: bool, rank: int, data_type: str, options: tuple[str, ...]) -> int:
     """The bits that maps with the same options share; the options stand in the order of `_NAMES`."""
     values = {name: names.index(option) for (name, names), option in zip(_NAMES.items(), options, strict=True)}
-    repeat_bytes = SWIZZLE[_NAMES["swizzle"][values["swizzle"]]].repeat_bytes if values["swizzle"] else 16
+    swizzle = _NAMES["swizzle"][values["swizzle"]]
     code, tf32 = _TYPE_CODES[data_type]
-    values |= {"im2col": is_im2col, "rank": rank, "data_type": code, "tf32": tf32, "repeat_bytes": repeat_bytes}
+    values |= {
+        "im2col": int(is_im2col),
+        "rank": rank,
+        "data_type": code,
+        "tf32": tf32,
+        "repeat_bytes": _NO_REPEAT_BYTES if swizzle == "none" else SWIZZLE[swizzle].repeat_bytes,
+    }
     return sum(field.place(values[field.name]) for field in _OPTIONS)
 
 
 def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     """The arguments of the map whose fields hold these values; None for a code that stands for nothing."""
     rank = min(values["rank"], MAX_RANK)
-    shape = tuple(values.values())[len(_OPTIONS) + len(_NUMBERS) :]
-    low, high, rest = 2 * rank, 3 * rank - 1, 4 * rank - 2
     arguments: dict[str, Any] = {"data_type": _TYPES.get((values["data_type"], values["tf32"]))}
-    arguments |= {name: dict(enumerate(names)).get(values[name]) for name, names in _NAMES.items()}
+    for name, names in _NAMES.items():
+        code = values[name]
+        arguments[name] = names[code] if code < len(names) else None
     arguments |= {
         "address": values["address"],
-        "dims": shape[:rank],
-        "element_strides": shape[rank:low],
-        "strides_bytes": tuple(map(add, shape[low:high], shape[high:rest])),
+        "dims": _held(values, "dims[{}]", rank),
+        "element_strides": _held(values, "element_strides[{}]", rank),
+        "strides_bytes": tuple(
+            low + high
+            for low, high in zip(
+                _held(values, "strides_bytes[{}]", rank - 1),
+                _held(values, "strides_bytes[{}] high", rank - 1),
+                strict=True,
+            )
+        ),
     }
     if not values["im2col"]:
-        return arguments | {"box": shape[rest:]}
-    corner = (len(shape) + rest) // 2 - 1  # channels and pixels stand behind the corners
-    arguments |= {"lower_corner": shape[rest:corner], "upper_corner": shape[corner:-2]}
-    return arguments | dict(zip(("channels_per_pixel", "pixels_per_column"), shape[-2:], strict=True))
+        return arguments | {"box": _held(values, "box[{}]", rank)}
+    return arguments | {
+        "lower_corner": _held(values, "lower_corner[{}]", rank - 2),
+        "upper_corner": _held(values, "upper_corner[{}]", rank - 2),
+        "channels_per_pixel": values["channels_per_pixel"],
+        "pixels_per_column": values["pixels_per_column"],
+    }
+
+
+def _held(values: Mapping[str, int], name: str, count: int) -> tuple[int, ...]:
+    """The entries of a sequence."""
+    return tuple(values[name.format(place)] for place in range(count))
 
 
 def format_of(bits: int) -> WordFormat:
@@ -227,39 +328,63 @@ PUBLISHING = (
 )
 
 
-replace_field = stated(
+_REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))
+REPLACE_FIELD = rule(
     "replace-field",
     "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
     "address alone.",
-    documented=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    argument="{field}",
+    found="{field} of a {subject} map",
+    limit="tensormap.replace writes {replaceable:, }: a tiled map's fields",
+    fix="Encode another map with this {field}.",
+    source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    basis="documented",
     subjects=("replacement",),
+    architectures=architectures_with("tma"),
     passing='ts.TensorMap("u8", (64,), (), (64,)).replace(address=0x1000)',
     failing='ts.TensorMap("u8", (64,), (), (64,)).replace(l2_promotion="128B")',
 )
+_REPLACE_IN_IM2COL = REPLACE_FIELD.worded(
+    limit="tensormap.replace writes {replaceable:, }: an im2col map's address only"
+)
+_REPLACE_ARCH = REPLACE_FIELD.worded(
+    argument="arch",
+    found="arch = {arch}",
+    limit="tensormap.replace needs sm_90a or later",
+    fix="Replace the address alone, on the host.",
+)
+_REPLACE_EXTENT = REPLACE_FIELD.worded(
+    argument="dims",
+    found="a dim of 2^32 elements",
+    limit="global_dim is written with 32 bits",
+    fix="Use 2^32 - 1, or encode another map.",
+)
+_DIM_END = 1 << 32  # what 32 bits do not hold, and a map may have
 
 
-def replacement_fields(a: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def replacement_fields(a: AnyMap, fields: Mapping[str, object]) -> dict[str, object]:
     """The fields of a map to change, after what the instruction itself cannot write was refused."""
-    replaceable = sorted({row.argument for row in REPLACE_FIELDS.values()})
-    which = "a tiled map's fields" if a.subject == "tiled" else "an im2col map's address only"
-    limit, fix = f"tensormap.replace writes {', '.join(replaceable)}: {which}", "Encode another map with this {}."
-    problems = [
-        replace_field.told(argument=name, found=f"{name} of a {a.subject} map", limit=limit, fix=fix.format(name))
-        if name in a.readers
-        else unknown_name("argument", name, name, replaceable)
-        for name in fields
-        if name not in replaceable or (a.subject != "tiled" and name != "address")
-    ]
+    problems = [problem for name in fields for problem in _field_problems(a, name)]
     if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
-        facts = {"argument": "arch", "found": f"arch = {a.arch.name}", "fix": "Replace the address alone, on the host."}
-        problems.append(replace_field.told(limit="tensormap.replace needs sm_90a or later", **facts))
-    with suppress(RuleError):  # what is no sequence of integers is refused where the map is made
-        if 1 << 32 in integers("dims", fields.get("dims", ())):
-            facts = {"limit": "global_dim is written with 32 bits", "fix": "Use 2^32 - 1, or encode another map."}
-            problems.append(replace_field.told(argument="dims", found="a dim of 2^32 elements", dim=1 << 32, **facts))
+        problems.append(_REPLACE_ARCH.violation(arch=a.arch.name))
+    unread: list[Violation] = []  # what is no sequence of integers is refused where the map is made
+    no_dims: tuple[int, ...] = ()
+    if _DIM_END in attempted(unread, no_dims, integers, "dims", fields.get("dims", ())):
+        problems.append(_REPLACE_EXTENT.violation(dim=_DIM_END))
     if problems:
         raise TensorMapError(problems)
     return dict(fields)
+
+
+def _field_problems(a: AnyMap, name: str) -> list[Violation]:
+    """Why the instruction does not write this field of such a map."""
+    is_tiled = a.subject == "tiled"
+    if name in _REPLACEABLE and (is_tiled or name == "address"):
+        return []
+    if name not in a.readers:
+        return [unknown_name("argument", name, name, _REPLACEABLE)]
+    told = REPLACE_FIELD.wording if is_tiled else _REPLACE_IN_IM2COL
+    return [told.violation(field=name, subject=a.subject, replaceable=_REPLACEABLE)]
 
 
 # The fields of a CUtensorMap on sm_90, [i] standing for each dimension.
@@ -314,40 +439,76 @@ class MapTopic(NamedTuple):
     facts: tuple[tuple[str, str], ...]
 
 
+_REPLACE_MEANING = (
+    "Edits one field of a tiled tensor map on the device: `tensormap.replace.tile.FIELD.shared::cta.b1024.b32 [map], "
+    "(index,) value`. It exists on sm_90a and later targets with a or f, and checks nothing: an edited map must keep "
+    "every rule that the driver would have checked. On the host, cuTensorMapReplaceAddress changes the address alone, "
+    "of any kind of map. A copy may use an edited map only after it was published with the fences below."
+)
+
+
 @cache
 def topics() -> dict[str, MapTopic]:
     """What `explain` says of tensormap.replace and of the fields, by name."""
-    meaning = (
-        "Edits one field of a tiled tensor map on the device: `tensormap.replace.tile.FIELD.shared::cta.b1024.b32 [map], "
-        "(index,) value`. It exists on sm_90a and later targets with a or f, and checks nothing: an edited map must keep "
-        "every rule that the driver would have checked. On the host, cuTensorMapReplaceAddress changes the address alone, "
-        "of any kind of map. A copy may use an edited map only after it was published with the fences below."
-    )
-    facts = [
-        (row.ptx, f"{row.width}{f', index 0 to {row.ordinals - 1}' if row.ordinals else ''}: {row.value}")
-        for row in REPLACE_FIELDS.values()
-    ]
-    facts += [("cannot be replaced", "L2 promotion; whatever im2col maps have beside their address")]
-    facts += [(f"publish, {number}", said) for number, said in enumerate(PUBLISHING, 1)]
-    known = {REPLACE: MapTopic(REPLACE, meaning, ("tensor map", "replace-field"), tuple(facts))}
-    places = {  # those of corners depend on the rank
-        (re.sub(r"\[\d\]", "[i]", field.name), field.name, rank if "corner" in field.name else 0, field.low, field.high)
+    known = {REPLACE: MapTopic(REPLACE, _REPLACE_MEANING, ("tensor map", "replace-field"), tuple(_replace_facts()))}
+    places = sorted(_field_places())
+    for name, said in _FIELDS.items():
+        facts = tuple((place.entry, place.in_words) for place in places if place.field == name)
+        known[f"field {name}"] = MapTopic(f"field {name}", said, ("tensor map", REPLACE), facts)
+    return known
+
+
+def _replace_facts() -> Iterator[tuple[str, str]]:
+    """The fields of tensormap.replace and how each is written, what cannot be replaced, and how an edit is published."""
+    for row in REPLACE_FIELDS.values():
+        index = f", index 0 to {row.ordinals - 1}" if row.ordinals else ""
+        yield row.ptx, f"{row.width}{index}: {row.value}"
+    yield "cannot be replaced", "L2 promotion; whatever im2col maps have beside their address"
+    for number, said in enumerate(PUBLISHING, 1):
+        yield f"publish, {number}", said
+
+
+class _FieldPlace(NamedTuple):
+    """Where a field stands, or an entry of it; sorted, a field's entries follow each other."""
+
+    field: str  # box[i]
+    entry: str  # box[1]
+    rank: int  # of the maps that have it there; 0: of all
+    low: int
+    high: int
+
+    @property
+    def in_words(self) -> str:
+        low, high = self.low % WORD_BITS, self.high % WORD_BITS
+        bits = f"bits {low}-{high}" if high > low else f"bit {low}"
+        of_rank = f" (rank {self.rank})" if self.rank else ""
+        return f"word {self.low // WORD_BITS}, {bits}{of_rank}"
+
+
+def _field_places() -> set[_FieldPlace]:
+    """The places of all fields, in maps of every kind and rank."""
+    return {
+        _FieldPlace(
+            field=_with_index(field.name),
+            entry=field.name,
+            rank=rank if "corner" in field.name else 0,  # the places of corners depend on it
+            low=field.low,
+            high=field.high,
+        )
         for (_, rank), form in FORMATS.items()
         if rank <= MAX_RANK
         for field in form.fields
     }
-    for name, said in _FIELDS.items():
-        facts = []
-        for _, entry, rank, low, high in sorted(place for place in places if place[0] == name):
-            bits = f"bits {low % WORD_BITS}-{high % WORD_BITS}" if high > low else f"bit {low % WORD_BITS}"
-            facts.append((entry, f"word {low // WORD_BITS}, {bits}" + (f" (rank {rank})" if rank else "")))
-        known[f"field {name}"] = MapTopic(f"field {name}", said, ("tensor map", REPLACE), tuple(facts))
-    return known
+
+
+def _with_index(name: str) -> str:
+    """The field of an entry: box[i] of box[1]."""
+    return re.sub(r"\[\d\]", "[i]", name)
 
 
 def topic(name: str) -> MapTopic | None:
     """The topic of that name: "field box[1]", "box[1]", "globalDim", "tensormap.replace"."""
     asked = " ".join(name.casefold().split()).removeprefix("field ").replace("-", "_")
-    general = re.sub(r"\[\d\]", "[i]", asked)
+    general = _with_index(asked)
     spelled = {alias.casefold(): known for alias, known in TOPIC_SPELLINGS.items()} | {REPLACE: REPLACE}
     return topics().get(spelled.get(general) or spelled.get(general.removesuffix("[i]"), ""))
