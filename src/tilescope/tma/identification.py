@@ -374,7 +374,8 @@ def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.ND
 def _words(dump: Bytes, places: npt.NDArray[np.integer], dtype: np.dtype[np.integer]) -> npt.NDArray[np.integer]:
     """What the dump holds at byte offsets."""
     words = dump[: len(dump) // dtype.itemsize * dtype.itemsize].view(dtype)
-    return words[places // dtype.itemsize]
+    held: npt.NDArray[np.integer] = words[places // dtype.itemsize]
+    return held
 
 
 def _identified(
