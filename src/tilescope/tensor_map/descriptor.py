@@ -24,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from tilescope.arch import architectures_with
@@ -219,11 +220,17 @@ def encoded(a: AnyMap) -> bytes:
     if not is_encodable(a):
         told = _WIDE_MAP_MEASURED if a.subject == "wide" else ENCODE_MEASURED
         raise TensorMapError([told.violation(arch=a.arch.name)])
-    is_im2col = _is_im2col(a)
+    is_im2col = a.subject == "im2col"
     rank = len(a.dims)
-    # in the order of _NAMES
-    options = (a.interleave.name, a.swizzle.name, a.l2_promotion.name, a.oob_fill.name)
-    word = _option_bits(is_im2col, rank, a.data_type.name, options)
+    word = _option_bits(
+        is_im2col,
+        rank,
+        a.data_type.name,
+        a.interleave.name,
+        a.swizzle.name,
+        a.l2_promotion.name,
+        a.oob_fill.name,
+    )
     # The low and the high field of a stride take their own bits of it.
     numbers = [a.address, a.box_bytes, *a.dims, *a.element_strides, *a.strides_bytes, *a.strides_bytes]
     if _is_tiled(a):
@@ -236,7 +243,7 @@ def encoded(a: AnyMap) -> bytes:
 
 
 @cache  # a few thousand combinations at most
-def _option_bits(is_im2col: bool, rank: int, data_type: str, options: tuple[str, ...]) -> int:
+def _option_bits(is_im2col: bool, rank: int, data_type: str, *options: str) -> int:
     """The bits that maps with the same options share; the options stand in the order of `_NAMES`."""
     values = {name: names.index(option) for (name, names), option in zip(_NAMES.items(), options, strict=True)}
     swizzle = _NAMES["swizzle"][values["swizzle"]]
@@ -258,18 +265,13 @@ def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
     for name, names in _NAMES.items():
         code = values[name]
         arguments[name] = names[code] if code < len(names) else None
+    low_strides = _held(values, "strides_bytes[{}]", rank - 1)
+    high_strides = _held(values, "strides_bytes[{}] high", rank - 1)
     arguments |= {
         "address": values["address"],
         "dims": _held(values, "dims[{}]", rank),
         "element_strides": _held(values, "element_strides[{}]", rank),
-        "strides_bytes": tuple(
-            low + high
-            for low, high in zip(
-                _held(values, "strides_bytes[{}]", rank - 1),
-                _held(values, "strides_bytes[{}] high", rank - 1),
-                strict=True,
-            )
-        ),
+        "strides_bytes": tuple(map(add, low_strides, high_strides)),
     }
     if not values["im2col"]:
         return arguments | {"box": _held(values, "box[{}]", rank)}
@@ -283,7 +285,12 @@ def arguments_of(values: Mapping[str, int]) -> dict[str, Any]:
 
 def _held(values: Mapping[str, int], name: str, count: int) -> tuple[int, ...]:
     """The entries of a sequence."""
-    return tuple(values[name.format(place)] for place in range(count))
+    return tuple([values[entry] for entry in _entry_names(name, count)])
+
+
+@cache
+def _entry_names(name: str, count: int) -> tuple[str, ...]:
+    return tuple(name.format(place) for place in range(count))
 
 
 def format_of(bits: int) -> WordFormat:

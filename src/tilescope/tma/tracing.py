@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -273,7 +273,13 @@ class Trace(Value):
         is_held = len(hits) and 0 <= element < a.inner_elements
         return self.address_in_box(int(hits[0]), element) if is_held else None
 
-    def address_of_source(self, offset: Any) -> Any:
+    @overload
+    def address_of_source(self, offset: int) -> int | None: ...
+
+    @overload
+    def address_of_source(self, offset: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]: ...
+
+    def address_of_source(self, offset: object) -> int | npt.NDArray[np.int64] | None:
         """The shared address of a byte of the tensor, by its offset from the first one; None if the copy does not include it.
 
         An integer array gives an array, with -1 for bytes that the copy does not include.
