@@ -249,8 +249,21 @@ def naive_float(operation, name, old, new):
 
 # ── Maps of every kind ───────────────────────────────────────────────────────────────────────────────────────────────
 
-PLAIN = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
-         "float32_ftz", "tfloat32", "tfloat32_ftz")  # fmt: skip
+PLAIN = (
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32_ftz",
+    "tfloat32",
+    "tfloat32_ftz",
+)
 PACKED = ("16u4_align8b", "16u4_align16b", "16u6_align16b")
 BITS = {name: ts.DataType.named(name).bits for name in PLAIN + PACKED}
 
@@ -284,10 +297,16 @@ def tiled_maps(draw, types=PLAIN, interleaves=("none", "16B", "32B"), swizzles=t
     slice_bytes = {"none": 0, "16B": 16, "32B": 32}[interleave]
     alignment = 32 if padded or slice_bytes == 32 else 16
     return ts.TensorMap(
-        data_type, dims, strides(draw, dims, dims[0] * (slice_bytes or bits / 8), alignment), box=box,
-        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)], interleave=interleave, swizzle=swizzle,
-        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero", arch=arch_for(swizzle, data_type),
-    )  # fmt: skip
+        data_type,
+        dims,
+        strides(draw, dims, dims[0] * (slice_bytes or bits / 8), alignment),
+        box=box,
+        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)],
+        interleave=interleave,
+        swizzle=swizzle,
+        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero",
+        arch=arch_for(swizzle, data_type),
+    )
 
 
 def widest_units(swizzle):
@@ -315,13 +334,18 @@ def im2col_maps(draw, padded=True):
     slice_bytes = {"none": 0, "16B": 16, "32B": 32}[interleave]
     row_bytes = dims[0] * (slice_bytes or BITS[data_type] / 8)
     return ts.Im2colMap(
-        data_type, dims, strides(draw, dims, row_bytes, max(16, slice_bytes)), lower_corner=lower,
-        upper_corner=upper, channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))),
+        data_type,
+        dims,
+        strides(draw, dims, row_bytes, max(16, slice_bytes)),
+        lower_corner=lower,
+        upper_corner=upper,
+        channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))),
         pixels_per_column=draw(st.integers(1, 40)),
-        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)], interleave=interleave,
-        swizzle=swizzle, oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type
-        else "zero",
-    )  # fmt: skip
+        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)],
+        interleave=interleave,
+        swizzle=swizzle,
+        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero",
+    )
 
 
 @st.composite
@@ -335,12 +359,18 @@ def wide_maps(draw):
     ]
     lower = draw(st.integers(-2, min(1, dims[1])))
     return ts.Im2colWideMap(
-        data_type, dims, strides(draw, dims, dims[0] * BITS[data_type] / 8, 16), lower_width=lower,
-        upper_width=draw(st.integers(max(-2, lower - dims[1] + 1), 2)), channels_per_pixel=unit * draw(st.integers(1, 4)),
-        pixels_per_column=draw(st.integers(1, 40)), mode=draw(st.sampled_from(["W", "W128"])), arch="sm_100",
+        data_type,
+        dims,
+        strides(draw, dims, dims[0] * BITS[data_type] / 8, 16),
+        lower_width=lower,
+        upper_width=draw(st.integers(max(-2, lower - dims[1] + 1), 2)),
+        channels_per_pixel=unit * draw(st.integers(1, 4)),
+        pixels_per_column=draw(st.integers(1, 40)),
+        mode=draw(st.sampled_from(["W", "W128"])),
+        arch="sm_100",
         element_strides=[1, draw(st.integers(1, 3)), *[1] * (rank - 3), draw(st.integers(1, 3))],
         swizzle=draw(st.sampled_from(["64B", "128B", "128B_ATOM_32B"])),
-    )  # fmt: skip
+    )
 
 
 def arch_for(swizzle, data_type):
@@ -476,12 +506,17 @@ def test_stores_agree(kind, data):
             assert np.array_equal(memory[places], smem[: len(moved)][moved])
 
 
-REDUCED = [(op, name) for op, names in {
+REDUCED_TYPES = {
     "add": "uint32 int32 uint64 float16 float32 float64 bfloat16 float32_ftz tfloat32 tfloat32_ftz",
     "min": "uint32 int32 uint64 int64 float16 bfloat16",
-    "max": "uint32 int32 uint64 int64 float16 bfloat16", "inc": "uint32", "dec": "uint32", "and": "uint32 int32 uint64",
-    "or": "uint32 int32 uint64", "xor": "uint32 int32 uint64",
-}.items() for name in names.split()]  # fmt: skip
+    "max": "uint32 int32 uint64 int64 float16 bfloat16",
+    "inc": "uint32",
+    "dec": "uint32",
+    "and": "uint32 int32 uint64",
+    "or": "uint32 int32 uint64",
+    "xor": "uint32 int32 uint64",
+}
+REDUCED = [(operation, name) for operation, names in REDUCED_TYPES.items() for name in names.split()]
 
 
 @pytest.mark.parametrize(("operation", "data_type"), REDUCED)
@@ -553,8 +588,15 @@ def test_tf32_rounds_every_exponent_and_every_halfway_case():
 @given(st.data())
 def test_gather_and_scatter_agree(data):
     a = data.draw(tiled_maps(interleaves=("none",), ranks=(2, 2)))
-    a = ts.TensorMap(a.data_type, a.dims, a.strides_bytes, (a.box[0], 1), swizzle=a.swizzle, oob_fill=a.oob_fill,
-              arch="sm_103" if a.swizzle.name == "96B" else "sm_100")  # fmt: skip
+    a = ts.TensorMap(
+        a.data_type,
+        a.dims,
+        a.strides_bytes,
+        (a.box[0], 1),
+        swizzle=a.swizzle,
+        oob_fill=a.oob_fill,
+        arch="sm_103" if a.swizzle.name == "96B" else "sm_100",
+    )
     column = corner(data.draw, a, -2)[0]
     rows = [data.draw(st.integers(-2, a.dims[1] + 2)) for _ in range(4)]
     smem_address = data.draw(SMEM_ADDRESSES)

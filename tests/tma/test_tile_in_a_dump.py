@@ -102,13 +102,14 @@ FORMS = {
     "hexdump": "\n".join(
         f"{at:08x}  {SWIZZLED[at : at + 8].tobytes().hex(' ')}  {SWIZZLED[at + 8 : at + 16].tobytes().hex(' ')}  |{'.' * 16}|"
         for at in range(0, len(SWIZZLED), 16)
-    ).encode() + b"\n00003000\n",
+    ).encode()
+    + b"\n00003000\n",
     "gdb": "\n".join(
         f"0x7f{at:08x}:\t" + "\t".join(f"0x{word:08x}" for word in SWIZZLED[at : at + 16].view("<u4").tolist())
         for at in range(0, len(SWIZZLED), 16)
     ).encode(),
     "words": "".join(f"0x{word:x}, " for word in SWIZZLED.view("<u8").tolist()).encode(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
