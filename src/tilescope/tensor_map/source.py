@@ -19,9 +19,10 @@ from tilescope.rule import rule
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import ARGUMENT_DUMP, MAX_MAPS, dumped_arguments, is_dump, maps_in
 from tilescope.tensor_map.arguments import MapArguments, MapReport
-from tilescope.tensor_map.decoding import decode_tensor_map, descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.encode_call import encode_calls
+from tilescope.tensor_map.pasted import descriptor_bytes
 
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")  # colours of a terminal
