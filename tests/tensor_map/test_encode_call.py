@@ -125,6 +125,7 @@ def test_two_calls_are_two_maps():
             "10 arguments behind the map.*Paste the whole call",
         ),
         (WRITTEN_OUT.replace("1024", "sizeof(nothing)"), "nothing"),
+        (WRITTEN_OUT.replace("{4096, 1024}", "rank=2"), "no dims"),
         (WRITTEN_OUT.replace("{4096, 1024}", "{" + "1," * 9000), "argument-dump"),
     ],
 )
