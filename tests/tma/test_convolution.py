@@ -14,7 +14,7 @@ from tilescope.tensor_map import Convolution
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def gathered(image, tap, output_shape, pad, stride, dilation):
+def gathered(image, tap, output_shape, *, pad, stride, dilation):
     """(output pixels, channels): what filter tap (r, s) multiplies, zero in the padding."""
     _, h, w, c = image.shape
     rows = []
@@ -38,7 +38,7 @@ def gathered(image, tap, output_shape, pad, stride, dilation):
     pixels=st.integers(1, 24),
     swizzle=st.sampled_from(["none", "32B", "64B", "128B"]),
 )
-def test_im2col_brings_what_each_filter_tap_multiplies(n, h, w, taps, pad, stride, dilation, pixels, swizzle):
+def test_im2col_brings_what_each_filter_tap_multiplies(*, n, h, w, taps, pad, stride, dilation, pixels, swizzle):
     reach = [(tap - 1) * gap for tap, gap in zip(taps, dilation, strict=True)]
     assume(h + 2 * pad[0] > reach[0])
     assume(w + 2 * pad[1] > reach[1])
@@ -67,7 +67,7 @@ def test_im2col_brings_what_each_filter_tap_multiplies(n, h, w, taps, pad, strid
     assert convolution.output_shape == (n, *wanted)
     for r in range(taps[0]):
         for s in range(taps[1]):
-            matrix = gathered(image, (r, s), convolution.output_shape, pad, stride, dilation)
+            matrix = gathered(image, (r, s), convolution.output_shape, pad=pad, stride=stride, dilation=dilation)
             for channel in range(0, channels, wide):
                 column = []
                 for first in range(0, len(matrix), pixels):
