@@ -131,9 +131,9 @@ def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
     row = SMEM_OP[op]
     assume(row.words_merge)  # the loop sees copies with a line for every lane
     counts = np.zeros(1, np.int64)
-    arrays = np.array([address])[:, : row.lanes], np.array([active])[:, : row.lanes]
-    banks._compiled()(*map(np.ascontiguousarray, arrays), True, row.lanes_per_group, row.cell_bytes.bit_length() - 1,
-                     row.pairs_merge, counts)  # fmt: skip
+    addresses = np.array([address[: row.lanes]])
+    mask = np.array([active[: row.lanes]])
+    banks._compiled()(addresses, mask, row.cell_bytes.bit_length() - 1, row.pairs_merge, counts)
     assert counts[0] == naive_wavefronts(op, address, active)
 
 
