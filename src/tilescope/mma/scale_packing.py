@@ -84,7 +84,7 @@ class ScaleFormat(Row):
         """The row called `name`; the kind's own name stands for its commonest format."""
         return known_row(
             ScaleFormat, "scale format", "kind", name, SCALE_FORMATS,
-            lambda written: _NAMES.get(written.strip().casefold().replace("_", ""), written), _ALIASES,
+            plain=lambda written: _NAMES.get(written.strip().casefold().replace("_", ""), written), spellings=_ALIASES,
         )  # fmt: skip
 
     @property

@@ -113,7 +113,7 @@ class Tcgen05Kind:
         """The row called `name`; .kind::f16 is understood too."""
         return known_row(
             Tcgen05Kind, "kind of tcgen05.mma", "mma_kind", name, KINDS,
-            lambda written: written.strip().casefold().removeprefix(".").removeprefix("kind::"),
+            plain=lambda written: written.strip().casefold().removeprefix(".").removeprefix("kind::"),
         )  # fmt: skip
 
     @property

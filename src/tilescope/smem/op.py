@@ -100,7 +100,7 @@ class SmemOp(Row):
         """
         if isinstance(name, str) and _PAST_L1.match(name.strip().casefold()):
             raise COPY_PAST_L1.error(operation=shortened(name), change={"op": "cp.async.16"})
-        return known_row(SmemOp, "operation", "op", name, SMEM_OP, _canonical)
+        return known_row(SmemOp, "operation", "op", name, SMEM_OP, plain=_canonical)
 
     @property
     def is_load(self) -> bool:
