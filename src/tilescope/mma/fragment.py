@@ -307,12 +307,13 @@ def array_where(
     """The value as an array for which a condition holds; refused with what was found if it does not."""
     array = as_array(argument, value)
     if not holds(array):
+        facts: dict[str, Any] = {"shape": array.shape, **values}
         raise ARGUMENT_RANGE.error(
             argument=argument,
             found=f"an array of shape {array.shape}, {array.dtype}",
             limit=limit,
             fix=fix,
-            **{"shape": array.shape} | values,
+            **facts,
         )
     return array
 

@@ -73,9 +73,7 @@ FRAGMENT_TYPE = rule(
     passing='ts.fragment("mma.m16n8k16", "D", "f32")',
     failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
 )
-ACCUMULATOR_TYPE = FRAGMENT_TYPE.worded(
-    fix="Use {nearest}: pass the accumulator's type, not that of the inputs."
-)
+ACCUMULATOR_TYPE = FRAGMENT_TYPE.worded(fix="Use {nearest}: pass the accumulator's type, not that of the inputs.")
 MATRIX_COUNT = rule(
     "matrix-count",
     "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
@@ -150,7 +148,7 @@ def _row(
     quad_pairs: bool = False,
 ) -> Instruction:
     """A row of the table: "mma.m16n8k16", types by PTX's names; `n` if there is a choice."""
-    family = name.split(".")[0]
+    family = name.split(".", maxsplit=1)[0]
     extents = [int(extent) for extent in re.findall(r"\d+", name)]
     return Instruction(
         family=family,
