@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.names import nearest_name
@@ -328,7 +329,7 @@ class MatrixForm:
     @property
     def registers(self) -> int:
         """32-bit registers of one matrix in a lane."""
-        return self.rows * self.columns * self.element_bits // 32 // 32
+        return self.rows * self.columns * self.element_bits // WARP_LANES // 32
 
     @property
     def needs(self) -> str:

@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, raise_all
 from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.elements import unpacked
-
-_LANES = 32
 
 MATRIX_ALIGNMENT = rule(
     "matrix-alignment",
@@ -149,7 +148,7 @@ def stmatrix(
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     words = as_array("registers", registers)
-    if words.shape not in ((_LANES, 1), (_LANES, 2), (_LANES, 4)) or words.dtype.kind not in "iu":
+    if words.shape not in ((WARP_LANES, 1), (WARP_LANES, 2), (WARP_LANES, 4)) or words.dtype.kind not in "iu":
         raise ARGUMENT_RANGE.error(
             argument="registers",
             found=f"an array of shape {words.shape} and type {words.dtype}",
@@ -172,7 +171,7 @@ def _row_offsets(
     """Where in `memory` the rows start, (..., rows); refused where the hardware would fault."""
     base = integer("smem_address", smem_address, 0, (1 << 32) - 1)
     address = as_array("lane_address", lane_address)
-    if address.shape[-1:] != (_LANES,) or address.dtype.kind not in "iu":
+    if address.shape[-1:] != (WARP_LANES,) or address.dtype.kind not in "iu":
         raise ARGUMENT_RANGE.error(
             argument="lane_address",
             found=f"an array of shape {address.shape} and type {address.dtype}",

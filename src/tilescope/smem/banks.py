@@ -29,10 +29,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import counted, printed
-from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
+from tilescope.smem.op import SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.swizzle.permutation import compiler
 

@@ -15,10 +15,10 @@ import ast
 import operator
 import re
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, argument_type
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.smem.op import WARP_LANES
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")

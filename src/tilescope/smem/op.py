@@ -26,7 +26,6 @@ from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.value import Row
 
-WARP_LANES = 32
 BANKS = 32
 BANK_BYTES = 4
 

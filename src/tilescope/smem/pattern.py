@@ -18,14 +18,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import ARCH
+from tilescope.arch import ARCH, WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
 from tilescope.sentence import printed
-from tilescope.smem.op import WARP_LANES, SmemOp
+from tilescope.smem.op import SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 
 Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError
 from tilescope.layout import AtomOrder, Layout, Major, oriented
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT, checked_lanes, count_ideal, count_wavefronts, pairs_merge
-from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName
+from tilescope.smem.op import BANK_BYTES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.value import Value, hex_field, row_field
 

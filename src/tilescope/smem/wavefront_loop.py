@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.smem.op import WARP_LANES
+from tilescope.arch import WARP_LANES
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.swizzle.streaming import compiled
 
