@@ -335,9 +335,13 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     >>> print(argument_type("rows", 6.5, "an integer", "Use 6."))
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
-    found = f"{argument} = {printed(value)} ({type(value).__name__})"
-    limit = f"{argument} is {wanted}"
-    return _about_argument(ARGUMENT_TYPE_TOLD, argument, value, found, limit, fix)
+    told = ARGUMENT_TYPE_TOLD.violation(
+        argument=argument,
+        found=f"{argument} = {printed(value)} ({type(value).__name__})",
+        limit=f"{argument} is {wanted}",
+        fix=fix,
+    )
+    return _with_value(told, argument, value)
 
 
 def argument_range(argument: str, value: object, limit: str, fix: str, change: Change | None = None) -> Violation:
@@ -347,13 +351,12 @@ def argument_range(argument: str, value: object, limit: str, fix: str, change: C
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
     found = f"{argument} = {printed(value)}"
-    violation = _about_argument(ARGUMENT_RANGE_TOLD, argument, value, found, limit, fix)
-    return replace(violation, change=change)
+    told = ARGUMENT_RANGE_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    return _with_value(told, argument, value)
 
 
-def _about_argument(told: Wording, argument: str, value: object, found: str, limit: str, fix: str) -> Violation:
+def _with_value(violation: Violation, argument: str, value: object) -> Violation:
     """The violation with the argument's value under its name: numbers, and short lists of them."""
-    violation = told.violation(argument=argument, found=found, limit=limit, fix=fix)
     numbers = value if isinstance(value, list | tuple) else (value,)
     if len(numbers) > _NAMES_LISTED or not all(map(_is_number, numbers)):
         return violation

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 Facts: TypeAlias = Mapping[str, Any]  # numbers, names, sequences of them
 _PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
+_SEQUENCE_CHARACTERS = 400  # of a sequence as Python writes it
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
 _NOUN = re.compile(r"[A-Za-z][A-Za-z -]+(\|.+)?")  # of a count; what Python formats numbers with has no two letters
 
@@ -209,4 +210,4 @@ def _shown_sequence(facts: tuple[object, ...] | list[object], shown_as: str) -> 
         return listed(facts, shown_as)
     if shown_as:
         return shown_as.join(map(str, facts))
-    return printed(tuple(facts))
+    return printed(facts, _SEQUENCE_CHARACTERS)

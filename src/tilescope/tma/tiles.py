@@ -217,7 +217,9 @@ class Strips:
             and tile_streaming() is not None
         )
         by_numpy = self.scatter if _ALONG_ROWS else self.gather
-        in_shares(self.stream if streams else by_numpy, 0, len(self.source_begins), 1, threads, strip_bytes)
+        in_shares(
+            self.stream if streams else by_numpy, 0, len(self.source_begins), 1, threads=threads, unit_bytes=strip_bytes
+        )
 
     @property
     def _is_gapless(self) -> bool:
