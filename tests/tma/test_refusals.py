@@ -137,6 +137,11 @@ REFUSED = {
     "a short smem": ("smem-extent", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=np.zeros(1023, np.uint8))),
     "a short smem to store": ("smem-extent", "smem", lambda: ts.store(TILED, SMEM[:-1], MATRIX.copy(), (0, 0))),
     "short memory": ("memory-extent", "memory", lambda: ts.load(TILED, MATRIX[:10], (0, 8))),
+    "short memory left of the tensor": (
+        "memory-extent",
+        "memory",
+        lambda: ts.load(ts.TensorMap("f16", (64,), (), (64,)), np.zeros(111, np.uint8), (-8,)),  # 112 are touched
+    ),
     "short memory to store": ("memory-extent", "memory", lambda: ts.store(TILED, SMEM, MATRIX[:10].copy(), (0, 8))),
     "an empty mask": (
         "cta-mask",

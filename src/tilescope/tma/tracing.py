@@ -389,7 +389,7 @@ def _dense_of_shared(row_bytes: int, bits: int, dense: int) -> npt.NDArray[np.in
 
 def _require_near(copy: Copy, walked: Walk) -> None:
     """Refuse offsets that the walk cut because 64 bits do not hold them; no memory does either."""
-    if walked.last_start < FAR_BYTES:
+    if walked.last_start is None or walked.last_start < FAR_BYTES:
         return
     row = int(np.flatnonzero(walked.inside & (walked.starts >= FAR_BYTES))[0])
     start = source_offset(copy.tensor_map, tuple(row_coords(copy)[row].tolist()))

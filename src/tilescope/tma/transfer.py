@@ -351,7 +351,7 @@ def _write_pieces(memory: Bytes, starts: Offsets, rows: Bytes) -> None:
 
 def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int) -> None:
     """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
-    if walked.last_start < 0 or walked.last_start + reach_bytes <= memory_bytes:
+    if walked.last_start is None or walked.last_start + reach_bytes <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
     all_coords = row_coords(copy)

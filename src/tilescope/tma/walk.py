@@ -58,7 +58,7 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
     starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
     inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
     all_inside: bool
-    last_start: int  # the farthest of the rows inside; -1 where none is
+    last_start: int | None  # the farthest of the rows inside; None where none is
     low_bytes: int  # the part of each row that is in the tensor …
     high_bytes: int  # … as bytes of the dense row
     row_bytes: int  # of a dense row, as it lies in global memory
@@ -115,7 +115,7 @@ def walk(copy: Copy) -> Walk:
     else:
         exact = source_offset(a, [*coords.T.astype(object)])
         starts = np.clip(exact, -FAR_BYTES, FAR_BYTES).astype(np.int64)
-    last_start = int(starts[inside].max(initial=-1))
+    last_start = int(starts[inside].max()) if inside.any() else None
     return Walk(starts, inside, bool(inside.all()), last_start, low, high, row_bytes)
 
 
