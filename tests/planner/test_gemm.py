@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.data_type import DATA_TYPE
-from tilescope.planner.gemm_plan import TILE_M, TILE_N
+from tilescope.planner.gemm_tiles import TILE_M, TILE_N
 from tilescope.value import Value
 from tilescope.view import text
 

@@ -19,9 +19,11 @@ from tilescope.emitter.tile_program import (
     require_program,
     roles_facts,
 )
-from tilescope.planner.barrier_roles import WARPGROUP_THREADS, plan_pipeline
-from tilescope.planner.gemm_plan import MAX_ACCUMULATORS, GemmPlan
+from tilescope.planner.barrier_roles import plan_pipeline
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.plans import Plan
+from tilescope.planner.staging import WARPGROUP_THREADS
 
 
 def gemm_facts(gemm: GemmPlan) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from tilescope.mma.consumer import Consumer
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.pipeline.description import Pipeline
 from tilescope.planner.barrier_roles import plan_pipeline
-from tilescope.planner.plans import MBARRIER_BYTES, Plan
+from tilescope.planner.planned_tile import MBARRIER_BYTES
+from tilescope.planner.plans import Plan
 from tilescope.smem.access import Access
 
 CONSUMER_WARPS = 4
