@@ -226,7 +226,9 @@ def _build_line(file: str, target: str) -> str:
     program = path.stem if path.suffix == ".cu" else f"{file}.out"
     language = "" if path.suffix == ".cu" else "-x cu "
     architecture = f"-gencode=arch=compute_{target.removeprefix('sm_')},code={target}"
-    built, source, started = (shlex.quote(name) for name in (program, file, f"./{program}"))
+    built = shlex.quote(program)
+    source = shlex.quote(file)
+    started = shlex.quote(f"./{program}")
     return f"nvcc -std=c++17 {architecture} -o {built} {language}{source} && {started}"
 
 
