@@ -5,11 +5,11 @@ from __future__ import annotations
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import in_mb, in_us, with_article
+from tilescope.planner.reason import with_article
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
-from tilescope.sentence import by, counted
+from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid
@@ -100,7 +100,7 @@ def _descriptor_facts(plan: Plan) -> dict[str, str]:
     first, advances = loop[0][0], [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MAX_STEPS]) + (" …" if advances[_MAX_STEPS:] else "")
     offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
-    apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop[1:2]]
+    apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop.descriptors[1:2]]
     steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
     return {
         "descriptor": f"`{first.encode():#018x}` at address 0: {offsets}",
