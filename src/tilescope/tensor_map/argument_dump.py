@@ -38,8 +38,9 @@ from typing import Any
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.arguments import DriverAnswer, MapArguments, answer_code
+from tilescope.tensor_map.arguments import MapArguments
 from tilescope.tensor_map.checking import stated
+from tilescope.tensor_map.driver_answer import DriverAnswer, answer_code
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 
 MAX_MAPS = 256  # different maps that are read from one log

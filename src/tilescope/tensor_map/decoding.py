@@ -31,7 +31,8 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.checking import stated
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, MAX_RANK, SIZE_FLAG_BIT, arguments_of, format_of
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG, SMALL_TENSOR_BYTES
+from tilescope.tensor_map.limits import SMALL_TENSOR_BYTES
+from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.tensor_map.samples import H200
 from tilescope.value import Row, Value
 
@@ -181,7 +182,7 @@ def _size_flag(a: TensorMap | Im2colMap | None) -> Violation:
     numbers |= {} if a is None else {"reach_bytes": a.reach_bytes}
     if a is not None and (a.is_dense or a.reach_bytes >= SMALL_TENSOR_BYTES):
         fix = f"Leave it: this tensor is {'dense' if a.is_dense else f'{a.reach_bytes} bytes long'}."
-    return SIZE_FLAG.rule.violation("blob", "word 1 bit 21 is set", SIZE_FLAG_BUG, fix, **numbers)
+    return SIZE_FLAG.violation("blob", "word 1 bit 21 is set", SIZE_FLAG_BUG, fix, **numbers)
 
 
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand

@@ -23,7 +23,7 @@ from tilescope.sentence import by, counted, shortened
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.array import array_box, metadata
+from tilescope.tensor_map.array import ARRAY_BOX, metadata
 
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
 _MAGIC = b"\x93NUMPY"
@@ -126,14 +126,14 @@ def map_of_array(array: np.ndarray[Any, Any], path: str, asked: MapArguments | N
     tiled = asked is not None and asked.map_class is TensorMap
     if asked is None or (tiled and "box" not in arguments):
         fix = f"Add --box {','.join(str(min(extent, 64)) for extent in array.shape[::-1])}, for example."
-        raise array_box.rule.error(
+        raise ARRAY_BOX.error(
             "--box", "no box", "--npy needs --box, innermost first: the extents of one copy", fix
         )
     array = with_named_elements(array, path, arguments.get("data_type"))
     if tiled and "dims" not in arguments:
         box = arguments.pop("box")
         if len(box) != array.ndim:
-            raise array_box.rule.error(
+            raise ARRAY_BOX.error(
                 "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
                 "one entry for each axis, innermost first",
                 f"Use {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
