@@ -49,10 +49,12 @@ class AnyMap(Value):
         for violation in examined.violations:
             if violation.severity == "error":
                 raise TensorMapError(examined.violations)
+        place = object.__setattr__
+        record = examined.record
         for name in self.readers:
-            object.__setattr__(self, name, getattr(examined.record, name))
-        object.__setattr__(self, "findings", examined.violations)
-        object.__setattr__(self, "_record", examined.record)
+            place(self, name, getattr(record, name))
+        place(self, "findings", examined.violations)
+        place(self, "_record", record)
 
     def __repr__(self) -> str:
         """The constructor call that makes this map, defaults left out."""

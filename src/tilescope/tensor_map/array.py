@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,7 +118,7 @@ class Metadata(NamedTuple):
 class Description(NamedTuple):
     """The arguments of TensorMap for an array, as far as there are any, and every reason why it cannot be described."""
 
-    arguments: Mapping[str, object]
+    arguments: Mapping[str, Any]
     problems: tuple[Violation, ...]
 
 

@@ -3,7 +3,8 @@
     Check(
         BOX_RANGE,
         reads=("box",),                          not asked where one of these could not be read
-        find=_boxes_out_of_range,                yields BOX_RANGE.violation(axis=…, …) for every broken extent
+        broken=lambda a: max(a.box) > 256 …,     quick: it is asked of every map
+        find=_extents_outside,                   where it is broken: BOX_RANGE.violation(axis=…, …) for every extent
         concerns=lambda options: …,              settled once for all maps with the same options
     )
 
@@ -12,7 +13,7 @@ Beside the arguments, a check may read what follows from them:
     rank                       known where dims could be read, even if they are empty
     takes_half_rows            without the architecture, unless the type is 16u6_align16b
     alignment_bytes            of addresses and strides: without the interleave, for types that need 32 anyway
-    step_bits                  of dim 0: without the type, if the map is interleaved
+    step_bits                  from one index of dim 0 to the next: without the type, if the map is interleaved
     inner_elements, box_bytes, rows, pixels (the rows of an interleaved copy): `derived` of the record says from what
 """
 
@@ -34,7 +35,7 @@ TMA_ARCHITECTURES = architectures_with("tma")
 DRIVER = f"{CUDA_H}; {H200}"  # what the documents of the call say, and the driver does
 
 
-def _concerns_all(_: MapOptions) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
@@ -43,8 +44,9 @@ class Check(NamedTuple):
 
     rule: Rule
     reads: tuple[str, ...]
-    find: Callable[[Any], Iterable[Violation]]  # in the record of a kind that the check is about
-    concerns: Callable[[MapOptions], bool] = _concerns_all  # whether maps with these options can break it
+    find: Callable[[Any], Iterable[Violation]]  # the violations of a record that breaks the rule
+    broken: Callable[[Any], bool] = _always  # whether a record whose options concern the rule breaks it
+    concerns: Callable[[MapOptions], bool] = _always  # whether maps with these options can break it
     only: tuple[MapSubject, ...] | None = None  # of the kinds that the rule speaks of; None: all of them
 
     def is_about(self, subject: MapSubject) -> bool:

@@ -26,18 +26,17 @@ from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Inte
 from tilescope.tensor_map.record import (
     SIX_BIT_TYPE,
     WIDE_MODES,
-    Im2colRecord,
     MapOptions,
     MapRecord,
+    MapSubject,
     TiledRecord,
     WideMode,
-    WideRecord,
 )
 from tilescope.tensor_map.rules import MAP_CHECKS
 from tilescope.tensor_map.samples import CUDA_H, MATRIX
 
 Reader = Callable[[str, Any], Any]
-Given = Mapping[str, object]  # arguments by name
+Given = Mapping[str, Any]  # arguments by name, as somebody passed them
 
 ARGUMENT_LENGTH = rule(
     "argument-length",
@@ -122,16 +121,16 @@ _COMMON_READERS: Mapping[str, Reader] = {
     "address": integer,
     "arch": lambda _, value: Arch.named(value),
 }
-READERS: Mapping[type[MapRecord], Mapping[str, Reader]] = {
-    TiledRecord: {**_COMMON_READERS, "box": integers},
-    Im2colRecord: {
+READERS: Mapping[MapSubject, Mapping[str, Reader]] = {
+    "tiled": {**_COMMON_READERS, "box": integers},
+    "im2col": {
         **_COMMON_READERS,
         "lower_corner": integers,
         "upper_corner": integers,
         "channels_per_pixel": integer,
         "pixels_per_column": integer,
     },
-    WideRecord: {
+    "wide": {
         **_COMMON_READERS,
         "lower_width": integer,
         "upper_width": integer,
@@ -155,12 +154,15 @@ class _Settled(NamedTuple):
     rows: Mapping[str, object]  # of the options that could be read
     untold: frozenset[str]  # the other ones, and what follows from them
     left: Mapping[str, Reader]  # of the arguments that are still to be read
+    lengths: Mapping[
+        str, int
+    ]  # of the sequences among them: how many entries they have less than the tensor has dimensions
     checks: tuple[Check, ...]  # those that concern the map
 
 
 def examined(kind: type[MapRecord], given: Given) -> Examined:
     """What the arguments of a kind of map are, and what is wrong with them."""
-    settled = _settled_by(kind, given)
+    settled = _settled_by(kind.subject, given)
     violations: list[Violation] = []
     untold: set[str] = set(settled.untold)
     fields: dict[str, Any] = dict(settled.rows)
@@ -174,29 +176,28 @@ def examined(kind: type[MapRecord], given: Given) -> Examined:
     if fields["element_strides"] is None:
         fields["element_strides"] = (1,) * len(fields["dims"])
     if "dims" not in untold:
-        for wrong in _wrong_lengths(fields, untold):
+        for wrong in _wrong_lengths(fields, settled.lengths, untold):
             violations.append(wrong)
             untold.add(wrong.argument)
     record = kind(**fields)
     checks = settled.checks
     if untold or not record.dims:
         untold |= _without_entries(record, untold)
-        untold |= {name for name, sources in kind.derived.items() if not untold.isdisjoint(sources)}
+        untold |= {name for name, sources in record.derived.items() if not untold.isdisjoint(sources)}
         checks = tuple(check for check in checks if untold.isdisjoint(check.reads))
     for check in checks:
-        violations += check.find(record)
+        if check.broken(record):
+            violations += check.find(record)
     return Examined(record, tuple(violations))
 
 
-def _wrong_lengths(fields: Mapping[str, Any], untold: set[str]) -> list[Violation]:
-    """The sequences that do not fit the rank."""
+def _wrong_lengths(fields: Given, lengths: Mapping[str, int], untold: set[str]) -> list[Violation]:
+    """The sequences that could be read and do not fit the rank."""
     rank = len(fields["dims"])
     wrong = []
-    for name, fewer in _FEWER.items():
-        if name not in fields or name in untold:
-            continue
+    for name, fewer in lengths.items():
         entries = len(fields[name])
-        if entries != rank - fewer and (entries or rank > fewer):
+        if entries != rank - fewer and (entries or rank > fewer) and name not in untold:
             has_dim_0 = name == "strides_bytes" and entries == rank
             told = _STRIDE_OF_DIM_0 if has_dim_0 else ARGUMENT_LENGTH
             wanted = max(0, rank - fewer)
@@ -221,18 +222,18 @@ def _without_entries(record: MapRecord, untold: set[str]) -> set[str]:
     return names
 
 
-def _settled_by(kind: type[MapRecord], given: Given) -> _Settled:
+def _settled_by(subject: MapSubject, given: Given) -> _Settled:
     written = _options_in(given)
     try:
-        return _settled(kind, *written)
+        return _settled(subject, *written)
     except (TypeError, ValueError):  # an option that is no key of a cache
-        return _settled.__wrapped__(kind, *written)
+        return _settled.__wrapped__(subject, *written)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _settled(kind: type[MapRecord], *written: object) -> _Settled:
+def _settled(subject: MapSubject, *written: object) -> _Settled:
     """What options written like this decide; those that cannot be read are left, to be refused in their turn."""
-    left = dict(READERS[kind])
+    left = dict(READERS[subject])
     rows: dict[str, Any] = {}
     unread = []
     for name, value in zip(_OPTIONS, written, strict=True):
@@ -243,8 +244,9 @@ def _settled(kind: type[MapRecord], *written: object) -> _Settled:
         else:
             del left[name]
     options = MapOptions(**rows | {name: _STAND_INS[name] for name in unread})
-    checks = tuple(check for check in MAP_CHECKS if check.is_about(kind.subject) and check.concerns(options))
-    return _Settled(rows, _untold(options, unread), left, checks)
+    checks = tuple(check for check in MAP_CHECKS if check.is_about(subject) and check.concerns(options))
+    lengths = {name: fewer for name, fewer in _FEWER.items() if name in left}
+    return _Settled(rows=rows, untold=_untold(options, unread), left=left, lengths=lengths, checks=checks)
 
 
 def _untold(options: MapOptions, unread: list[str]) -> frozenset[str]:

@@ -52,7 +52,7 @@ class TensorMap(AnyMap):
     """
 
     subject: ClassVar[MapSubject] = "tiled"
-    readers: ClassVar[Mapping[str, Reader]] = READERS[TiledRecord]
+    readers: ClassVar[Mapping[str, Reader]] = READERS["tiled"]
 
     box: tuple[int, ...]
 
@@ -184,7 +184,7 @@ class Im2colMap(ColumnMap):
     """
 
     subject: ClassVar[MapSubject] = "im2col"
-    readers: ClassVar[Mapping[str, Reader]] = READERS[Im2colRecord]
+    readers: ClassVar[Mapping[str, Reader]] = READERS["im2col"]
 
     lower_corner: tuple[int, ...]
     upper_corner: tuple[int, ...]
@@ -314,7 +314,7 @@ class Im2colWideMap(ColumnMap):
     """
 
     subject: ClassVar[MapSubject] = "wide"
-    readers: ClassVar[Mapping[str, Reader]] = READERS[WideRecord]
+    readers: ClassVar[Mapping[str, Reader]] = READERS["wide"]
 
     lower_width: int
     upper_width: int

@@ -8,7 +8,8 @@
             └── WideRecord        with the corners of W alone
 
 A record may break any rule: the rules look at records, and a map is made of one that they let pass. An argument that could
-not be read holds a stand-in, and no rule that reads it is asked.
+not be read holds a stand-in, and no rule that reads it is asked. Nobody changes a record; it is not frozen because one is
+made for every map, and a frozen one takes three times as long to make.
 
 Everything is innermost first and in the driver's units: elements for dims and box, bytes for strides.
 """
@@ -52,7 +53,7 @@ def packed_multiple(data_type: DataType, arch: Arch) -> int:
     return PADDED_ROW_ELEMENTS // 2 if takes_half_rows(data_type, arch) else PADDED_ROW_ELEMENTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MapOptions:
     """The arguments that are rows of tables."""
 
@@ -79,11 +80,6 @@ class MapOptions:
         return takes_half_rows(self.data_type, self.arch)
 
     @property
-    def step_bits(self) -> int:
-        """From one index of dim 0 to the next in global memory."""
-        return self.interleave.slice_bytes * 8 if self.interleave.slice_bytes else self.data_type.bits
-
-    @property
     def alignment_bytes(self) -> int:
         """What addresses and strides are a multiple of."""
         if self.is_padded and not self.takes_half_rows:
@@ -102,18 +98,22 @@ class MapOptions:
         return "measured" if is_measured else "documented"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MapRecord(MapOptions):
     """The arguments of a map of whatever kind."""
 
     subject: ClassVar[MapSubject]
     inner_argument: ClassVar[str]  # the argument that says how long a row of the copy is
-    derived: ClassVar[Mapping[str, tuple[str, ...]]]  # what a rule may read that follows from arguments, and from which
 
     dims: tuple[int, ...]
     strides_bytes: tuple[int, ...]
     element_strides: tuple[int, ...]
     address: int
+
+    @property
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """What a rule may read that follows from arguments, and from which."""
+        raise NotImplementedError
 
     @property
     def rank(self) -> int:
@@ -148,7 +148,7 @@ class MapRecord(MapOptions):
     def rows(self) -> int:
         """Rows in shared memory; an interleaved map's rows are single pixels."""
         visited = self.visited_elements
-        return prod(visited if self.is_interleaved else visited[1:])
+        return prod(visited if self.interleave.slice_bytes else visited[1:])
 
     @property
     def pitch_bytes(self) -> int:
@@ -168,7 +168,8 @@ class MapRecord(MapOptions):
     @property
     def row_bytes(self) -> int:
         """Bytes of dim 0 in global memory."""
-        return self.dims[0] * self.step_bits // 8
+        slice_bytes = self.interleave.slice_bytes
+        return self.dims[0] * slice_bytes if slice_bytes else self.dims[0] * self.data_type.bits // 8
 
     @property
     def reach_bytes(self) -> int:
@@ -187,20 +188,24 @@ class MapRecord(MapOptions):
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TiledRecord(MapRecord):
     """The arguments of a tiled map."""
 
     subject: ClassVar[MapSubject] = "tiled"
     inner_argument: ClassVar[str] = "box[0]"
-    derived: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "inner_elements": ("box",),
-        "box_bytes": ("data_type", "box", "element_strides"),
-        "rows": ("box", "element_strides"),
-        "pixels": ("box", "element_strides", "dims"),
-    }
 
     box: tuple[int, ...]
+
+    @property
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """The sizes of the box."""
+        return {
+            "inner_elements": ("box",),
+            "box_bytes": ("data_type", "box", "element_strides"),
+            "rows": ("box", "element_strides"),
+            "pixels": ("box", "element_strides", "dims"),
+        }
 
     @property
     def inner_elements(self) -> int:
@@ -219,10 +224,10 @@ class TiledRecord(MapRecord):
 
             box 5, element stride 2:   x . x . x   → 3 visited
         """
-        if max(self.element_strides) == 1 and not self.is_interleaved:
+        if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
             return self.box
         visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
-        if self.is_interleaved:
+        if self.interleave.slice_bytes:
             visited[-2] = 1
         else:
             visited[0] = self.box[0]  # dim 0 ignores its element stride
@@ -234,7 +239,7 @@ class TiledRecord(MapRecord):
         return int(prod(map(floordiv, self.box, self.element_strides))) * self.data_type.bits // 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ColumnRecord(MapRecord):
     """The arguments of a map whose copies are columns of pixels, some channels of each."""
 
@@ -267,25 +272,29 @@ class ColumnRecord(MapRecord):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Im2colRecord(ColumnRecord):
     """The arguments of an im2col map."""
 
     subject: ClassVar[MapSubject] = "im2col"
-    derived: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "inner_elements": ("channels_per_pixel",),
-        "box_bytes": ("data_type", "interleave", "channels_per_pixel", "pixels_per_column"),
-        "rows": ("channels_per_pixel", "pixels_per_column"),
-        "pixels": ("pixels_per_column", "dims"),
-    }
 
     lower_corner: tuple[int, ...]
     upper_corner: tuple[int, ...]
 
     @property
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """The sizes of a column."""
+        return {
+            "inner_elements": ("channels_per_pixel",),
+            "box_bytes": ("data_type", "interleave", "channels_per_pixel", "pixels_per_column"),
+            "rows": ("channels_per_pixel", "pixels_per_column"),
+            "pixels": ("pixels_per_column", "dims"),
+        }
+
+    @property
     def corners(self) -> tuple[tuple[int, int, int], ...]:
         """Those of W, H, D; interleaved dims start with W."""
-        first = 0 if self.is_interleaved else 1
+        first = 0 if self.interleave.slice_bytes else 1
         return tuple(zip(range(first, self.rank), self.lower_corner, self.upper_corner, strict=False))
 
     def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> Arguments:
@@ -295,26 +304,33 @@ class Im2colRecord(ColumnRecord):
     @property
     def visited_elements(self) -> tuple[int, ...]:
         """Channels of a pixel, and pixels; interleaved, the pixels alone (one slice of channels a copy)."""
-        if self.is_interleaved:
+        if self.interleave.slice_bytes:
             return (self.pixels_per_column,)
         return self.channels_per_pixel, self.pixels_per_column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class WideRecord(ColumnRecord):
     """The arguments of an im2col-wide map."""
 
     subject: ClassVar[MapSubject] = "wide"
-    derived: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "inner_elements": ("channels_per_pixel",),
-        "box_bytes": ("data_type", "channels_per_pixel", "pixels_per_column", "mode"),
-        "rows": ("channels_per_pixel", "pixels_per_column", "mode"),
-        "pixels": ("channels_per_pixel", "pixels_per_column", "mode", "dims"),
-    }
 
     lower_width: int
     upper_width: int
     mode: WideMode
+
+    @property
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """The sizes of a column; mode W128 does not look at the pixels."""
+        copied: tuple[str, ...] = ("channels_per_pixel", "mode")
+        if self.mode != "W128":
+            copied += ("pixels_per_column",)
+        return {
+            "inner_elements": ("channels_per_pixel",),
+            "box_bytes": ("data_type", *copied),
+            "rows": copied,
+            "pixels": ("dims", *copied),
+        }
 
     @property
     def corners(self) -> tuple[tuple[int, int, int], ...]:

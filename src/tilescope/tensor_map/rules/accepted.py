@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import gcd
 from operator import lt
 
@@ -39,22 +39,27 @@ SMEM_CAPACITY = rule(
 _COLUMN_CAPACITY = SMEM_CAPACITY.worded(argument="pixels_per_column")
 
 
+def _is_beyond_block(a: MapRecord) -> bool:
+    if min(a.element_strides) < 1:
+        return False  # the rows of such a copy cannot be counted
+    return a.smem_bytes > a.arch.smem_per_block_bytes
+
+
+def _is_interleaved_beyond_block(a: MapRecord) -> bool:
+    return len(a.dims) >= LEAST_INTERLEAVED_RANK and _is_beyond_block(a)
+
+
 def _beyond_block(a: MapRecord) -> Iterator[Violation]:
-    if min(a.element_strides) < 1 or (a.is_interleaved and a.rank < LEAST_INTERLEAVED_RANK):
-        return  # the rows of such a copy cannot be counted
+    told = SMEM_CAPACITY if a.subject == "tiled" else _COLUMN_CAPACITY
     most_bytes = a.arch.smem_per_block_bytes
-    rows = a.rows
-    pitch_bytes = a.pitch_bytes
-    if 0 < most_bytes < rows * pitch_bytes:
-        told = SMEM_CAPACITY if a.subject == "tiled" else _COLUMN_CAPACITY
-        yield told.violation(
-            smem_bytes=rows * pitch_bytes,
-            rows=rows,
-            pitch_bytes=pitch_bytes,
-            arch=a.arch.name,
-            most_bytes=most_bytes,
-            most_rows=most_bytes // pitch_bytes,
-        )
+    yield told.violation(
+        smem_bytes=a.smem_bytes,
+        rows=a.rows,
+        pitch_bytes=a.pitch_bytes,
+        arch=a.arch.name,
+        most_bytes=most_bytes,
+        most_rows=most_bytes // a.pitch_bytes,
+    )
 
 
 BOX_LARGER = rule(
@@ -72,10 +77,6 @@ BOX_LARGER = rule(
     passing=MATRIX | {"dims": (4096, 64)},
     failing=MATRIX | {"dims": (4096, 32)},
 )
-
-
-def _larger_boxes(a: TiledRecord) -> Iterable[Violation]:
-    return _larger_extents(a) if any(map(lt, a.dims, a.box)) else ()
 
 
 def _larger_extents(a: TiledRecord) -> Iterator[Violation]:
@@ -109,13 +110,12 @@ STORE_OVERRUN = rule(
 
 def _overrun_rows(a: MapRecord) -> Iterator[Violation]:
     row_bits = a.dims[0] * a.data_type.bits
-    if row_bits > 0 and row_bits % ROW_BITS:
-        yield STORE_OVERRUN.violation(
-            elements=a.dims[0],
-            inside_bytes=row_bits % ROW_BITS / 8,
-            overwritten_bytes=-row_bits % ROW_BITS // 8,
-            whole=rounded_up(a.dims[0], ROW_BITS // gcd(ROW_BITS, a.data_type.bits)),
-        )
+    yield STORE_OVERRUN.violation(
+        elements=a.dims[0],
+        inside_bytes=row_bits % ROW_BITS / 8,
+        overwritten_bytes=-row_bits % ROW_BITS // 8,
+        whole=rounded_up(a.dims[0], ROW_BITS // gcd(ROW_BITS, a.data_type.bits)),
+    )
 
 
 ADDRESS_128 = rule(
@@ -136,9 +136,8 @@ ADDRESS_128 = rule(
 
 
 def _off_cache_lines(a: MapRecord) -> Iterator[Violation]:
-    beyond = a.address % SWIZZLED_ALIGNMENT_BYTES
-    if beyond and a.address % ALIGNMENT_BYTES == 0:
-        yield ADDRESS_128.violation(address=a.address, swizzle=a.swizzle.name, change={"address": a.address - beyond})
+    start = a.address // SWIZZLED_ALIGNMENT_BYTES * SWIZZLED_ALIGNMENT_BYTES
+    yield ADDRESS_128.violation(address=a.address, swizzle=a.swizzle.name, change={"address": start})
 
 
 # What is known of the bug, wherever it is told: here, of a descriptor's bits, and among the causes of symptoms.
@@ -169,8 +168,7 @@ SIZE_FLAG = rule(
 
 
 def _small_with_gaps(a: MapRecord) -> Iterator[Violation]:
-    if a.reach_bytes < SMALL_TENSOR_BYTES and not a.is_dense:
-        yield SIZE_FLAG.violation(reach_bytes=a.reach_bytes)
+    yield SIZE_FLAG.violation(reach_bytes=a.reach_bytes)
 
 
 L2_256B = rule(
@@ -199,31 +197,41 @@ CHECKS = (
         SMEM_CAPACITY,
         reads=("arch", "interleave", "swizzle", "data_type", "element_strides", "inner_elements", "rows"),
         find=_beyond_block,
+        broken=_is_beyond_block,
         concerns=lambda options: not options.is_interleaved,
     ),
     Check(
         SMEM_CAPACITY,
         reads=("arch", "interleave", "element_strides", "pixels"),
         find=_beyond_block,
+        broken=_is_interleaved_beyond_block,
         concerns=lambda options: options.is_interleaved,
     ),
-    Check(BOX_LARGER, reads=("dims", "box", "interleave", "step_bits"), find=_larger_boxes),
+    Check(
+        BOX_LARGER,
+        reads=("dims", "box", "interleave", "step_bits"),
+        find=_larger_extents,
+        broken=lambda a: any(map(lt, a.dims, a.box)),
+    ),
     Check(
         STORE_OVERRUN,
         reads=("interleave", "dims", "data_type"),
         find=_overrun_rows,
+        broken=lambda a: a.dims[0] > 0 and a.dims[0] * a.data_type.bits % ROW_BITS != 0,
         concerns=lambda options: not options.is_interleaved,
     ),
     Check(
         ADDRESS_128,
         reads=("swizzle", "address"),
         find=_off_cache_lines,
+        broken=lambda a: a.address % SWIZZLED_ALIGNMENT_BYTES != 0 and a.address % ALIGNMENT_BYTES == 0,
         concerns=lambda options: options.swizzle.bits > 0,
     ),
     Check(
         SIZE_FLAG,
         reads=("arch", "interleave", "step_bits", "dims", "strides_bytes"),
         find=_small_with_gaps,
+        broken=lambda a: a.reach_bytes < SMALL_TENSOR_BYTES and not a.is_dense,
         concerns=lambda options: options.arch.name in _BLACKWELL,
     ),
     Check(

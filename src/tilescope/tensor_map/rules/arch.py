@@ -143,8 +143,7 @@ def _has_wide_maps_of_one_mode(options: MapOptions) -> bool:
 
 
 def _unknown_wide_mode(a: WideRecord) -> Iterator[Violation]:
-    if a.mode == "W128":
-        yield WIDE_MODE.violation(arch=a.arch.name, makers=WIDE_128_ARCHITECTURES, change={"mode": "W"})
+    yield WIDE_MODE.violation(arch=a.arch.name, makers=WIDE_128_ARCHITECTURES, change={"mode": "W"})
 
 
 SWIZZLE_96B_INTERLEAVE = rule(
@@ -227,8 +226,7 @@ CLUSTER_LOAD = rule(
 
 def _out_of_cluster(a: MapRecord) -> Iterator[Violation]:
     reasons = tuple(restriction.reason for restriction in cluster_restrictions(a))
-    if reasons:
-        yield CLUSTER_LOAD.violation(reasons=reasons, arch=a.arch.name)
+    yield CLUSTER_LOAD.violation(reasons=reasons, arch=a.arch.name)
 
 
 PACKED_DIM = rule(
@@ -248,8 +246,6 @@ PACKED_DIM = rule(
 
 def _cut_packed_rows(a: MapRecord) -> Iterator[Violation]:
     multiple = packed_multiple(a.data_type, a.arch)
-    if a.dims[0] % multiple == 0:
-        return
     padded = rounded_up(a.dims[0], PADDED_ROW_ELEMENTS if a.is_padded else multiple)  # so that loads take it too
     yield PACKED_DIM.violation(
         elements=a.dims[0],
@@ -275,19 +271,22 @@ PACKED_ROW = rule(
 )
 
 
+def _packed_rows(options: MapOptions) -> tuple[int, ...]:
+    """The rows that a padded type takes."""
+    if options.takes_half_rows:
+        return PADDED_ROW_ELEMENTS // 2, PADDED_ROW_ELEMENTS
+    return (PADDED_ROW_ELEMENTS,)
+
+
 def _other_packed_rows(a: MapRecord) -> Iterator[Violation]:
-    allowed = (PADDED_ROW_ELEMENTS,)
-    if a.takes_half_rows:
-        allowed = (PADDED_ROW_ELEMENTS // 2, PADDED_ROW_ELEMENTS)
-    if a.inner_elements not in allowed:
-        yield PACKED_ROW.violation(
-            inner=a.inner_argument,
-            elements=a.inner_elements,
-            allowed=allowed,
-            data_type=a.data_type.name,
-            whole=PADDED_ROW_ELEMENTS,
-            change=a.inner_change(PADDED_ROW_ELEMENTS),
-        )
+    yield PACKED_ROW.violation(
+        inner=a.inner_argument,
+        elements=a.inner_elements,
+        allowed=_packed_rows(a),
+        data_type=a.data_type.name,
+        whole=PADDED_ROW_ELEMENTS,
+        change=a.inner_change(PADDED_ROW_ELEMENTS),
+    )
 
 
 PACKED_INTERLEAVE = rule(
@@ -343,7 +342,7 @@ PACKED_SWIZZLE = rule(
 )
 
 
-def _padded_swizzles(options: MapOptions) -> tuple[str, ...]:
+def _packed_swizzles(options: MapOptions) -> tuple[str, ...]:
     """The swizzles that a padded type takes."""
     names = ["none", "128B", "128B_ATOM_32B"]
     if options.data_type.name == SIX_BIT_TYPE:
@@ -354,11 +353,12 @@ def _padded_swizzles(options: MapOptions) -> tuple[str, ...]:
 
 
 def _other_packed_swizzles(a: MapRecord) -> Iterator[Violation]:
-    swizzles = _padded_swizzles(a)
-    if a.swizzle.name not in swizzles:
-        yield PACKED_SWIZZLE.violation(
-            swizzle=a.swizzle.name, data_type=a.data_type.name, swizzles=swizzles, change={"swizzle": "128B"}
-        )
+    yield PACKED_SWIZZLE.violation(
+        swizzle=a.swizzle.name,
+        data_type=a.data_type.name,
+        swizzles=_packed_swizzles(a),
+        change={"swizzle": "128B"},
+    )
 
 
 def store_only_reasons(a: MapRecord | AnyMap) -> tuple[str, ...]:
@@ -405,11 +405,9 @@ PACKED_STORE_ONLY = rule(
 
 
 def _stored_only(a: MapRecord) -> Iterator[Violation]:
-    reasons = store_only_reasons(a)
-    if reasons:
-        yield PACKED_STORE_ONLY.violation(
-            reasons=reasons, row_elements=a.inner_elements, elements=a.dims[0], address=a.address
-        )
+    yield PACKED_STORE_ONLY.violation(
+        reasons=store_only_reasons(a), row_elements=a.inner_elements, elements=a.dims[0], address=a.address
+    )
 
 
 _STORE_ONLY_READS = ("data_type", "swizzle", "takes_half_rows", "inner_elements", "dims", "address")
@@ -430,7 +428,13 @@ CHECKS = (
     ),
     Check(ARCH_DATA_TYPE, reads=("data_type", "arch"), find=_unknown_type, concerns=_has_unknown_type),
     Check(ARCH_SWIZZLE, reads=("swizzle", "arch"), find=_unknown_swizzle, concerns=_has_unknown_swizzle),
-    Check(WIDE_MODE, reads=("mode", "arch"), find=_unknown_wide_mode, concerns=_has_wide_maps_of_one_mode),
+    Check(
+        WIDE_MODE,
+        reads=("mode", "arch"),
+        find=_unknown_wide_mode,
+        broken=lambda a: a.mode == "W128",
+        concerns=_has_wide_maps_of_one_mode,
+    ),
     Check(
         SWIZZLE_96B_INTERLEAVE,
         reads=("swizzle", "interleave"),
@@ -447,18 +451,21 @@ CHECKS = (
         CLUSTER_LOAD,
         reads=("data_type", "swizzle", "arch"),
         find=_out_of_cluster,
+        broken=lambda a: bool(cluster_restrictions(a)),
         concerns=lambda options: options.arch.name == "sm_120",
     ),
     Check(
         PACKED_DIM,
         reads=("data_type", "takes_half_rows", "dims"),
         find=_cut_packed_rows,
+        broken=lambda a: a.dims[0] % packed_multiple(a.data_type, a.arch) != 0,
         concerns=lambda options: options.data_type.is_packed,
     ),
     Check(
         PACKED_ROW,
         reads=("data_type", "takes_half_rows", "inner_elements"),
         find=_other_packed_rows,
+        broken=lambda a: a.inner_elements not in _packed_rows(a),
         concerns=lambda options: options.is_padded,
     ),
     Check(
@@ -477,18 +484,20 @@ CHECKS = (
         PACKED_SWIZZLE,
         reads=("data_type", "takes_half_rows", "swizzle"),
         find=_other_packed_swizzles,
-        concerns=lambda options: options.is_padded,
+        concerns=lambda options: options.is_padded and options.swizzle.name not in _packed_swizzles(options),
     ),
     Check(
         PACKED_STORE_ONLY,
         reads=_STORE_ONLY_READS,
         find=_stored_only,
+        broken=lambda a: bool(store_only_reasons(a)),
         concerns=lambda options: options.data_type.name == SIX_BIT_TYPE and not options.takes_half_rows,
     ),
     Check(
         PACKED_STORE_ONLY,
         reads=(*_STORE_ONLY_READS, "strides_bytes"),
         find=_stored_only,
+        broken=lambda a: bool(store_only_reasons(a)),
         concerns=lambda options: options.takes_half_rows,
     ),
 )

@@ -1,4 +1,6 @@
-"""What copy instructions demand of a map that the driver accepted. Most broken rules of copies kill the context:
+"""What copy instructions demand of a map that the driver accepted.
+
+Most broken rules of copies kill the context:
 
 map accepted by the driver ──▶ cp.async.bulk.tensor … ──▶ 715, illegal instruction    coordinates, negative stores, reductions
                                                       ──▶ 716, misaligned address     shared address off 128 bytes
@@ -129,7 +131,8 @@ def _offset_ends(copy: Copy) -> tuple[int, ...]:
     if a.subject == "wide":
         return HALO_END[a.mode], WIDE_OFFSET_END
     if a.subject == "im2col" and copy.direction == "load":
-        return (OFFSET_END[a.rank],) * (a.rank - 2)
+        rank = len(copy.tensor_map.dims)
+        return (OFFSET_END[rank],) * (rank - 2)
     return ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from tilescope.errors import Violation
@@ -30,6 +31,7 @@ class _Range(NamedTuple):
         return nearest(corner, self.low, self.high)
 
 
+@cache
 def _signed(bits: int) -> _Range:
     end = 1 << bits - 1
     return _Range(-end, end - 1)
@@ -59,10 +61,14 @@ CORNER_RANGE = rule(
 )
 
 
+def _has_corner_out_of_range(a: Im2colRecord) -> bool:
+    low, high = _im2col_range(a.rank)
+    corners = a.lower_corner + a.upper_corner
+    return bool(corners) and (min(corners) < low or max(corners) > high)
+
+
 def _corners_out_of_range(a: Im2colRecord) -> Iterator[Violation]:
     taken = _im2col_range(a.rank)
-    if all(taken.low <= corner <= taken.high for corner in (*a.lower_corner, *a.upper_corner)):
-        return  # as nearly all are
     ends = {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner}
     cured = {end: tuple(map(taken.nearest, corners)) for end, corners in ends.items()}
     change = {end: corners for end, corners in cured.items() if corners != ends[end]}
@@ -144,10 +150,15 @@ def _opened_corners(walks: list[_Walk], corners: _Range) -> tuple[tuple[int, ...
     return tuple(walk.lower for walk in whole), tuple(walk.upper for walk in whole)
 
 
+def _has_no_pixel(a: ColumnRecord) -> bool:
+    for axis, lower, upper in a.corners:
+        if axis < len(a.dims) and pixels_between(a.dims[axis], lower, upper) < 1:
+            return True
+    return False
+
+
 def _empty_bounding_box(a: Im2colRecord) -> Iterator[Violation]:
     walks = _walks(a)
-    if all(walk.pixels >= 1 for walk in walks):
-        return
     opened = _opened_corners(walks, _im2col_range(a.rank))
     for place, walk in enumerate(walks):
         if walk.pixels >= 1:
@@ -184,10 +195,9 @@ _CHANNELS_BELOW = CHANNELS_RANGE.worded(fix="Use {taken}.")
 
 
 def _channels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
+    told = _CHANNELS_BELOW if a.channels_per_pixel < 1 else CHANNELS_RANGE
     taken = nearest(a.channels_per_pixel, 1, LARGEST_BOX_EXTENT)
-    if a.channels_per_pixel != taken:
-        told = _CHANNELS_BELOW if a.channels_per_pixel < 1 else CHANNELS_RANGE
-        yield told.violation(number=a.channels_per_pixel, taken=taken, change={"channels_per_pixel": taken})
+    yield told.violation(number=a.channels_per_pixel, taken=taken, change={"channels_per_pixel": taken})
 
 
 PIXELS_RANGE = rule(
@@ -208,10 +218,9 @@ _PIXELS_BELOW = PIXELS_RANGE.worded(fix="Use {taken}.")
 
 
 def _pixels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
+    told = _PIXELS_BELOW if a.pixels_per_column < 1 else PIXELS_RANGE
     taken = nearest(a.pixels_per_column, 1, LARGEST_PIXELS)
-    if a.pixels_per_column != taken:
-        told = _PIXELS_BELOW if a.pixels_per_column < 1 else PIXELS_RANGE
-        yield told.violation(number=a.pixels_per_column, taken=taken, change={"pixels_per_column": taken})
+    yield told.violation(number=a.pixels_per_column, taken=taken, change={"pixels_per_column": taken})
 
 
 WIDE_CORNER = rule(
@@ -256,15 +265,18 @@ _NO_WIDTHS_HELP = WIDE_BOUNDING_BOX.worded(fix=_SMALLER_DIM)
 
 
 def _empty_wide_bounding_box(a: WideRecord) -> Iterator[Violation]:
-    for walk in _walks(a):
-        if walk.pixels >= 1:
-            continue
-        opened = walk.opened(_WIDE_RANGE)
-        if opened is None:
-            yield _NO_WIDTHS_HELP.violation(pixels=walk.pixels, **walk._asdict())
-        else:
-            change = {"lower_width": opened.lower, "upper_width": opened.upper}
-            yield WIDE_BOUNDING_BOX.violation(pixels=walk.pixels, **walk._asdict(), **change, change=change)
+    walk = _walks(a)[0]
+    opened = walk.opened(_WIDE_RANGE)
+    if opened is None:
+        yield _NO_WIDTHS_HELP.violation(pixels=walk.pixels, **walk._asdict())
+    else:
+        yield WIDE_BOUNDING_BOX.violation(
+            pixels=walk.pixels,
+            **walk._asdict(),
+            lower_width=opened.lower,
+            upper_width=opened.upper,
+            change={"lower_width": opened.lower, "upper_width": opened.upper},
+        )
 
 
 WIDE_SWIZZLE = rule(
@@ -283,8 +295,7 @@ WIDE_SWIZZLE = rule(
 
 
 def _other_wide_swizzle(a: WideRecord) -> Iterator[Violation]:
-    if a.swizzle.name != "96B" or a.mode != "W":
-        yield WIDE_SWIZZLE.violation(swizzle=a.swizzle.name, mode=a.mode, change={"swizzle": "128B"})
+    yield WIDE_SWIZZLE.violation(swizzle=a.swizzle.name, mode=a.mode, change={"swizzle": "128B"})
 
 
 WIDE_INTERLEAVE = rule(
@@ -307,16 +318,42 @@ def _interleaved_wide(a: WideRecord) -> Iterator[Violation]:
 
 
 CHECKS = (
-    Check(CORNER_RANGE, reads=("rank", "interleave", "lower_corner", "upper_corner"), find=_corners_out_of_range),
-    Check(BOUNDING_BOX, reads=("dims", "interleave", "lower_corner", "upper_corner"), find=_empty_bounding_box),
-    Check(CHANNELS_RANGE, reads=("channels_per_pixel",), find=_channels_out_of_range),
-    Check(PIXELS_RANGE, reads=("pixels_per_column",), find=_pixels_out_of_range),
+    Check(
+        CORNER_RANGE,
+        reads=("rank", "interleave", "lower_corner", "upper_corner"),
+        find=_corners_out_of_range,
+        broken=_has_corner_out_of_range,
+    ),
+    Check(
+        BOUNDING_BOX,
+        reads=("dims", "interleave", "lower_corner", "upper_corner"),
+        find=_empty_bounding_box,
+        broken=_has_no_pixel,
+    ),
+    Check(
+        CHANNELS_RANGE,
+        reads=("channels_per_pixel",),
+        find=_channels_out_of_range,
+        broken=lambda a: not 1 <= a.channels_per_pixel <= LARGEST_BOX_EXTENT,
+    ),
+    Check(
+        PIXELS_RANGE,
+        reads=("pixels_per_column",),
+        find=_pixels_out_of_range,
+        broken=lambda a: not 1 <= a.pixels_per_column <= LARGEST_PIXELS,
+    ),
     Check(WIDE_CORNER, reads=("lower_width", "upper_width"), find=_widths_out_of_range),
-    Check(WIDE_BOUNDING_BOX, reads=("dims", "lower_width", "upper_width"), find=_empty_wide_bounding_box),
+    Check(
+        WIDE_BOUNDING_BOX,
+        reads=("dims", "lower_width", "upper_width"),
+        find=_empty_wide_bounding_box,
+        broken=_has_no_pixel,
+    ),
     Check(
         WIDE_SWIZZLE,
         reads=("swizzle", "mode"),
         find=_other_wide_swizzle,
+        broken=lambda a: a.swizzle.name != "96B" or a.mode != "W",
         concerns=lambda options: options.swizzle.name not in _WIDE_SWIZZLES,
     ),
     Check(

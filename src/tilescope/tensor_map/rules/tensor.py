@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import gcd, prod
 from operator import floordiv, gt, mul
 
@@ -56,26 +56,23 @@ _IM2COL_RANK_BELOW = _IM2COL_RANK.worded(fix=_RANK_BELOW.fix)
 
 
 def _without_dimension(a: TiledRecord) -> Iterator[Violation]:
-    if a.rank < 1:
-        yield _RANK_BELOW.violation(rank=a.rank, least=1, most=MAX_RANK)
+    yield _RANK_BELOW.violation(rank=a.rank, least=1, most=MAX_RANK)
 
 
 def _im2col_ranks(a: ColumnRecord) -> Iterator[Violation]:
-    if a.rank < LEAST_IM2COL_RANK:
-        yield _IM2COL_RANK_BELOW.violation(rank=a.rank, least=LEAST_IM2COL_RANK, most=MAX_RANK)
-    elif a.rank > MAX_RANK:
-        yield _IM2COL_RANK.violation(rank=a.rank, least=LEAST_IM2COL_RANK, most=MAX_RANK)
+    told = _IM2COL_RANK_BELOW if a.rank < LEAST_IM2COL_RANK else _IM2COL_RANK
+    yield told.violation(rank=a.rank, least=LEAST_IM2COL_RANK, most=MAX_RANK)
 
 
 def _too_many_dimensions_apart(a: TiledRecord) -> Iterator[Violation]:
     """More dimensions than a map has, of which no two make one."""
-    if a.rank > MAX_RANK and not _runs(a):
+    if not _runs(a):
         yield RANK.violation(rank=a.rank, least=1, most=MAX_RANK)
 
 
 def _too_many_dimensions_in_runs(a: TiledRecord) -> Iterator[Violation]:
     """More dimensions than a map has, of which two lie without a gap."""
-    runs = _runs(a) if a.rank > MAX_RANK else []
+    runs = _runs(a)
     if not runs:
         return
     whole = [axis for axis in runs if a.element_strides[axis] == a.element_strides[axis + 1] == 1]
@@ -134,8 +131,6 @@ INTERLEAVE_RANK = rule(
 def _without_channel_slices(a: TiledRecord) -> Iterator[Violation]:
     """A map with too few dimensions; those of extent 1 are added, and their strides are never taken."""
     missing = LEAST_INTERLEAVED_RANK - a.rank
-    if missing <= 0:
-        return
     ones = (1,) * missing
     reach_bytes = a.strides_bytes[-1] * a.dims[-1] if a.strides_bytes else a.row_bytes
     change = {
@@ -171,8 +166,6 @@ def _alignment_cause(options: MapOptions) -> str:
 
 
 def _misaligned_address(a: MapRecord) -> Iterator[Violation]:
-    if a.address % WIDE_ALIGNMENT_BYTES == 0 or a.address % a.alignment_bytes == 0:
-        return
     start = a.address // a.cured_alignment_bytes * a.cured_alignment_bytes
     yield ADDRESS_ALIGNMENT.violation(
         address=a.address,
@@ -201,12 +194,11 @@ ADDRESS_RANGE = rule(
 
 
 def _address_out_of_range(a: MapRecord) -> Iterator[Violation]:
-    if not 0 <= a.address < ADDRESS_END:
-        low = a.address % ADDRESS_END
-        yield ADDRESS_RANGE.violation(address=a.address, low=low, change={"address": low})
+    low = a.address % ADDRESS_END
+    yield ADDRESS_RANGE.violation(address=a.address, low=low, change={"address": low})
 
 
-def entries_outside(
+def _entries_outside(
     argument: str, entries: tuple[int, ...], most: int, below: Rule | Wording, above: Rule | Wording
 ) -> Iterator[Violation]:
     """A violation for each entry of an argument that is not 1 to `most`."""
@@ -234,10 +226,8 @@ DIM_RANGE = rule(
 _DIM_BELOW = DIM_RANGE.worded(fix="Use {taken}; a tensor without elements has no map.")
 
 
-def _dims_out_of_range(a: MapRecord) -> Iterable[Violation]:
-    if min(a.dims) >= 1 and max(a.dims) <= LARGEST_DIM:
-        return ()
-    return entries_outside("dims", a.dims, LARGEST_DIM, below=_DIM_BELOW, above=DIM_RANGE)
+def _dims_out_of_range(a: MapRecord) -> Iterator[Violation]:
+    return _entries_outside("dims", a.dims, LARGEST_DIM, below=_DIM_BELOW, above=DIM_RANGE)
 
 
 STRIDE_ALIGNMENT = rule(
@@ -285,9 +275,13 @@ def _stride_fix(a: MapRecord, axis: int) -> str | None:
     return _FAR_STRIDE if a.strides_bytes[axis] >= STRIDE_END_BYTES else None
 
 
+def _has_misaligned_stride(a: MapRecord) -> bool:
+    if gcd(WIDE_ALIGNMENT_BYTES, *a.strides_bytes) == WIDE_ALIGNMENT_BYTES:
+        return False  # as nearly all are
+    return gcd(a.alignment_bytes, *a.strides_bytes) < a.alignment_bytes
+
+
 def _misaligned_strides(a: MapRecord) -> Iterator[Violation]:
-    if gcd(a.alignment_bytes, *a.strides_bytes) == a.alignment_bytes:
-        return
     taken = tuple(rounded_up(stride, a.cured_alignment_bytes) for stride in a.strides_bytes)
     for axis, stride in enumerate(a.strides_bytes):
         if stride != taken[axis]:
@@ -302,9 +296,13 @@ def _misaligned_strides(a: MapRecord) -> Iterator[Violation]:
             )
 
 
+def _has_stride_out_of_range(a: MapRecord) -> bool:
+    if not a.strides_bytes:
+        return False
+    return min(a.strides_bytes) < 0 or max(a.strides_bytes) >= STRIDE_END_BYTES
+
+
 def _strides_out_of_range(a: MapRecord) -> Iterator[Violation]:
-    if not a.strides_bytes or (min(a.strides_bytes) >= 0 and max(a.strides_bytes) < STRIDE_END_BYTES):
-        return
     # The stride of a flipped dimension is positive.
     taken = tuple(min(abs(stride), STRIDE_END_BYTES - WIDE_ALIGNMENT_BYTES) for stride in a.strides_bytes)
     for axis, stride in enumerate(a.strides_bytes):
@@ -340,9 +338,10 @@ _BROADCAST = STRIDE_OVERLAP.worded(
 )
 
 
-def _overlapping_strides(a: MapRecord) -> Iterable[Violation]:
-    covered_bytes = (a.row_bytes, *map(mul, a.dims[1:], a.strides_bytes))  # by each dimension, if none overlaps
-    return _overlaps(a) if any(map(gt, covered_bytes, a.strides_bytes)) else ()
+def _may_overlap(a: MapRecord) -> bool:
+    """Whether a stride is less than what the dimension before it covers."""
+    covered_bytes = (a.row_bytes, *map(mul, a.dims[1:], a.strides_bytes))
+    return any(map(gt, covered_bytes, a.strides_bytes))
 
 
 def _overlaps(a: MapRecord) -> Iterator[Violation]:
@@ -372,10 +371,8 @@ BOX_RANGE = rule(
 _BOX_BELOW = BOX_RANGE.worded(fix="Use {taken}.")
 
 
-def _box_out_of_range(a: TiledRecord) -> Iterable[Violation]:
-    if min(a.box) >= 1 and max(a.box) <= LARGEST_BOX_EXTENT:
-        return ()
-    return entries_outside("box", a.box, LARGEST_BOX_EXTENT, below=_BOX_BELOW, above=BOX_RANGE)
+def _box_out_of_range(a: TiledRecord) -> Iterator[Violation]:
+    return _entries_outside("box", a.box, LARGEST_BOX_EXTENT, below=_BOX_BELOW, above=BOX_RANGE)
 
 
 INNER_MULTIPLE = rule(
@@ -396,12 +393,9 @@ INNER_MULTIPLE = rule(
 
 def _cut_rows(a: MapRecord) -> Iterator[Violation]:
     bits = a.data_type.bits
-    row_bits = a.inner_elements * bits
-    if row_bits % ROW_BITS == 0:
-        return
     step = ROW_BITS // bits if ROW_BITS % bits == 0 else 64  # 64 six-bit values: 48 bytes
     taken = min(rounded_up(max(a.inner_elements, 1), step), LARGEST_BOX_EXTENT // step * step)
-    whole_bytes, rest_bits = divmod(row_bits, 8)
+    whole_bytes, rest_bits = divmod(a.inner_elements * bits, 8)
     has_fraction = rest_bits and whole_bytes < (1 << 53)  # a float holds no larger number
     yield INNER_MULTIPLE.violation(
         inner=a.inner_argument,
@@ -429,10 +423,14 @@ SWIZZLE_SPAN = rule(
 )
 
 
+def _span_bytes(options: MapOptions) -> int:
+    """The widest row that the swizzle takes; it has one."""
+    assert options.swizzle.span_bytes is not None
+    return options.swizzle.span_bytes
+
+
 def _rows_beyond_span(a: MapRecord) -> Iterator[Violation]:
-    span_bytes = a.swizzle.span_bytes
-    if span_bytes is None or a.inner_bytes <= span_bytes:
-        return
+    span_bytes = _span_bytes(a)
     most = span_bytes * 8 // a.data_type.smem_bits
     yield SWIZZLE_SPAN.violation(
         inner=a.inner_argument,
@@ -464,10 +462,8 @@ ELEMENT_STRIDE_RANGE = rule(
 _ELEMENT_STRIDE_BELOW = ELEMENT_STRIDE_RANGE.worded(fix="Use 1.")
 
 
-def _element_strides_out_of_range(a: MapRecord) -> Iterable[Violation]:
-    if min(a.element_strides) >= 1 and max(a.element_strides) <= LARGEST_ELEMENT_STRIDE:
-        return ()
-    return entries_outside(
+def _element_strides_out_of_range(a: MapRecord) -> Iterator[Violation]:
+    return _entries_outside(
         "element_strides",
         a.element_strides,
         LARGEST_ELEMENT_STRIDE,
@@ -501,9 +497,8 @@ def _is_too_large(a: MapRecord) -> bool:
 
 
 def _large_boxes(a: TiledRecord) -> Iterator[Violation]:
-    if _is_too_large(a):
-        box = _halved(a)
-        yield BOX_BYTES.violation(box_bytes=a.box_bytes, most_bytes=LARGEST_BOX_BYTES, box=box, change={"box": box})
+    box = _halved(a)
+    yield BOX_BYTES.violation(box_bytes=a.box_bytes, most_bytes=LARGEST_BOX_BYTES, box=box, change={"box": box})
 
 
 def _halved(a: TiledRecord) -> tuple[int, ...]:
@@ -518,8 +513,6 @@ def _halved(a: TiledRecord) -> tuple[int, ...]:
 
 
 def _large_columns(a: ColumnRecord) -> Iterator[Violation]:
-    if not _is_too_large(a):
-        return
     most_elements = LARGEST_BOX_BYTES * 8 // a.data_type.bits
     is_wide_128 = isinstance(a, WideRecord) and a.mode == "W128"  # which always loads 128 pixels
     step = max(1, ROW_BITS // a.data_type.bits)
@@ -577,38 +570,110 @@ def _other_interleaved_swizzle(a: MapRecord) -> Iterator[Violation]:
 
 
 CHECKS = (
-    Check(RANK, reads=("rank",), find=_without_dimension, only=("tiled",)),
-    Check(RANK, reads=("rank", "dims", "strides_bytes", "box"), find=_too_many_dimensions_apart, only=("tiled",)),
+    Check(RANK, reads=("rank",), find=_without_dimension, broken=lambda a: not a.dims, only=("tiled",)),
+    Check(
+        RANK,
+        reads=("rank", "dims", "strides_bytes", "box"),
+        find=_too_many_dimensions_apart,
+        broken=lambda a: len(a.dims) > MAX_RANK,
+        only=("tiled",),
+    ),
     Check(
         RANK,
         reads=("rank", "dims", "strides_bytes", "box", "element_strides"),
         find=_too_many_dimensions_in_runs,
+        broken=lambda a: len(a.dims) > MAX_RANK,
         only=("tiled",),
     ),
-    Check(RANK, reads=("rank",), find=_im2col_ranks, only=("im2col", "wide")),
+    Check(
+        RANK,
+        reads=("rank",),
+        find=_im2col_ranks,
+        broken=lambda a: not LEAST_IM2COL_RANK <= len(a.dims) <= MAX_RANK,
+        only=("im2col", "wide"),
+    ),
     Check(
         INTERLEAVE_RANK,
         reads=("interleave", "dims", "strides_bytes", "box", "element_strides"),
         find=_without_channel_slices,
+        broken=lambda a: len(a.dims) < LEAST_INTERLEAVED_RANK,
         concerns=lambda options: options.is_interleaved,
     ),
-    Check(ADDRESS_ALIGNMENT, reads=("address", "alignment_bytes"), find=_misaligned_address),
-    Check(ADDRESS_RANGE, reads=("address",), find=_address_out_of_range),
-    Check(DIM_RANGE, reads=("dims",), find=_dims_out_of_range),
-    Check(STRIDE_ALIGNMENT, reads=("strides_bytes", "dims", "alignment_bytes"), find=_misaligned_strides),
-    Check(STRIDE_RANGE, reads=("strides_bytes", "dims"), find=_strides_out_of_range),
-    Check(STRIDE_OVERLAP, reads=("data_type", "interleave", "dims", "strides_bytes"), find=_overlapping_strides),
-    Check(BOX_RANGE, reads=("box",), find=_box_out_of_range),
-    Check(INNER_MULTIPLE, reads=("inner_elements", "data_type"), find=_cut_rows),
+    Check(
+        ADDRESS_ALIGNMENT,
+        reads=("address", "alignment_bytes"),
+        find=_misaligned_address,
+        broken=lambda a: a.address % WIDE_ALIGNMENT_BYTES != 0 and a.address % a.alignment_bytes != 0,
+    ),
+    Check(
+        ADDRESS_RANGE,
+        reads=("address",),
+        find=_address_out_of_range,
+        broken=lambda a: not 0 <= a.address < ADDRESS_END,
+    ),
+    Check(
+        DIM_RANGE,
+        reads=("dims",),
+        find=_dims_out_of_range,
+        broken=lambda a: min(a.dims) < 1 or max(a.dims) > LARGEST_DIM,
+    ),
+    Check(
+        STRIDE_ALIGNMENT,
+        reads=("strides_bytes", "dims", "alignment_bytes"),
+        find=_misaligned_strides,
+        broken=_has_misaligned_stride,
+    ),
+    Check(
+        STRIDE_RANGE,
+        reads=("strides_bytes", "dims"),
+        find=_strides_out_of_range,
+        broken=_has_stride_out_of_range,
+    ),
+    Check(
+        STRIDE_OVERLAP,
+        reads=("data_type", "interleave", "dims", "strides_bytes"),
+        find=_overlaps,
+        broken=_may_overlap,
+    ),
+    Check(
+        BOX_RANGE,
+        reads=("box",),
+        find=_box_out_of_range,
+        broken=lambda a: min(a.box) < 1 or max(a.box) > LARGEST_BOX_EXTENT,
+    ),
+    Check(
+        INNER_MULTIPLE,
+        reads=("inner_elements", "data_type"),
+        find=_cut_rows,
+        broken=lambda a: a.inner_elements * a.data_type.bits % ROW_BITS != 0,
+    ),
     Check(
         SWIZZLE_SPAN,
         reads=("inner_elements", "data_type", "swizzle", "interleave"),
         find=_rows_beyond_span,
+        broken=lambda a: a.inner_bytes > _span_bytes(a),
         concerns=lambda options: options.swizzle.span_bytes is not None and not options.is_interleaved,
     ),
-    Check(ELEMENT_STRIDE_RANGE, reads=("element_strides",), find=_element_strides_out_of_range),
-    Check(BOX_BYTES, reads=("element_strides", "box_bytes"), find=_large_boxes, only=("tiled",)),
-    Check(BOX_BYTES, reads=("element_strides", "box_bytes"), find=_large_columns, only=("im2col", "wide")),
+    Check(
+        ELEMENT_STRIDE_RANGE,
+        reads=("element_strides",),
+        find=_element_strides_out_of_range,
+        broken=lambda a: min(a.element_strides) < 1 or max(a.element_strides) > LARGEST_ELEMENT_STRIDE,
+    ),
+    Check(
+        BOX_BYTES,
+        reads=("element_strides", "box_bytes"),
+        find=_large_boxes,
+        broken=_is_too_large,
+        only=("tiled",),
+    ),
+    Check(
+        BOX_BYTES,
+        reads=("element_strides", "box_bytes", "pixels_per_column"),
+        find=_large_columns,
+        broken=_is_too_large,
+        only=("im2col", "wide"),
+    ),
     Check(
         NAN_FILL,
         reads=("oob_fill", "data_type"),
