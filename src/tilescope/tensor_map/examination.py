@@ -154,9 +154,7 @@ class _Settled(NamedTuple):
     rows: Mapping[str, object]  # of the options that could be read
     untold: frozenset[str]  # the other ones, and what follows from them
     left: Mapping[str, Reader]  # of the arguments that are still to be read
-    lengths: Mapping[
-        str, int
-    ]  # of the sequences among them: how many entries they have less than the tensor has dimensions
+    lengths: Mapping[str, int]  # of the sequences among them, by how much less they have than the rank
     checks: tuple[Check, ...]  # those that concern the map
 
 

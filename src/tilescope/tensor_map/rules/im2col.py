@@ -151,29 +151,27 @@ def _opened_corners(walks: list[_Walk], corners: _Range) -> tuple[tuple[int, ...
 
 
 def _has_no_pixel(a: ColumnRecord) -> bool:
-    for axis, lower, upper in a.corners:
-        if axis < len(a.dims) and pixels_between(a.dims[axis], lower, upper) < 1:
-            return True
-    return False
+    rank = len(a.dims)
+    return any(axis < rank and pixels_between(a.dims[axis], lower, upper) < 1 for axis, lower, upper in a.corners)
 
 
 def _empty_bounding_box(a: Im2colRecord) -> Iterator[Violation]:
     walks = _walks(a)
     opened = _opened_corners(walks, _im2col_range(a.rank))
+    told = _NO_CORNERS_HELP if opened is None else BOUNDING_BOX
+    lower_corner, upper_corner = opened or ((), ())
     for place, walk in enumerate(walks):
-        if walk.pixels >= 1:
-            continue
-        if opened is None:
-            yield _NO_CORNERS_HELP.violation(place=place, pixels=walk.pixels, **walk._asdict())
-        else:
-            lower, upper = opened
-            yield BOUNDING_BOX.violation(
+        if walk.pixels < 1:
+            yield told.violation(
                 place=place,
+                axis=walk.axis,
+                extent=walk.extent,
+                lower=walk.lower,
+                upper=walk.upper,
                 pixels=walk.pixels,
-                **walk._asdict(),
-                lower_corner=lower,
-                upper_corner=upper,
-                change=a.corner_change(lower, upper),
+                lower_corner=lower_corner,
+                upper_corner=upper_corner,
+                change=None if opened is None else a.corner_change(lower_corner, upper_corner),
             )
 
 
@@ -267,16 +265,19 @@ _NO_WIDTHS_HELP = WIDE_BOUNDING_BOX.worded(fix=_SMALLER_DIM)
 def _empty_wide_bounding_box(a: WideRecord) -> Iterator[Violation]:
     walk = _walks(a)[0]
     opened = walk.opened(_WIDE_RANGE)
-    if opened is None:
-        yield _NO_WIDTHS_HELP.violation(pixels=walk.pixels, **walk._asdict())
-    else:
-        yield WIDE_BOUNDING_BOX.violation(
-            pixels=walk.pixels,
-            **walk._asdict(),
-            lower_width=opened.lower,
-            upper_width=opened.upper,
-            change={"lower_width": opened.lower, "upper_width": opened.upper},
-        )
+    told = _NO_WIDTHS_HELP if opened is None else WIDE_BOUNDING_BOX
+    lower_width = a.lower_width if opened is None else opened.lower
+    upper_width = a.upper_width if opened is None else opened.upper
+    yield told.violation(
+        axis=walk.axis,
+        extent=walk.extent,
+        lower=walk.lower,
+        upper=walk.upper,
+        pixels=walk.pixels,
+        lower_width=lower_width,
+        upper_width=upper_width,
+        change=None if opened is None else {"lower_width": lower_width, "upper_width": upper_width},
+    )
 
 
 WIDE_SWIZZLE = rule(
