@@ -32,9 +32,10 @@ from tilescope.swizzle import Swizzle, SwizzleName
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.array import described
 from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
-from tilescope.tensor_map.examination import READERS, Reader, examined
+from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examined
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, TiledRecord, WideMode, WideRecord
+from tilescope.tensor_map.rules.tensor import RANK, STRIDE_RANGE
 from tilescope.value import Value
 
 _PLAIN_PIXEL_BYTES = 256  # that a copy takes of a pixel at most, where no swizzle's span divides its channels
@@ -137,7 +138,7 @@ class TensorMap(AnyMap):
         """
         arguments, problems = described(array, box_shape, address, options)
         if problems:
-            about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
+            about_array = {RANK.name, ARGUMENT_LENGTH.name, STRIDE_RANGE.name}  # said already, in the array's own words
             others = cls.check(**arguments) if arguments else ()
             errors = [other for other in others if other.severity == "error" and other.rule not in about_array]
             raise TensorMapError([*problems, *errors])

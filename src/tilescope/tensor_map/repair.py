@@ -21,9 +21,12 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation
 from tilescope.tensor_map.option import Interleave
+from tilescope.tensor_map.rules.accepted import SIZE_FLAG, SMEM_CAPACITY
+from tilescope.tensor_map.rules.box import INTERLEAVE_SWIZZLE
+from tilescope.tensor_map.rules.tensor import INTERLEAVE_RANK, RANK, STRIDE_OVERLAP
 
 _MAX_ROUNDS = 40  # every round mends an argument; a map has fewer
-_RANK_RULES = ("rank", "interleave-rank")
+_RANK_RULES = (RANK.name, INTERLEAVE_RANK.name)
 # The arguments that say how much shared memory a copy takes.
 _COPY_ARGUMENTS = (
     "box",
@@ -115,7 +118,7 @@ class _Repair:
         """Whether a stride is the user's, who meant it to overlap: it is 0, or overlapped as it was given."""
         stride = self.asked["strides_bytes"][axis]
         is_own = self.are_strides_given and stride == self.own["strides_bytes"][axis]
-        return is_own and (stride == 0 or ("stride-overlap", f"strides_bytes[{axis}]") in self.before)
+        return is_own and (stride == 0 or (STRIDE_OVERLAP.name, f"strides_bytes[{axis}]") in self.before)
 
     def first_cure(self, warnings: Iterable[Violation]) -> Arguments | None:
         """The change that takes one of them away; None where the user's own values cause them, or where nothing helps."""
@@ -192,10 +195,10 @@ def _with_allowed_swizzle(repair: _Repair, warning: Violation) -> Arguments | No
 
 
 _CURES: dict[str, Callable[[_Repair, Violation], Arguments | None]] = {
-    "stride-overlap": _apart,
-    "smem-capacity": _smaller,
-    "descriptor-size-flag": _without_gaps,
-    "interleave-swizzle": _with_allowed_swizzle,
+    STRIDE_OVERLAP.name: _apart,
+    SMEM_CAPACITY.name: _smaller,
+    SIZE_FLAG.name: _without_gaps,
+    INTERLEAVE_SWIZZLE.name: _with_allowed_swizzle,
 }
 
 

@@ -9,7 +9,13 @@ from typing import NamedTuple
 from tilescope.errors import Violation
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES, Check, nearest
-from tilescope.tensor_map.limits import CORNER_BITS, LARGEST_BOX_EXTENT, LARGEST_PIXELS, WIDE_CORNER_BITS
+from tilescope.tensor_map.limits import (
+    CORNER_BITS,
+    LARGEST_BOX_EXTENT,
+    LARGEST_PIXELS,
+    LEAST_IM2COL_RANK,
+    WIDE_CORNER_BITS,
+)
 from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, WideRecord
 from tilescope.tensor_map.rules.arch import WIDE_ARCHITECTURES
 from tilescope.tensor_map.samples import H200, IMAGES, WIDE
@@ -38,8 +44,8 @@ def _signed(bits: int) -> _Range:
 
 
 def _im2col_range(rank: int) -> _Range:
-    """Of 16, 8 or 5 signed bits for rank 3, 4, 5."""
-    return _signed(CORNER_BITS.get(rank, 16))
+    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; a rank that no map has is told by another rule."""
+    return _signed(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
 
 
 _WIDE_RANGE = _signed(WIDE_CORNER_BITS)

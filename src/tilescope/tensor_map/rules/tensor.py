@@ -12,6 +12,7 @@ from tilescope.rule import Rule, rule
 from tilescope.tensor_map.checking import DRIVER, MAPS, TMA_ARCHITECTURES, Check, nearest
 from tilescope.tensor_map.limits import (
     ADDRESS_END,
+    ALIGNMENT_BYTES,
     LARGEST_DIM,
     LEAST_IM2COL_RANK,
     LEAST_INTERLEAVED_RANK,
@@ -306,7 +307,7 @@ def _strides_out_of_range(a: MapRecord) -> Iterator[Violation]:
                 next_axis=axis + 1,
                 stride=stride,
                 taken=taken[axis],
-                multiple=16,
+                multiple=ALIGNMENT_BYTES,
                 change={"strides_bytes": taken},
             )
 
