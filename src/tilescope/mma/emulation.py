@@ -35,10 +35,10 @@ from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 from tilescope.tma import load_multicast
 from tilescope.tma.elements import packed, unpacked
 
-LARGEST_BOX_EXTENT = 256  # elements of a box in one dimension
 _MMA_M = 16
 _MMA_N = 8
 

@@ -35,8 +35,8 @@ from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
 from tilescope.notation.linear import Basis, extents_of, layout_of, padded_bases, unit_bases
 from tilescope.notation.text import NOTATION_TEXT, Fields
 from tilescope.notation.triton_text import WIDTHS, Encoding, is_power, read_encoding
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
-BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
 LINE_BITS = 1024  # of 128 bytes
 USUAL_BITS = 16  # of an element, where nothing tells
 _VEC_BITS = {2: 64, 4: 32, 8: 16, 16: 8}  # the width at which `vec` elements are 16 bytes
@@ -343,7 +343,7 @@ def _nvmma_bases(fields: Fields, shape: tuple[int, ...], bits: int) -> list[Basi
         raise TRANSPOSED_RANK.error(rank=rank)
     inner = 0 if transposed else rank - 1
     outer = [index for index in reversed(range(rank)) if index != inner]  # the fastest first
-    box = [min(extent, BOX_ROWS) for extent in shape]
+    box = [min(extent, LARGEST_BOX_EXTENT) for extent in shape]  # Triton stores a tile box by box
     rows = prod(box[index] for index in outer)
     if not width:
         return unit_bases(box, (inner, *outer)) + unit_bases(shape, (inner, *outer), box)

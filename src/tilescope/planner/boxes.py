@@ -28,7 +28,7 @@ from tilescope.planner.obstacle import Broken, broken
 from tilescope.planner.problem import Problem
 from tilescope.rule import rule
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
-from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT as LARGEST_BOX_EXTENT
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 from tilescope.value import Value
 
 SMALLEST_BOX_ROWS = 8  # worth trying: below, nothing was measured

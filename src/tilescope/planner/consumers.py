@@ -29,7 +29,7 @@ from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
-from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT as LARGEST_BOX_EXTENT
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
 LDMATRIX_ROWS = 8
 PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory

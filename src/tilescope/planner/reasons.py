@@ -10,7 +10,7 @@ from tilescope.planner.planned_tile import Costs, PlannedTile
 from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT as LARGEST_BOX_EXTENT
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
 Tile = TypeVar("Tile", bound=PlannedTile)
 # what plans are compared by after time, in the order of `rank`

@@ -15,14 +15,14 @@ from tilescope.rule import rule
 from tilescope.tensor_map.descriptor import (
     DESCRIPTOR_BYTES,
     FORMATS,
-    MAX_RANK,
     SIZE_FLAG_BIT,
     WORD_BITS,
     arguments_of,
     format_of,
 )
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG, SMALL_TENSOR_BYTES
+from tilescope.tensor_map.limits import MAX_RANK, SMALL_TENSOR_BYTES
+from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.tensor_map.samples import H200
 
 _INSPECTED = "ts.inspect_tensor_map({}).violations"
@@ -92,7 +92,7 @@ _BITS_BEYOND_RANK = DESCRIPTOR_DERIVED.worded(
     limit="the driver leaves them zero",
 )
 # What bit 21 of word 1 means for a tensor; for one that it does harm, or that nobody knows, it is to be cleared.
-_SIZE_FLAG_SET = SIZE_FLAG.rule.worded(
+_SIZE_FLAG_SET = SIZE_FLAG.worded(
     argument="blob", found="word 1 bit 21 is set", limit=SIZE_FLAG_BUG, fix=CLEAR_SIZE_FLAG
 )
 _SIZE_FLAG_OF_DENSE = _SIZE_FLAG_SET.worded(fix="Leave it: this tensor is dense.")

@@ -25,6 +25,7 @@ from tilescope.errors import TensorMapError
 from tilescope.rule import rule
 from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map.limits import CORNER_BITS, MAX_RANK
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.samples import H200
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 DESCRIPTOR_BYTES = 128
 WORD_BITS = 64
-MAX_RANK = 5
-CORNER_BITS = {3: 16, 4: 8, 5: 5}  # signed bits of a corner, by rank
 SIZE_FLAG_BIT = WORD_BITS + 21  # some drivers set it, for some tensors wrongly
 _STRIDE_UNIT_BYTES = 16
 _HIGH_STRIDE_BITS = 36  # of a stride in bytes, below those of its high field

@@ -23,7 +23,7 @@ from tilescope.sentence import shortened
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.array import array_box, metadata
+from tilescope.tensor_map.array import ARRAY_BOX, metadata
 
 Array = npt.NDArray[np.generic]
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
@@ -100,13 +100,13 @@ _TILE_OF_PARTS = TILE_FILE.worded(
     limit="a tile has elements of whole bytes", fix="Use --type u8 --shape {shape_in_bytes:x}: its rows in bytes."
 )
 _TILE_OF_OTHER_SHAPE = TILE_FILE.worded(fix="Use --shape {fitting:x}, or a --type of another width.")
-_NO_BOX = array_box.rule.worded(
+_NO_BOX = ARRAY_BOX.worded(
     argument="--box",
     found="no box",
     limit="--npy needs --box, innermost first: the extents of one copy",
     fix="Add --box {example:,}, for example.",
 )
-_BOX_OF_OTHER_RANK = array_box.rule.worded(
+_BOX_OF_OTHER_RANK = ARRAY_BOX.worded(
     argument="--box",
     found="--box {box:,} has {entries:entry|entries} and {file} {axes} axes",
     limit="one entry for each axis, innermost first",

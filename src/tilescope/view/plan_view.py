@@ -100,7 +100,10 @@ def _descriptor_facts(plan: Plan) -> dict[str, str]:
     first, advances = loop[0][0], [f"+{step}" for step in loop.advance_bytes]
     shown = " ".join(advances[:_MAX_STEPS]) + (" …" if advances[_MAX_STEPS:] else "")
     offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
-    apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop.descriptors[1:2]]
+    apart = [
+        f", each {block[0].start_address - first.start_address} bytes after the one before"
+        for block in loop.descriptors[1:2]
+    ]
     steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
     return {
         "descriptor": f"`{first.encode():#018x}` at address 0: {offsets}",

@@ -10,7 +10,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.errors import Violation
 from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
-from tilescope.tensor_map.arguments import DRIVER_RESULT
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.grid import holding
@@ -49,7 +49,7 @@ def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -
     said = findings(report.violations)
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
-        broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
+        broken = len(rules) - rules.count(DRIVER_RESULT.name)
         return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments_table(asked or {})])
     drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
     verdict = "Accepted" if report.accepted else "Sound arguments, which the driver refused"
