@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import PlanError, Violation
-from tilescope.mma.tcgen05_kind import TCGEN05, in_steps, tcgen05_for
+from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, in_steps, tcgen05_for
 from tilescope.planner.boxes import proven
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import violations
@@ -62,4 +62,4 @@ def partial_instructions(tiles: Sequence[Plan], cta_group: int) -> Iterator[Viol
             found += " of a pair"
             limit = f"tiles of a pair are those of both blocks; {limit}"
         fix = f"Use {letter} = {rounded_up(mn, known[0])}."
-        yield TCGEN05["shape"].violation("plan", found, limit, fix, **{letter: mn})
+        yield TCGEN05_SHAPE.violation("plan", found, limit, fix, **{letter: mn})
