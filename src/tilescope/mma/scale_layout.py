@@ -1,26 +1,27 @@
-"""Block scaling: which block of k shares a scale factor, and the scale factors of a matrix on their way to the tensor core.
+"""Block scaling: which block of k shares a scale factor, and how the factors come to the tensor core.
 
-Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction begins.
-Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse instruction
-takes twice the k with as many scales: its block is twice as long.
+Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction
+begins. Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse
+instruction takes twice the k with as many scales: its block is twice as long.
 
     global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
     atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
-    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q        lane l: word of row 32 c + l in column c
+    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q       lane l, column c: word of row 32 c + l
 
 The scale of (row i, block b) lies at byte
 
     (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
 
-and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
-4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor picks the byte.
+and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to
+the next, is 4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor
+picks the byte.
 
-B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h) and 32 further
-on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and 3, and W is 4 for up to 256
-columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
+B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h)
+and 32 further on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and
+3, and W is 4 for up to 256 columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
 
-The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one for B, and
-thread-id and byte-id, immediates of the instruction, choose:
+The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one
+for B, and thread-id and byte-id, immediates of the instruction, choose:
 
     A, thread-id 0   row  0  8     1  9     2 10  …        B, thread-id 0   column  0           1           …
                     lane  0  1     4  5     8  9                             lane   0           4
@@ -287,7 +288,7 @@ class ScaleLayout(Documented, Value):
 
     @property
     def word_columns(self) -> int:
-        """Columns of tensor memory from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
+        """Columns from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
         return _ATOM_COLUMNS * self.atoms[0]
 
     def columns_per_word(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
@@ -332,10 +333,11 @@ class ScaleLayout(Documented, Value):
     def tensor_memory(
         self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: TmemAddress | int = 0
     ) -> TmemLayout:
-        """The scales in tensor memory of one block: (row, block, copy) → bit address. `m` is the instruction's: of a pair the pair's.
+        """The scales in tensor memory of one block: (row, block, copy) → bit address.
 
-        Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
-        half of the columns, and two the second, so that n = 256 takes 4 columns for each word of k.
+        `m` is the instruction's: of a pair the pair's. Each scale lies in all four quarters. Only for B of a pair
+        with m = 128 (layout B) do two quarters have the first half of the columns, and two the second, so that n =
+        256 takes 4 columns for each word of k.
 
         >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
         TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
@@ -367,8 +369,9 @@ class ScaleLayout(Documented, Value):
     ) -> tuple[ScaleCopy, ...]:
         """The tcgen05.cp instructions that bring the atoms from shared memory: one for every atom, into 4 columns.
 
-        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and 1, that of
-        the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k by word of k.
+        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and
+        1, that of the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k
+        by word of k.
 
         >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
         >>> copy.shape, hex(copy.descriptor.encode())
@@ -404,13 +407,16 @@ class ScaleLayout(Documented, Value):
     def in_shared_memory(
         self, scales: npt.ArrayLike, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1
     ) -> Array:
-        """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
+        """The bytes that `copies` reads, for scales (rows, blocks): the atoms, or those of both halves of n in turn."""
         halves = np.split(np.asarray(scales), self._halves(operand, m, cta_group))
         atoms = np.stack([pack_scales(half).view(np.uint8).reshape(-1, ATOM_BYTES) for half in halves], axis=1)
         return atoms.reshape(-1)
 
     def _halves(self, operand: object, m: object, cta_group: object) -> int:
-        """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1. Refuses what no instruction takes."""
+        """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1.
+
+        Refuses what no instruction takes.
+        """
         known_name("operand", operand, _EXTENTS, _SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             raise SCALED_GROUP.error(

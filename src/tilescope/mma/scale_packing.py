@@ -1,4 +1,4 @@
-"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms in which kernels keep them.
+"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms that kernels keep.
 
 Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
 matrix's rows l, 32 + l, 64 + l and 96 + l:
@@ -206,8 +206,8 @@ def scaling_of(
 def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     """Scale factors (rows, blocks), one byte each, as the bytes of their 128 x 4 atoms; further dimensions are batches.
 
-    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks beyond a
-    multiple of 4 are padded with zeros. `out` takes the result.
+    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks
+    beyond a multiple of 4 are padded with zeros. `out` takes the result.
 
     >>> packed = pack_scales(np.arange(128 * 8, dtype=np.uint16).reshape(128, 8).astype(np.uint8))
     >>> packed.shape, int(packed[82])  # scale 5 * 8 + 2, of row 5 and block 2, at 5 * 16 + 2
@@ -283,7 +283,8 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
     if not to_atoms:
         words[...] = atoms.view(np.uint32).reshape(-1, along, 32, 4).swapaxes(1, 3)
         return
-    # numpy moves 16 bytes at a time faster than 4: the words of rows l, 32 + l, … side by side, then whole rows of atoms.
+    # numpy moves 16 bytes at a time faster than 4:
+    # the words of rows l, 32 + l, … side by side, then whole rows of atoms.
     stored = atoms.view(np.complex128).reshape(-1, along, 32)
     piece = np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32)
     for first in range(0, len(words), _ATOMS_AT_ONCE):

@@ -1,8 +1,8 @@
 """The kinds of tcgen05.mma: which types they multiply, by which codes, in which shapes.
 
-One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also come with
-k = 96. m and n are those of the whole instruction: with cta_group::2 of both blocks together. All of this is known from
-documents.
+One dense instruction takes 32 bytes along k, a sparse one twice as many of B; on sm_103a mxf4 and mxf4nvf4 also
+come with k = 96. m and n are those of the whole instruction: with cta_group::2 of both blocks together. All of this
+is known from documents.
 """
 
 from __future__ import annotations
@@ -57,8 +57,12 @@ MMA_GROUP = rule(
     fix="Use 1 or 2.",
     source="PTX ISA, tcgen05.mma: .cta_group",
     architectures=BLACKWELL,
-    passing='ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="tcgen05", cta_group=2)',
-    failing='ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="wgmma", cta_group=2)',
+    passing=(
+        'ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="tcgen05", cta_group=2)'
+    ),
+    failing=(
+        'ts.emulate_mma(np.zeros((128, 64)), np.zeros((64, 32)), data_type="bf16", consumer="wgmma", cta_group=2)'
+    ),
 )
 
 
@@ -125,7 +129,8 @@ class Tcgen05Kind:
 
         >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes()]
         [('cta_group::1', (128,)), ('cta_group::2', (128, 256))]
-        >>> [(form.form, form.m) for form in Tcgen05Kind.named("mxf4").shapes(k=96)]  # PTX 9.4; up to 9.3 the pair alone
+        >>> wide = Tcgen05Kind.named("mxf4").shapes(k=96)  # PTX 9.4; up to 9.3 the pair alone
+        >>> [(form.form, form.m) for form in wide]
         [('cta_group::1', (128,)), ('cta_group::2', (256,))]
         """
         block_m: tuple[int, ...] = (128,) if self.is_scaled else (64, 128)
@@ -189,8 +194,9 @@ def shape_problems(
 ) -> list[Violation]:
     """Why no form of the instruction has this m and n; the list of those that exist.
 
-    >>> print(shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0].limit)
-    kind mxf4 has cta_group::1 with m 128, n 8 to 256 in steps of 8; cta_group::2 with m 128, 256, n 16 to 256 in steps of 16
+    >>> problem = shape_problems(Tcgen05Kind.named("mxf4"), 64, 60, transposed_bytes=False)[0]
+    >>> problem.values["forms"][0]
+    'cta_group::1 with m 128, n 8 to 256 in steps of 8'
     """
     shapes = kind.shapes(sparse=sparse, k=k, transposed_bytes=transposed_bytes)
     if any(m in form.m and n in form.n for form in shapes):
@@ -200,11 +206,12 @@ def shape_problems(
         conditions.append("sparse")
     if k == WIDE_K:
         conditions.append(f"k = {k}")
+    other_m: int | None = shapes[0].m[-1]
+    other_n = shapes[0].n[-1]
     n_of_this_m = [known for form in shapes if m in form.m for known in form.n]
     if n_of_this_m:
-        other_m, other_n = None, min(n_of_this_m, key=lambda known: abs(known - n))
-    else:
-        other_m, other_n = shapes[0].m[-1], shapes[0].n[-1]
+        other_m = None
+        other_n = min(n_of_this_m, key=lambda known: abs(known - n))
     violation = TCGEN05_SHAPE.violation(
         m=m,
         n=n,

@@ -20,15 +20,15 @@ In a cluster of pairs (cta_group::2) copies and commits are multicast:
 Blocks that hold the same part can share the work: each brings a piece of it and multicasts it to all. A stage may be
 overwritten once every pair that its blocks write into has read theirs; so tcgen05.commit signals all of them.
 
-Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id in every K step. So do the
-metadata of a sparse A, and A where it lies in tensor memory. D is written to the lanes and columns of its layout and read back
-by tcgen05.ld, quarter by quarter.
+Scale factors go the whole way: packed into atoms, copied by tcgen05.cp, found by column and id in every K step. So
+do the metadata of a sparse A, and A where it lies in tensor memory. D is written to the lanes and columns of its
+layout and read back by tcgen05.ld, quarter by quarter.
 
 Of a sparse A half of the elements are stored, and metadata in tensor memory says where in k the stored ones belong:
 
     A             a 0 b 0 | 0 c 0 d | …         of every 4 elements at most 2 are not zero
     stored A      a   b   |   c   d | …         what lies in shared or tensor memory
-    metadata      0   2   |   1   3 | …         2 bits each, the first in the low bits: a nibble for a group, 0x8, 0xD, …
+    metadata      0   2   |   1   3 | …         2 bits each, the first in the low bits: nibbles 0x8, 0xD, …
 
     A             group    stored      a position counts
     16, 8 bits    4        2           elements
@@ -230,8 +230,10 @@ def tcgen05_product(
     With `exact` one instruction takes all of m and n, as the pairs of a cluster do.
 
     >>> product = tcgen05_product((256, 96, 64), DataType.named("bf16"), cta_group=2)
-    >>> product.m, product.n, product.share(1, 256, product.m)[:2].tolist(), product.share(1, 96, product.n)[:2].tolist()
-    (256, 96, [128, 129], [48, 49])
+    >>> product.m, product.share(1, 256, product.m)[:2].tolist()
+    (256, [128, 129])
+    >>> product.n, product.share(1, 96, product.n)[:2].tolist()
+    (96, [48, 49])
     """
     if not is_one_of(cta_group, (1, 2)) or (ws and cta_group == 2):
         qualifier = ".ws" if ws else None
@@ -449,7 +451,10 @@ def _through_cells_of_a(product: Tcgen05Product, a: Matrix, d: TmemLayout) -> li
 
 
 def _through_tensor_memory(codes: npt.NDArray[np.uint8], layout: TmemLayout) -> npt.NDArray[np.uint8]:
-    """Elements (rows, columns, their bytes) written to the cells of a layout, and read back as (copies, rows, columns, bytes)."""
+    """Elements written to the cells of a layout and read back.
+
+    (rows, columns, bytes of an element) become (copies, rows, columns, bytes).
+    """
     unit_bits = min(layout.element_bits, 8)
     bits = layout.bit_addresses()[..., None] + unit_bits * np.arange(codes.shape[-1])
     lane = bits // LANE_BITS
@@ -460,7 +465,7 @@ def _through_tensor_memory(codes: npt.NDArray[np.uint8], layout: TmemLayout) -> 
 
 
 def _metadata_read(product: Tcgen05Product, nibbles: Nibbles) -> list[Nibbles]:
-    """The nibbles (row, group) as the instructions find them in tensor memory, one K step after the other: every copy."""
+    """Every copy of the nibbles (row, group) as the instructions find them in tensor memory, K step after K step."""
     layout = product.layout("metadata", 2 * product.k)
     bits = product.data_type.smem_bits
     group = 2 if bits == 32 else 4 * _PIECE[bits]
@@ -475,7 +480,7 @@ def _metadata_read(product: Tcgen05Product, nibbles: Nibbles) -> list[Nibbles]:
 
 
 def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Product) -> npt.NDArray[np.float64]:
-    """The factor of every element (row, k), as the instructions find it in tensor memory: by column of the word, and id."""
+    """The factor of every element (row, k), as the instructions find it: by column of the word, and id."""
     row = scaling.format
     scales = scaling.a if operand == "A" else scaling.b
     m, cta_group = product.m, product.cta_group
@@ -502,7 +507,10 @@ def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Produc
 
 
 def _lane_masks(disabled: object, ctas: int) -> LaneMasks:
-    """Which lanes of the blocks are not written, (blocks, lanes): bit 0 of the first 32-bit mask is lane 0 of the first block."""
+    """Which lanes of the blocks are not written, (blocks, lanes).
+
+    Bit 0 of the first 32-bit mask is lane 0 of the first block.
+    """
     count = ctas * TMEM_LANES // _MASK_BITS
     words = (0,) * count if disabled is None else integers("disable_output_lane", disabled)
     if len(words) != count or not all(0 <= word < 1 << _MASK_BITS for word in words):

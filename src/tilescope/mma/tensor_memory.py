@@ -4,13 +4,14 @@
     memory = memory.store("32x32b.x4", registers, address, warp=0)
     registers = memory.load("16x256b.x2", address, warp=0)
 
-    tcgen05.alloc              one warp asks for 32, 64, 128, 256 or 512 columns, all lanes; it waits until they are free
+    tcgen05.alloc              one warp asks for 32, 64, 128, 256 or 512 columns, all lanes; it waits for them
     tcgen05.relinquish_…       the block will not ask again, so that a second block on the SM need not wait for it
     tcgen05.dealloc            with the address and the columns of the alloc; everything is freed before the kernel ends
 
-What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not allocated, a lane
-that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field names: DeepGEMM lets all four
-warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All of it is known from documents.
+What the hardware would answer with a hang, a trap or nonsense is refused with its rule: columns that were not
+allocated, a lane that the shape does not start at. A warp reaches its own quarter whatever quarter the lane field
+names: DeepGEMM lets all four warps pass lane 0. PTX asks for the warp's own, and debug builds trap: a warning. All
+of it is known from documents.
 """
 
 from __future__ import annotations
@@ -341,9 +342,9 @@ class TensorMemory(Documented, Value):
     def load(self, instruction: str, address: Any, *, warp: int, split: int | None = None) -> Cells:
         """tcgen05.ld by one warp: registers (32, n) of its threads.
 
-        `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many columns its
-        second half lies further on (by default right behind the first). ld.red gives one register more. The warp reads its own
-        quarter; where the lane field names another, `ts.compatible` warns.
+        `instruction` is such as "16x256b.x2" or a whole opcode. `split` is the immediate of .16x32bx2: how many
+        columns its second half lies further on (by default right behind the first). ld.red gives one register more.
+        The warp reads its own quarter; where the lane field names another, `ts.compatible` warns.
         """
         move = _named("ld", instruction)
         registers: Cells = self.cells[self._reached(move, address, warp, split).places]
@@ -358,9 +359,10 @@ class TensorMemory(Documented, Value):
     def store(
         self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
     ) -> TensorMemory:
-        """tcgen05.st by one warp: the next memory. With .unpack::16b the upper halves of the cells become zero (unconfirmed).
+        """tcgen05.st by one warp: the next memory.
 
-        The warp writes its own quarter; a lane field that names another is a warning in `findings`.
+        With .unpack::16b the upper halves of the cells become zero (unconfirmed). The warp writes its own quarter;
+        a lane field that names another is a warning in `findings`.
         """
         move = _named("st", instruction)
         reached = self._reached(move, address, warp, split)
@@ -419,10 +421,11 @@ class TensorMemory(Documented, Value):
         return self._next(cells, copy_notes(place.column, decompress))
 
     def shift(self, address: Any) -> TensorMemory:
-        """tcgen05.shift.down: 32 bytes of 31 lanes of a quarter move by one lane, .31x256b in PTX's table of data movement shapes.
+        """tcgen05.shift.down: 32 bytes of 31 lanes of a quarter move by one lane.
 
-        PTX says "downwards across all the rows, except the last, by one row". Here lane l goes to lane l + 1, and what the last
-        lane held is lost; which way "down" is, is unconfirmed.
+        That is .31x256b in PTX's table of data movement shapes. PTX says "downwards across all the rows, except the
+        last, by one row". Here lane l goes to lane l + 1, and what the last lane held is lost; which way "down" is,
+        is unconfirmed.
         """
         place = TmemAddress.of(address)
         problems = self._column_problems(place.column, SHIFT_COLUMNS)

@@ -14,9 +14,9 @@
               │                  │    │   quarter 3
          127  └────┴────┴────┴─ ─┴────┘
 
-Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a bit
-address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the address word.
-Everything about tensor memory is known from documents.
+Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a
+bit address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the
+address word. Everything about tensor memory is known from documents.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class TmemAddress(Documented, Value):
         return self.lane // QUARTER_LANES
 
     def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
-        """The cell some lanes and columns further; refused beyond the memory, so that a column never carries into the lane."""
+        """The cell some lanes and columns further; refused beyond the memory: no column carries into the lane."""
         return TmemAddress(self.lane + lanes, self.column + columns)
 
     def encode(self) -> int:

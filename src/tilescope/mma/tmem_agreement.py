@@ -72,8 +72,8 @@ _SCALED_OPERANDS: tuple[ScaleOperand, ...] = ("A", "B")
 class TmemAgreement(Documented, Value):
     """The answer of `compatible` about tensor memory: true where all agrees, else the cause and what would be right.
 
-    A warp reaches its own quarter whatever quarter its address names. So such a load agrees, with cause "lane-quarter" as a
-    warning: PTX asks for the warp's own lanes, and debug builds trap.
+    A warp reaches its own quarter whatever quarter its address names. So such a load agrees, with cause
+    "lane-quarter" as a warning: PTX asks for the warp's own lanes, and debug builds trap.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> warned = tmem_compatible(tmem_layout((128, 64)), "tcgen05.ld.32x32b.x64", warp=1, address=0)
@@ -107,10 +107,11 @@ def tmem_compatible(
 ) -> TmemAgreement:
     """Whether a load, an instruction or copies agree with what lies in tensor memory.
 
-    A TmemLayout (of D) is read by tcgen05.ld, whose opcode is `reader`, by `warp`, at `address`. The scale factors of `operand`
-    are read by an InstructionDescriptor for the instruction that begins at `k`, with the word at `address`; or they are brought
-    by copies, (Tcgen05Descriptor, address) each. A `cta_rank` says that the instruction is a pair's: a word with m = 128 can be
-    either. Copies of shape 64x128b.warpx2::01_23 (a ScaleCopy names its shape) are those of B for a pair with m = 128.
+    A TmemLayout (of D) is read by tcgen05.ld, whose opcode is `reader`, by `warp`, at `address`. The scale factors
+    of `operand` are read by an InstructionDescriptor for the instruction that begins at `k`, with the word at
+    `address`; or they are brought by copies, (Tcgen05Descriptor, address) each. A `cta_rank` says that the
+    instruction is a pair's: a word with m = 128 can be either. Copies of shape 64x128b.warpx2::01_23 (a ScaleCopy
+    names its shape) are those of B for a pair with m = 128.
     """
     place = TmemAddress.of(0 if address is None else address)
     if isinstance(held, TmemLayout):
@@ -175,8 +176,9 @@ def _loaded(held: TmemLayout, load: _Load) -> TmemAgreement:
     last_of_quarter = load.quarter_lane + QUARTER_LANES - 1
     warned = (
         f"{agreed}. Lane quarter: warp {load.warp} reaches lanes {load.quarter_lane} to {last_of_quarter} alone "
-        f"({load.warp} mod 4), and the address names lane {load.address.lane}. The hardware takes the warp's own quarter, "
-        f"as DeepGEMM relies on; PTX asks for it in the lane field: {own_address}."
+        f"({load.warp} mod 4), and the address names lane {load.address.lane}. "
+        "The hardware takes the warp's own quarter, as DeepGEMM relies on; "
+        f"PTX asks for it in the lane field: {own_address}."
     )
     return TmemAgreement(True, name, warned, "lane-quarter", own_address)
 
@@ -236,8 +238,9 @@ def _scaled(
         blocks, begin = f"blocks {step.scales[0]} to {step.scales[-1]}", "begin"
     if address.column != step.column:
         sentence = (
-            f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; the instruction's address "
-            f"names column {address.column}. The word of the next 4 blocks is {columns} columns further."
+            f"Scale column: k {step.k} needs {blocks}, whose word lies at column {step.column}; "
+            f"the instruction's address names column {address.column}. "
+            f"The word of the next 4 blocks is {columns} columns further."
         )
         return TmemAgreement(False, subject, sentence, "scale-column", right, step.scale_id)
     scale_id = word.a_scale_id if operand == "A" else word.b_scale_id
@@ -306,7 +309,8 @@ def _crooked_rows(copies: list[_Copy]) -> str | None:
         swizzle, stride_bytes = copy.descriptor.swizzle.name, copy.descriptor.stride_bytes
         if (swizzle, stride_bytes) != ("none", ATOM_STRIDE_BYTES):
             return (
-                "Rows of an atom: 8 rows of 16 bytes follow each other, so the copy needs swizzle none and stride 128 bytes; "
+                "Rows of an atom: 8 rows of 16 bytes follow each other, "
+                f"so the copy needs swizzle none and stride {ATOM_STRIDE_BYTES} bytes; "
                 f"its descriptor has {swizzle} and {stride_bytes}."
             )
     first_byte = min(copy.descriptor.start_address for copy in copies)
@@ -400,9 +404,10 @@ class TmemBudget(Documented, Value):
     >>> budget = tmem_budget({"D0": wide, "D1": wide, "A": tmem_layout((128, 64), operand="A")})
     >>> budget.fits, budget.columns, [part.first_column for part in budget.parts]
     (False, 544, [0, 256, None])
-    >>> print(budget.violations[0])
-    tmem-budget: A needs 32 columns after 512 taken ones; tensor memory has 512 columns. Use a narrower accumulator, one stage \
-fewer of it, or keep A in shared memory.
+    >>> budget.violations[0].found
+    'A needs 32 columns after 512 taken ones'
+    >>> budget.violations[0].fix
+    'Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.'
     """
 
     parts: tuple[TmemPart, ...]
@@ -424,9 +429,10 @@ fewer of it, or keep A in shared memory.
 
 
 def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
-    """Whether accumulators, A, metadata and scale factors fit, by name: layouts, or (layout, count); what does not, and why.
+    """Whether accumulators, A, metadata and scale factors fit; what does not, and why.
 
-    Accumulators that use half of each quarter (layouts C and F) share their columns: the second one starts at lane 16.
+    The parts have names, and are layouts or (layout, count). Accumulators that use half of each quarter (layouts C
+    and F) share their columns: the second one starts at lane 16.
 
     >>> from tilescope.mma.scale_layout import scale_layout
     >>> from tilescope.mma.tmem_layout import tmem_layout

@@ -1,8 +1,8 @@
 """The shapes of tcgen05.cp: how rows of shared memory lie on lanes and columns of tensor memory.
 
-tcgen05.cp brings rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once (CP_SHAPES). The source
-is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of column b/4. On the way 16 values of
-4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
+tcgen05.cp brings rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once
+(CP_SHAPES). The source is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of
+column b/4. On the way 16 values of 4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ TMEM_DECOMPRESSION = rule(
     ),
     failing=(
         "ts.TensorMemory().alloc(32).copy('32x128b.warpx4', np.zeros(4096, np.uint8), "
-        "ts.Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=128, swizzle='none'), 0, decompress='b8x16.b6x16_p32').findings"
+        "ts.Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=128, swizzle='none'), 0, "
+        "decompress='b8x16.b6x16_p32').findings"
     ),
 )
 DESCRIPTOR_BEYOND_SMEM = SMEM_EXTENT.worded(
@@ -125,7 +126,7 @@ class CpShape:
 
 
 _BOTH, _ALL = "CuTe and TVM", "CuTe, TVM and JAX"
-# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them, and as JAX uses the shapes that it issues.
+# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them, and JAX for the shapes that it issues.
 # fmt: off
 CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
     #       name                     bytes  (row, copy) → lane                    source

@@ -12,7 +12,7 @@
     .16x64b       N           2 N       x128      T/4 + 8 (T mod 2)         (T/2) mod 2 + 2 r
     .16x128b      2 N         4 N       x64       T/4 + 8 (r mod 2)         T mod 4 + 4 (r/2)
     .16x256b      4 N         8 N       x32       T/4 + 8 ((r/2) mod 2)     r mod 2 + 2 (T mod 4) + 8 (r/4)
-    .16x32bx2     N           N, twice  x128      T mod 16                  r, threads 16 and up at an immediate further on
+    .16x32bx2     N           N, twice  x128      T mod 16                  r, threads 16 … an immediate further on
 
 With .pack::16b (ld) and .unpack::16b (st) a register holds the low halves of two neighbouring columns, so twice as many
 columns are touched. The table follows CuTe's copy traits; Triton and TVM have the same.
@@ -172,7 +172,10 @@ class TmemMove(NamedTuple):
 
     @property
     def modes(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Threads and values as (extent, step) in lane + lanes * column; the second place of .16x32bx2 lies behind the first."""
+        """Threads and values as (extent, step) in lane + lanes * column.
+
+        The second place of .16x32bx2 lies behind the first.
+        """
         form = self.form
         column_step = form.lanes * self.values_per_register
         threads = _flat(form.thread_modes, column_step)
@@ -272,12 +275,13 @@ def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
 
     load        a thread then holds                    and writes, in a row-major tile
     .32x32b     its lane's row, neighbouring columns   16 bytes (st.b128), lanes below each other
-    .16x256b    two neighbours of rows g and g + 8     8 bytes of 32-bit results; of 16-bit ones stmatrix, 8 rows of 16 bytes
+    .16x256b    two neighbours of rows g and g + 8     8 bytes of 32-bit results; of 16-bit ones by stmatrix
     .16x128b    single columns of rows g and g + 8     single elements
     .16x64b     single columns of one row              single elements
 
-    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that st.b128 or
-    stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the tile's layout.
+    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that
+    st.b128 or stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the
+    tile's layout.
 
     >>> epilogue_loads(64, 16)[:2]
     ('tcgen05.ld.32x32b.x8', 'tcgen05.ld.16x256b.x1')

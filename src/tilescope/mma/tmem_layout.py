@@ -1,9 +1,9 @@
 """Where a matrix lies in tensor memory: the accumulator D, A and its metadata, as values that know every address.
 
-An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its data path.
-A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
+An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its
+data path. A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
 
-    D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)          in bits: lane << 21 | column << 5
+    D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)    in bits: lane << 21 | column << 5
     D(m, n), layout B      half of n 64 lanes further       (64,(64,2)):(2097152,(32,134217728))
     A(m, k) of bf16        two elements to a cell           (128,64):(2097152,16)
 
@@ -18,8 +18,8 @@ PTX calls the ways in which an accumulator uses the 128 lanes layouts A to G; m 
     F        M 64                            64   m mod 16 + 32 (m / 16)    n          half of each quarter
     G        M 32, .ws                       32   m + 32 (n / (N/4))        n mod N/4  1 x 4
 
-C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16. m and n of a pair are the
-pair's: its blocks hold half of the rows of D each, with all columns.
+C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16. m and n of a pair
+are the pair's: its blocks hold half of the rows of D each, with all columns.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ TMEM_EXTENT = rule(
 LANES_BEYOND_MEMORY = TMEM_EXTENT.worded(fix="Use lane 0.")
 TMEM_LANE = rule(
     "tmem-lane",
-    "D, A and metadata start at a multiple of 32 lanes (in layouts C and F also 16 lanes after one), loads at their quarter.",
+    (
+        "D, A and metadata start at a multiple of 32 lanes (in layouts C and F also 16 lanes after one), "
+        "loads at their quarter."
+    ),
     argument="address",
     found="lane {lane} for layout {layout}",
     limit="D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one",
@@ -213,8 +216,8 @@ class Datapath:
 _ANY = (False, True)
 _YES = (True,)
 _NO = (False,)
-# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them. PTX prints "2x3"
-# for E, the others have 2 x 2.
+# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them.
+# PTX prints "2x3" for E, the others have 2 x 2.
 # fmt: off
 DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
     #        name  m  group ws   sparse  half   source of A
@@ -279,7 +282,7 @@ def _changes_to(row: Datapath, cta_group: int | None, ws: bool, sparse: bool) ->
 
 
 class TmemPlace(NamedTuple):
-    """Where an element lies: the block of the pair, the lanes of its copies, the column, and its first bit in the cell."""
+    """Where an element lies: the block of the pair, the lanes of its copies, the column, its first bit in the cell."""
 
     cta: int
     lanes: tuple[int, ...]
@@ -291,8 +294,8 @@ class TmemPlace(NamedTuple):
 class TmemLayout(Documented, Layout):
     """A matrix in the tensor memory of one block: a Layout whose addresses are words, lane << 16 | column.
 
-    The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further: lane << 21 |
-    column << 5 | bit.
+    The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further:
+    lane << 21 | column << 5 | bit.
 
     >>> d = tmem_layout((64, 64), address=TmemAddress(16, 0))
     >>> d.datapath, d.place(37, 5), hex(d.address(37, 5)), d.locate(0x550005)
@@ -455,14 +458,14 @@ def tmem_layout(
 ) -> TmemLayout:
     """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) lies in tensor memory, from `address` on.
 
-    m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type` is the
-    matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
+    m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type`
+    is the matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
 
     >>> tmem_layout((32, 128), ws=True).place(9, 77)  # layout G
     TmemPlace(cta=0, lanes=(73,), column=13, bit=0)
     >>> tmem_layout((128, 64), operand="A", data_type="bf16").place(3, 5)
     TmemPlace(cta=0, lanes=(3,), column=2, bit=16)
-    >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # layout B reads A in both halves
+    >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # in both halves: layout B
     TmemPlace(cta=0, lanes=(3, 67), column=2, bit=16)
     """
     operand = known_name("operand", operand, _DEFAULT_TYPES, "operand in tensor memory")
@@ -537,7 +540,7 @@ def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
 
 
 class Metadata(NamedTuple):
-    """Where the metadata of a sparse A lies: entry (m, k) of one instruction, k counting the elements of the unpacked A."""
+    """Where the metadata of a sparse A lies: entry (m, k) of one instruction; k counts elements of the unpacked A."""
 
     k: int
     k_modes: Modes  # → bit
