@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
@@ -22,7 +23,7 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
 from tilescope.mma.instruction_fields import MAX_SHIFTS, field_problems, shapes_of
-from tilescope.mma.tcgen05_kind import BLACKWELL, TCGEN05_TYPE, WIDE_K, Documented, Tcgen05Kind
+from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Documented, Tcgen05Kind
 from tilescope.reading import attempted, flag, integer, known_name
 from tilescope.rule import rule
 from tilescope.value import Value, row_field
@@ -192,7 +193,7 @@ class InstructionDescriptor(Documented, Value):
     def encode(self) -> int:
         """The 32-bit word."""
         kind = Tcgen05Kind.named(self.mma_kind)
-        meanings = _code_meanings(kind)
+        meanings = _code_meanings(kind.name)
         form = word_format(kind)
         numbers = {}
         for field in form.fields:
@@ -214,7 +215,7 @@ class InstructionDescriptor(Documented, Value):
         form = word_format(kind)
         word = form.checked(word)
         raise_all(_word_problems(kind, form, word))
-        meanings = _code_meanings(kind)
+        meanings = _code_meanings(kind.name)
         fields: dict[str, Any] = {}
         for name, number in form.decode(word).items():
             fields[name] = meanings[name][number] if name in meanings else number
@@ -261,8 +262,10 @@ _MAJOR_CODES: Mapping[int, str | int] = {0: "K", 1: "MN"}
 _FLAG_CODES: Mapping[int, str | int] = {0: False, 1: True}
 
 
-def _code_meanings(kind: Tcgen05Kind) -> dict[str, Mapping[int, str | int]]:
+@cache
+def _code_meanings(mma_kind: str) -> Mapping[str, Mapping[int, str | int]]:
     """What the codes stand for, of the fields that do not hold their number."""
+    kind = KINDS[mma_kind]
     types = {code: name for name, code in kind.codes.items()}
     return {
         "a_type": types,
@@ -286,7 +289,7 @@ def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[V
         told = ONE_RESERVED_BIT if len(ones) == 1 else TCGEN05_RESERVED
         yield told.violation(word=word, bits=ones, kind=kind.name, without=word & form.covered)
     fields = form.decode(word)
-    meanings = _code_meanings(kind)
+    meanings = _code_meanings(kind.name)
     for name in ("a_type", "b_type", "d_type"):
         types = meanings[name]
         if name not in fields or fields[name] in types:
