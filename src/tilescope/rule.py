@@ -52,11 +52,29 @@ Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
-    "tma", "tensor_map.source", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
-    "tma.bulk", "tma.array_file", "pipeline.mbarrier",
-    "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.verification",
-    "gpu.benchmark", "gpu.watch_call", "web.pages", "cli.map_source", "cli.serve",
-)  # fmt: skip
+    "tma",
+    "tensor_map.source",
+    "mma.readings",
+    "mma.agreement",
+    "mma.emulation",
+    "smem.search",
+    "notation",
+    "planner",
+    "tma.bulk",
+    "tma.array_file",
+    "pipeline.mbarrier",
+    "pipeline.simulation",
+    "planner.barrier_roles",
+    "emitter.source",
+    "view",
+    "view.layout_view",
+    "gpu.verification",
+    "gpu.benchmark",
+    "gpu.watch_call",
+    "web.pages",
+    "cli.map_source",
+    "cli.serve",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,8 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_layout import known_datapath, tmem_layout
-from tilescope.tensor_map.decoding import inspect_tensor_map, paste_refused, pasted_descriptor
+from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.pasted import paste_refused, pasted_descriptor
 from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
 from tilescope.written import word as pasted
@@ -258,9 +259,7 @@ def decode(words: tuple[str, ...], addresses: bool, output: Output, rows: int | 
         source = read_source(words, takes_options=False)
     except RuleError as error:  # what is neither a tensor map nor a descriptor word is told of both
         raise RuleError(
-            paste_refused(violation.values, or_word=True)
-            if violation.rule == pasted_descriptor.rule.name
-            else violation
+            paste_refused(violation.values, or_word=True) if violation.rule == pasted_descriptor.name else violation
             for violation in error.violations
         ) from None
     inspection = inspect_tensor_map(source.tensor_map().encode() if source.blob is None else source.blob)

@@ -23,7 +23,7 @@ from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
-from tilescope.tensor_map import descriptor
+from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.swizzle_view import facts, rule_sentence, used_by
@@ -253,7 +253,7 @@ def _cause(name: str) -> Topic | None:
 
 
 def _map_field(name: str) -> Topic | None:
-    field = descriptor.topic(name)
+    field = field_topics.topic(name)
     return None if field is None else Topic(field.name, "tensor map fields", field.meaning, field.see, field.facts)
 
 
@@ -272,7 +272,7 @@ WORD_GROUPS = (
         {row.ptx: row.name for row in DATA_TYPE.values()},
     ),
     Group("architectures", ARCH, partial(_explained_row, _arch, Arch)),
-    Group("tensor map fields", list(descriptor.topics()), _map_field, descriptor.TOPIC_SPELLINGS),
+    Group("tensor map fields", list(field_topics.topics()), _map_field, field_topics.TOPIC_SPELLINGS),
 )
 CAUSES = Group("causes", CAUSE, _cause)
 GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))

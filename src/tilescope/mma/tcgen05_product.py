@@ -69,6 +69,7 @@ from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 from tilescope.reading import integers, is_one_of, pair, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
+from tilescope.tma.transfer import MAX_CLUSTER_BLOCKS
 from tilescope.value import Value
 
 PAIR_CLUSTER = rule(
@@ -149,7 +150,6 @@ Nibbles = npt.NDArray[np.uint8]
 LaneMasks = npt.NDArray[np.bool_]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Nibbles]
-_MAX_CLUSTER_BLOCKS = 16  # bits of a multicast mask
 _MASK_BITS = 32  # of disable-output-lane
 _SPARSE_ROWS = 128  # of a block: for fewer, only those of .ws, formulas say where the metadata lies
 _PIECE = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
@@ -366,14 +366,14 @@ def pairs_of(cluster: tuple[int, int], cta_group: int, shape: tuple[int, int]) -
     wide, high = pair("cluster", cluster, 1)
     m, n = shape
     is_uneven = wide % 2 or m % (wide // 2) or n % high
-    if is_uneven or wide * high > _MAX_CLUSTER_BLOCKS or not is_one_of(cta_group, (2,)):
+    if is_uneven or wide * high > MAX_CLUSTER_BLOCKS or not is_one_of(cta_group, (2,)):
         raise PAIR_CLUSTER.error(
             cluster=(wide, high),
             m=m,
             n=n,
             asked=printed(cluster),
             asked_group=printed(cta_group),
-            most=_MAX_CLUSTER_BLOCKS,
+            most=MAX_CLUSTER_BLOCKS,
         )
     return wide // 2, high
 

@@ -81,7 +81,7 @@ class SmemOp(Row):
                 "Use cp.async.16 to count the banks of its writes as .ca makes them.",
                 {"op": "cp.async.16"},
             )
-        return known_row(SmemOp, "operation", "op", name, SMEM_OP, _canonical)
+        return known_row(SmemOp, "operation", "op", name, SMEM_OP, plain=_canonical)
 
     @property
     def is_load(self) -> bool:

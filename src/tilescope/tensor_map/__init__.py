@@ -5,8 +5,10 @@ from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.checking import REDUCTIONS, Copy
-from tilescope.tensor_map.decoding import TensorMapDiff, decode_tensor_map, descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
+from tilescope.tensor_map.difference import TensorMapDiff
 from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map.pasted import descriptor_bytes
 from tilescope.tensor_map.rules.accepted import broken_by, require_legal
 
 __all__ = [

@@ -25,8 +25,9 @@ from tilescope.reading import integer, integers
 from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map.checking import CHECKS, Check, Subject, stated
-from tilescope.tensor_map.descriptor import encoded, replacement_fields
+from tilescope.tensor_map.descriptor import encoded
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
+from tilescope.tensor_map.replacement import replacement_fields
 from tilescope.tensor_map.samples import CUDA_H, MATRIX
 from tilescope.value import Row, Value, hex_field, row_field
 

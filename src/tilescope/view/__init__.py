@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 DRAWING = rule(
     "drawing",
     "A value has an SVG if its kind has a drawing.",
+    argument="value",
+    found="a {kind}",
+    limit="it has no drawing",
+    fix="Print it, or use to_dict().",
     source="the table of drawings",
     passing='ts.Swizzle.named("128B").svg()',
     failing='ts.Card.named("H200").svg()',
