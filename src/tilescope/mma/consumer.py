@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from tilescope.arch import Arch, Basis, architectures_with
+from tilescope.arch import Arch, Basis
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
@@ -293,17 +293,6 @@ class Consumer(NamedTuple):
         """Whether it reads this canonical layout."""
         return any(row.instruction == self.instruction[major] for row in canonical.readers)
 
-    def missing_kind(self, arch: Arch, data_type: DataType) -> tuple[str, str, str] | None:
-        """Found, limit and fix where the architecture has the instruction, but not for this type; else None."""
-        kind = tcgen05_for(data_type) if self.accumulators == "tensor memory" else None
-        if kind is None or arch.has(kind.feature):
-            return None
-        homes = architectures_with(kind.feature)
-        found = f"{data_type.name} on {arch.name}"
-        limit = f"kind {kind.name} of tcgen05.mma exists on {', '.join(homes)}"
-        fix = f'Use consumer="ldmatrix", or arch="{homes[0]}".'
-        return found, limit, fix
-
     def is_scaled(self, data_type: DataType) -> bool:
         """Whether the type is multiplied with scale factors.
 
@@ -351,15 +340,3 @@ def consumers_of(arch: Arch) -> tuple[str, ...]:
     ['wgmma', 'tcgen05', 'ldmatrix']
     """
     return tuple(name for name, row in CONSUMER.items() if arch.has(row.feature))
-
-
-def missing_consumer(name: str, arch: Arch) -> tuple[str, str, str] | None:
-    """Found, limit and fix where an architecture does not have a consumer; else None."""
-    here = consumers_of(arch)
-    if name in here:
-        return None
-    homes = architectures_with(CONSUMER[name].feature)
-    found = f"consumer = {name} on {arch.name}"
-    limit = f"{name} exists on {', '.join(homes)}; {arch.name} has {', '.join(here)}"
-    fix = f'Use consumer="{here[0]}", or arch="{homes[0]}".'
-    return found, limit, fix

@@ -15,13 +15,13 @@ from typing import Any
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import PlanError, Violation
-from tilescope.mma.tcgen05_kind import TCGEN05, in_steps, tcgen05_for
+from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, in_steps, tcgen05_for
 from tilescope.planner.obstacle import violations
 from tilescope.planner.plans import Plan
 from tilescope.planner.proof import proven
 from tilescope.planner.search import candidates
 
-PARTIAL_TILE = TCGEN05["shape"].worded(
+PARTIAL_TILE = TCGEN05_SHAPE.worded(
     argument="plan",
     found="{letter} = {elements} in a tile of {operand}",
     limit="kind {kind} in {form} has {letter} {known}, and a tile is a whole number of instructions",
