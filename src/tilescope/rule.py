@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
@@ -116,7 +117,7 @@ class Rule(Row):
     @property
     def wording(self) -> Wording:
         """How a violation is told."""
-        return Wording(self.name, self.severity, self.argument, self.found, self.limit, self.fix, self.code)
+        return _wording_of(self)
 
     def violation(self, *texts: Any, change: Change | None = None, **facts: Any) -> Violation:
         """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
@@ -149,6 +150,11 @@ class Rule(Row):
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:
         """The rule of that name."""
         return cls.named(data.get("name") if isinstance(data, Mapping) else data)
+
+
+@cache  # a report of many violations asks for it again and again
+def _wording_of(row: Rule) -> Wording:
+    return Wording(row.name, row.severity, row.argument, row.found, row.limit, row.fix, row.code)
 
 
 class _RuleBook(Mapping[str, Rule]):
