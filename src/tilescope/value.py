@@ -147,7 +147,7 @@ class Value:
 
         drawn = view.svg(self)
         if drawn is None:
-            raise view.DRAWING.error("value", f"a {self.kind}", "it has no drawing", "Print it, or use to_dict().")
+            raise view.DRAWING.error(kind=self.kind)
         return drawn
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:

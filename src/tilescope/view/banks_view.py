@@ -38,8 +38,16 @@ def draw_bank_report(report: BankReport) -> Drawing:
     """
     title = f"{report.op.name}: {counted(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
     counters = ({"Nsight Compute counter": f"`{name}`", "for each execution": n} for name, n in report.counters.items())
-    legend = _WAITING if report.excess else None
-    return Drawing(title, [_verdict(report), bank_grid(report), legend, Table.of(counters, align="lr"), *report.notes])
+    return Drawing(
+        title,
+        {
+            "verdict": _verdict(report),
+            "lanes": bank_grid(report),
+            "legend": _WAITING if report.excess else None,
+            "counters": Table.of(counters, align="lr"),
+            "notes": report.notes,
+        },
+    )
 
 
 def draw_tile_report(
@@ -56,29 +64,37 @@ def draw_tile_report(
     table = Table.of(costs, align="lrrrrl", notes=[f"Counted by {counters}"])
     layouts = {"(r, c) at": report.layout, "cured at": None if cured is None else cured.layout}
     addresses = {name: f"`{layout.c_expression}`" for name, layout in layouts.items() if layout is not None}
-    parts: list[Part | None] = [table, Table(addresses)]
+    parts: dict[str, Part | tuple[Part, ...] | None] = {"costs": table, "addresses": Table(addresses)}
     worst = [(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
     drawn = [entry for entry in worst if entry[2].excess] or worst[:1]
     for number, cost, instruction in drawn:
         which = "Worst instruction of " if instruction.excess else "First instruction of "
         title = f"{which if cost.instructions > 1 else ''}{cost.name}: {counted(instruction.wavefronts, 'wavefront')}"
-        grids = [bank_grid(instruction, title)]
+        grids = {"worst": bank_grid(instruction, title)}
         cure = None if cured is None else cured.costs[number].worst
         if cure is not None and search is not None:
-            grids.append(bank_grid(cure, f"With {search.best.label}: {counted(cure.wavefronts, 'wavefront')}"))
-        parts += [Beside(tuple(grids)), _verdict(instruction)]
-    parts.append(_WAITING if report.excess else None)
+            wavefronts = counted(cure.wavefronts, "wavefront")
+            grids["cured"] = bank_grid(cure, f"With {search.best.label}: {wavefronts}")
+        parts[f"lanes {number}"] = Beside(grids)
+        parts[f"verdict {number}"] = _verdict(instruction)
+    parts["legend"] = _WAITING if report.excess else None
     noted = [*drawn[:1], *(entry for entry in worst if entry[1].op.is_copy)]
-    parts += dict.fromkeys(note for *_, instruction in noted for note in instruction.notes if note != COUNTER_CAVEAT)
+    notes = dict.fromkeys(note for *_, instruction in noted for note in instruction.notes if note != COUNTER_CAVEAT)
+    parts["notes"] = tuple(notes)
     if search is not None:
-        parts += draw_layout_search(search).parts
-        parts.append(_hardware_words(report, search) if report.excess else "")
+        parts |= _search_parts(search)
+        parts["hardware"] = _hardware_words(report, search) if report.excess else ""
     title = "Shared-memory accesses"
     return Drawing(title if report.layout is None else f"{title} to {_described(report.layout)}", parts)
 
 
 def draw_layout_search(search: LayoutSearch) -> Drawing:
     """What the search showed, and the layouts it found with their proof."""
+    title = f"Layouts for {by(search.tile)} elements of {search.element_bits} bits"
+    return Drawing(title, _search_parts(search))
+
+
+def _search_parts(search: LayoutSearch) -> dict[str, Part]:
     rows, more = [], []
     for family, said in _FAMILY_WORDS.items():
         found = [layout for layout in search if layout.family == family]
@@ -89,8 +105,8 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
     notes = [f"As good, but not listed: {', '.join(more)}."] if more else []
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
     headings, align = ("layout", *patterns, "excess", "made by"), "l" + "r" * (len(patterns) + 1)
-    title = f"Layouts for {by(search.tile)} elements of {search.element_bits} bits"
-    return Drawing(title, [search.conclusion, Table(rows, headings, "Wavefronts of each pattern", align, notes)])
+    table = Table(rows, headings, "Wavefronts of each pattern", align, notes)
+    return {"conclusion": search.conclusion, "layouts": table}
 
 
 def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
@@ -214,3 +230,10 @@ def _lane_words(lanes: Iterable[int]) -> str:
 def _bank_words(bank: int, length_bytes: int) -> str:
     banks = length_bytes // BANK_BYTES
     return f"bank{'s' if banks > 1 else ''} {extent(bank, banks)}"
+
+
+DRAWINGS = {
+    BankReport: draw_bank_report,
+    LayoutSearch: draw_layout_search,
+    TileReport: draw_tile_report,
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import groupby
 
@@ -12,7 +12,8 @@ from tilescope.bits import Inspection
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Major
 from tilescope.mma.agreement import Agreement
-from tilescope.mma.descriptor import OperandDescriptor
+from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, WgmmaLoop
+from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
@@ -24,8 +25,9 @@ from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, holding, lines_of_bytes, memory_grid, runs
 from tilescope.view.palette import Tint
-from tilescope.view.ruler import BitField, BitRuler
+from tilescope.view.ruler import BitField, BitRuler, byte_grid
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
+from tilescope.view.walk import Step
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
 _MAX_STEPS = 64  # descriptors listed of a loop
@@ -58,19 +60,28 @@ def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | Tmem
     return draw_inspection(_inspected(descriptor, "K", 16))
 
 
-draw_wgmma_descriptor = draw_tcgen05_descriptor = draw_instruction_descriptor = draw_tmem_address = draw_descriptor
+def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bool = False) -> Drawing:
+    """The fields of a word or a tensor map.
 
-
-def draw_inspection(word: Inspection, rows: int | None = None) -> Drawing:
-    """The fields of a word; with `rows`, also the address of every 16 bytes that one instruction reads."""
+    With `rows`, also the address of every 16 bytes that one instruction reads; with `show_bytes`, those of a tensor map.
+    """
     if word.bits < DESCRIPTOR_BYTES * 8:
         return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
-    wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
     title = "Not a tensor map"
     said = "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say."
     if word.tensor_map is not None:
-        title, said = map_title(word.tensor_map), in_words(word.tensor_map)
-    return Drawing(title, [said, *findings(word.violations), word_ruler(word, "The descriptor", wrong)])
+        title = map_title(word.tensor_map)
+        said = in_words(word.tensor_map)
+    ruler = map_ruler(word)
+    return Drawing(
+        title,
+        {
+            "words": said,
+            "findings": findings(word.violations),
+            "bytes": map_bytes(word, ruler) if show_bytes else None,
+            "ruler": ruler,
+        },
+    )
 
 
 def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawing:
@@ -94,15 +105,18 @@ def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawi
         for word in readings.readings
     ]
     verdicts += [(name, "yes", barrier.state) for name, barrier in barriers.items()]
-    parts: list[Part] = [Table(verdicts, ("read as", "", "what it says, or why it is none"))]
+    parts: dict[str, Part | tuple[Part, ...]] = {
+        "verdicts": Table(verdicts, ("read as", "", "what it says, or why it is none"))
+    }
     for word in possible or (() if barriers else readings.readings[:1]):
-        parts += [f"As a {word.name}:" if len(possible) + len(barriers) > 1 else "", *_word_parts(word, rows)]
+        said = f"As a {word.name}:" if len(possible) + len(barriers) > 1 else ""
+        parts[word.name] = (said, *_word_parts(word, rows).values())
     for name, barrier in barriers.items():
-        parts += [f"As an {name}:", *_barrier_parts(barrier, readings.word)]
+        parts[name] = (f"As an {name}:", *_barrier_parts(barrier, readings.word).values())
     return Drawing(f"{readings.word:#x}: {title}", parts)
 
 
-def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
+def _word_parts(word: Inspection, rows: int | None) -> dict[str, Part]:
     said = ""
     if not word.sound:
         said = f"Not a {word.name}. As one, it would say:"
@@ -112,20 +126,40 @@ def _word_parts(word: Inspection, rows: int | None) -> list[Part]:
         said = f"{word.descriptor}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
     elif word.descriptor is not None:
         said = f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."
-    return [said, word_ruler(word), severities(word.violations), *([] if rows is None else _addresses(word, rows))]
+    parts: dict[str, Part] = {"said": said, "ruler": word_ruler(word), "findings": severities(word.violations)}
+    return parts if rows is None else parts | _addresses(word, rows)
 
 
-def draw_descriptor_loop(loop: DescriptorLoop) -> Drawing:
-    """What leading and stride connect, the first descriptor, and the start of every other."""
+def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawing:
+    """What leading and stride connect, the first descriptor, and the start of every other.
+
+    With `chunks`, shared memory beside them: which K step reads each chunk.
+    """
     tile, layout = loop.layout, loop.canonical
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     said = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
     ruler = word_ruler(_inspected(loop[0][0], layout.major, layout.element_bits), "The first descriptor")
-    return Drawing(title, [said, severities(loop.findings), Table(loop.facts), ruler, _steps(loop)])
+    return Drawing(
+        title,
+        {
+            "layout": said,
+            "findings": severities(loop.findings),
+            "facts": Table(loop.facts),
+            "ruler": ruler,
+            "steps": Beside({"chunks": k_step_grid(loop) if chunks else None, "steps": _steps(loop)}),
+        },
+    )
 
 
-draw_wgmma_loop = draw_tcgen05_loop = draw_tcgen05_pair_loop = draw_descriptor_loop
+def walk_descriptor_loop(loop: DescriptorLoop, **_: object) -> Iterator[Step]:
+    """Every K step of every block of mn."""
+    for block, descriptors in enumerate(loop):
+        mn = extent(block * loop.block_mn, loop.block_mn)
+        for step, descriptor in enumerate(descriptors):
+            k = extent(step * loop.k_per_step, loop.k_per_step)
+            reads = f"start {descriptor.start_address:#x}, descriptor {descriptor.encode():#018x}"
+            yield Step(step_link(block, step), f"mn {mn}, k {k}: {reads}")
 
 
 def _inspected(descriptor: OperandDescriptor, major: Major, element_bits: int) -> Inspection:
@@ -157,10 +191,21 @@ def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -
     return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (holding(notes)[0],))
 
 
-def _addresses(word: Inspection, rows: int) -> list[Part]:
+def map_ruler(word: Inspection) -> BitRuler:
+    """The fields of a tensor map's 128 bytes; those that break a rule are marked."""
+    wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
+    return word_ruler(word, "The descriptor", wrong)
+
+
+def map_bytes(word: Inspection, ruler: BitRuler) -> Grid:
+    """The 128 bytes of a tensor map, in the colours of its ruler."""
+    return byte_grid(ruler, "The 128 bytes", word.word.to_bytes(DESCRIPTOR_BYTES, "little"))
+
+
+def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
     """Where one instruction reads `rows` rows, chunk by chunk; nothing for words that are no operand's."""
     if word.major is None or word.element_bits is None or word.descriptor is None:
-        return []
+        return {}
     layout, bits = word.descriptor.layout(word.major, word.element_bits), word.element_bits
     k, per_chunk = K_STEP_BYTES * 8 // bits, CHUNK_BYTES * 8 // bits
     read = word.descriptor.addresses(word.major, rows, k, bits)
@@ -177,7 +222,10 @@ def _addresses(word: Inspection, rows: int) -> list[Part]:
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
     )
-    return [said, Beside(tuple(Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows) for band in bands))]
+    grids = {
+        f"rows {band.start}": Grid.of("", names, band, columns, cell, rule_every=layout.atom_rows) for band in bands
+    }
+    return {"key": said, "addresses": Beside(grids)}
 
 
 def _steps(loop: DescriptorLoop) -> Table:
@@ -259,10 +307,12 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     said, facts = agreement.sentence, Table(known | {"basis": agreement.basis})
     if isinstance(agreement.descriptor, Layout):
         verdict = f"The layout is another: {agreement.cause}"
-        return Drawing("The layout has the tile where it lies" if agreement.agrees else verdict, [said, facts])
+        title = "The layout has the tile where it lies" if agreement.agrees else verdict
+        return Drawing(title, {"sentence": said, "facts": facts})
     word = _inspected(agreement.descriptor, agreement.major, agreement.element_bits)
     if agreement.agrees:
-        return Drawing("Copies and descriptor agree", [said, word_ruler(word, "The descriptor"), facts])
+        ruler = word_ruler(word, "The descriptor")
+        return Drawing("Copies and descriptor agree", {"sentence": said, "ruler": ruler, "facts": facts})
     wrong, right_ruler = [], None
     if isinstance(agreement.correction, OperandDescriptor) and agreement.correction_major is not None:
         right = _inspected(agreement.correction, agreement.correction_major, agreement.element_bits)
@@ -270,7 +320,10 @@ def draw_agreement(agreement: Agreement) -> Drawing:
         wrong = [one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored]
         right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}") if wrong else None
     ruler = word_ruler(word, f"The descriptor: {word.word:#018x}", wrong)
-    return Drawing(f"The descriptor reads something else: {agreement.cause}", [said, facts, ruler, right_ruler])
+    return Drawing(
+        f"The descriptor reads something else: {agreement.cause}",
+        {"sentence": said, "facts": facts, "ruler": ruler, "right ruler": right_ruler},
+    )
 
 
 def draw_mbarrier(barrier: Mbarrier) -> Drawing:
@@ -296,7 +349,7 @@ def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
     return {name: barrier for name, barrier in readings.items() if barrier.plausible}
 
 
-def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:
+def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> dict[str, Part]:
     def field(low: int, high: int, name: str, meaning: str, colour: Tint) -> BitField:
         raw = word >> low & (1 << high + 1 - low) - 1
         return BitField(low, high, name, str(raw) if low == high else hex(raw), meaning, colour)
@@ -313,4 +366,24 @@ def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> list[Part]:
         fields.append(field(32, 41, "- bytes, upper", known, 4))
         fields.append(field(0, 31, "no state", "the lower half of a token is not the state", "unused"))
     notes = ("Counts are stored negated; unnamed bits are 0.",)
-    return [f"It is in {barrier.state}. {_STALE}", BitRuler("", tuple(fields), notes=notes)]
+    return {"state": f"It is in {barrier.state}. {_STALE}", "ruler": BitRuler("", tuple(fields), notes=notes)}
+
+
+DRAWINGS = {
+    Agreement: draw_agreement,
+    Inspection: draw_inspection,
+    InstructionDescriptor: draw_descriptor,
+    Mbarrier: draw_mbarrier,
+    Tcgen05Descriptor: draw_descriptor,
+    Tcgen05Loop: draw_descriptor_loop,
+    Tcgen05PairLoop: draw_descriptor_loop,
+    TmemAddress: draw_descriptor,
+    WgmmaDescriptor: draw_descriptor,
+    WgmmaLoop: draw_descriptor_loop,
+    WordReadings: draw_word_readings,
+}
+WALKS = {
+    Tcgen05Loop: walk_descriptor_loop,
+    Tcgen05PairLoop: walk_descriptor_loop,
+    WgmmaLoop: walk_descriptor_loop,
+}

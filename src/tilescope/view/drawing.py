@@ -1,8 +1,12 @@
-"""A drawing: a title and parts, described once and printed twice, as text and as SVG.
+"""A drawing: a title and named parts, described once and printed twice, as text and as SVG.
 
-Drawing("Swizzle 32B", ["Chunk c …", Beside((logical, physical)), Table({"repeats": "every 256 bytes"})])
-    .text(width=100)   → for a terminal, a log, a docstring
-    .svg()             → a standalone document for a browser or a notebook
+Drawing("Swizzle 32B", {"rule": "Chunk c …", "grids": Beside({…}), "facts": Table({"repeats": "every 256 bytes"})})
+    .text(width=100)     → for a terminal, a log, a docstring
+    .svg()               → a standalone document for a browser or a notebook
+    ["facts"]            → one part, also one of those that stand beside each other
+    .without("facts")    → the drawing with less,
+    .with_parts({…})     → with more,
+    .figures()           → and with nothing but what is drawn: no sentences, no tables
 
 Text is made here: lines of tinted spans, which a terminal prints with or without colour.
 """
@@ -18,7 +22,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tilescope.view.grid import Cell, Columns, Grid, placed
 from tilescope.view.palette import MARK_SIGN, Tint, colour_of
-from tilescope.view.parts import Beside, Entry, Legend, Part, Table, packed, pieces, plain, words
+from tilescope.view.parts import (
+    Beside,
+    Entry,
+    Legend,
+    NamedParts,
+    Part,
+    Parts,
+    Table,
+    named_parts,
+    packed,
+    pieces,
+    plain,
+    words,
+)
 from tilescope.view.ruler import BitField, BitRuler, RulerRow
 
 if TYPE_CHECKING:
@@ -49,20 +66,76 @@ Placed: TypeAlias = tuple[int, int, Span]  # the first column, how many, and wha
 
 @dataclass(frozen=True, init=False)
 class Drawing:
-    """A title and the parts below it; None, tables without rows and empty strings are left out.
+    """A title and the parts below it, by name; None, tables without rows and empty strings are left out.
 
-    >>> print(Drawing("A line", ["is 128 bytes: `32` banks of 4.", None]).text())
+    >>> drawing = Drawing("A line", {"size": "is 128 bytes: `32` banks of 4.", "notes": None})
+    >>> print(drawing.text())
     A line
     <BLANKLINE>
     is 128 bytes: 32 banks of 4.
+    >>> drawing["size"]
+    'is 128 bytes: `32` banks of 4.'
     """
 
     title: str
-    parts: tuple[Part, ...]
+    named: NamedParts  # names and parts from top to bottom; what would stand beside nothing stands alone
 
-    def __init__(self, title: str, parts: Iterable[Part | None]) -> None:
-        alone = [part.parts[0] if isinstance(part, Beside) and len(part.parts) == 1 else part for part in parts]
-        self.__dict__.update(title=title, parts=tuple(part for part in alone if part))
+    def __init__(self, title: str, parts: Parts) -> None:
+        object.__setattr__(self, "title", title)
+        object.__setattr__(self, "named", _unwrapped(named_parts(parts)))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts from top to bottom."""
+        return tuple(part for _, part in self.named)
+
+    def __getitem__(self, name: str) -> Part:
+        """The part of that name, alone or beside others; the first if several have it."""
+        for own_name, part in self.named:
+            beside = part.named if isinstance(part, Beside) else ()
+            for inner_name, inner in ((own_name, part), *beside):
+                if inner_name == name:
+                    return inner
+        raise KeyError(name)
+
+    def without(self, *names: str) -> Drawing:
+        """The drawing without the parts of these names.
+
+        >>> Drawing("Two", {"a": "one", "b": "two"}).without("a").parts
+        ('two',)
+        """
+        return self._over((name, part) for name, part in self.named if name not in names)
+
+    def with_parts(self, parts: Parts, *, before: str | None = None) -> Drawing:
+        """The drawing with more parts, at its end or before the part of a name.
+
+        >>> Drawing("Two", {"a": "one", "b": "two"}).with_parts({"c": "more"}, before="b").parts
+        ('one', 'more', 'two')
+        """
+        names = [name for name, _ in self.named]
+        place = len(names) if before is None else names.index(before)
+        return self._over((*self.named[:place], *named_parts(parts), *self.named[place:]))
+
+    def figures(self) -> Drawing:
+        """The grids, the bit rulers and what explains them (legends, and the sentence named "key") alone.
+
+        >>> Drawing("A word", {"said": "It is 0.", "ruler": BitRuler("", ()), "facts": Table({"size": 8})}).figures().parts
+        (BitRuler(title='', fields=(), bits=64, row_bits=64, notes=()),)
+        """
+        drawn: list[tuple[str, Part]] = []
+        for name, part in self.named:
+            if isinstance(part, Beside):
+                pictures = {inner: one for inner, one in part.named if isinstance(one, Grid | BitRuler)}
+                drawn.append((name, Beside(pictures)))
+            elif isinstance(part, Grid | BitRuler | Legend) or name == "key":
+                drawn.append((name, part))
+        return self._over(drawn)
+
+    def _over(self, named: Iterable[tuple[str, Part]]) -> Drawing:
+        """The same title over other parts."""
+        drawing = Drawing(self.title, {})
+        object.__setattr__(drawing, "named", _unwrapped(named))
+        return drawing
 
     def lines(self, width: int = DEFAULT_WIDTH) -> list[Line]:
         """The drawing as lines of tinted spans."""
@@ -87,6 +160,17 @@ class Drawing:
             for style, spans in groupby(line, lambda span: colour_of(span.tint).terminal):
                 text.append("".join(span.text for span in spans), style)
             yield text
+
+
+def _unwrapped(named: Iterable[tuple[str, Part]]) -> NamedParts:
+    """Parts of which one that stands beside no other stands alone."""
+    unwrapped: list[tuple[str, Part]] = []
+    for name, part in named:
+        if isinstance(part, Beside) and len(part.named) < 2:
+            unwrapped += part.named
+        else:
+            unwrapped.append((name, part))
+    return tuple(unwrapped)
 
 
 def plain_line(line: Line) -> str:

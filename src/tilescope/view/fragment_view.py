@@ -10,6 +10,7 @@ A cell stands for the neighbours that share a register, so that narrow types sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from math import prod
 
@@ -21,10 +22,12 @@ from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, holding, number_span
+from tilescope.view.walk import Step
 
 _WARP = 32
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
+_MAX_SAID = 8  # elements of a thread that a step of a walk names
 _NAMES = {
     "A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column"),
 }  # fmt: skip
@@ -51,10 +54,32 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
         cell = f"`T5V{first}` stands for {values}: the {width} that share a register"
     drawn = f" Drawn is matrix {matrix} of {fragment.matrices}." if several else ""
     said = f"{fragment.threads} threads hold {fragment.values} values each; {cell}.{drawn} Colour: the thread."
-    grids = _element_grid(fragment, block, matrix, lane or 0, element), _thread_grid(fragment, width, lane or 0)
-    marked = Beside(tuple(grid.marked(() if lane is None else {f"T{lane}"}) for grid in grids))
-    listed = None if lane is None else _lane_table(fragment, lane)
-    return Drawing(f"{fragment.instruction}{operand}: {size}", [said, listed, marked, _facts(fragment)])
+    by_element = _element_grid(fragment, block, matrix, lane or 0, element)
+    by_thread = _thread_grid(fragment, width, lane or 0)
+    links = set() if lane is None else {f"T{lane}"}
+    return Drawing(
+        f"{fragment.instruction}{operand}: {size}",
+        {
+            "sentence": said,
+            "lane": None if lane is None else _lane_table(fragment, lane),
+            "grids": Beside({"elements": by_element.marked(links), "threads": by_thread.marked(links)}),
+            "facts": _facts(fragment),
+        },
+    )
+
+
+def walk_fragment(fragment: Fragment, *, lane: int | None = None, **_: object) -> Iterator[Step]:
+    """The threads of one warp, the first or that of `lane`, with what each holds.
+
+    >>> from tilescope.mma.fragment import fragment
+    >>> next(walk_fragment(fragment("mma.m16n8k8", "A", "bf16"))).sentence
+    'thread 0 holds (0, 0), (0, 1), (8, 0), (8, 1)'
+    """
+    first = (lane or 0) // _WARP * _WARP
+    more = " …" if fragment.values > _MAX_SAID else ""
+    for thread in range(first, min(first + _WARP, fragment.threads)):
+        held = ", ".join(map(str, fragment.held_by(thread)[:_MAX_SAID]))
+        yield Step(f"T{thread}", f"thread {thread} holds {held}{more}")
 
 
 def _block(fragment: Fragment) -> tuple[int, int]:
@@ -180,13 +205,23 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
 
     most, (threads, values) = (_WARP, _MAX_CELLS), index.shape
     rows, columns = ({at: f"{letter}{at}" for at in range(count)} for letter, count in (("T", threads), ("V", values)))
-    grids = [
-        Grid.of(
-            "What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=("threads", "values")
-        )
-    ]
+    grids = {}
     if shape is not None:
         down, across = map(range, shape)
-        grids = [Grid.of("Who holds each element", ("row", "column"), down, across, holder_of, most=most), *grids]
+        grids["elements"] = Grid.of("Who holds each element", ("row", "column"), down, across, holder_of, most=most)
+    grids["threads"] = Grid.of(
+        "What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=("threads", "values")
+    )
     facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
-    return Drawing(f"Thread-value layout of {threads} threads x {values} values", [Beside(tuple(grids)), facts])
+    title = f"Thread-value layout of {threads} threads x {values} values"
+    return Drawing(title, {"grids": Beside(grids), "facts": facts})
+
+
+def walk_modes(modes: Modes, **_: object) -> Iterator[Step]:
+    """The threads of a warp."""
+    for thread in range(min(_WARP, modes.parts[0].size)):
+        yield Step(f"T{thread}", f"thread {thread}")
+
+
+DRAWINGS = {Fragment: draw_fragment, Modes: draw_modes}
+WALKS = {Fragment: walk_fragment, Modes: walk_modes}

@@ -131,8 +131,12 @@ class Pieces:
         return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MAX_WHOLE, notes=[note])
 
 
-def draw_layout(layout: Layout, element: Element | None = None, other: Layout | None = None) -> Drawing:
-    """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too. `other` is compared.
+def draw_layout(
+    layout: Layout, *, element: Element | None = None, other: Layout | None = None, whole: bool = False
+) -> Drawing:
+    """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
+
+    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile beside shared memory.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
@@ -140,29 +144,32 @@ def draw_layout(layout: Layout, element: Element | None = None, other: Layout | 
     """
     if other is not None:
         return draw_difference(layout, other)
+    if whole:
+        return whole_layout(layout)
     canonical = CanonicalLayout.of(layout)
     if canonical is not None:
         return draw_operand(canonical, layout, element)
     pieces = Pieces.of(layout)
     row, column = oriented(layout.major, *(element or (0, 0)))
     links = set() if element is None else {f"{row},{column // pieces.elements * pieces.elements}"}
-    return _drawing(layout, pieces, pieces.grid("The tile in shared memory").marked(links), element)
+    return _drawing(layout, pieces, {"tile": pieces.grid("The tile in shared memory").marked(links)}, element)
 
 
 def whole_layout(layout: Layout) -> Drawing:
     """Where each piece of the tile lies, and beside it what each place of shared memory holds.
 
     >>> drawing = whole_layout(Layout((8, 64), 16, swizzle="128B"))
-    >>> [grid.title for grid in drawing.parts[0].parts]
-    ['The tile', 'Shared memory']
+    >>> drawing["tile"].title, drawing["memory"].title
+    ('The tile', 'Shared memory')
     """
     pieces = Pieces.of(layout)
-    tile = pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))
-    memory = (pieces.memory("Shared memory"),) if pieces.addresses.size <= _MAX_HELD else ()
-    return _drawing(layout, pieces, Beside((tile, *memory)))
+    grids = {"tile": pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))}
+    if pieces.addresses.size <= _MAX_HELD:
+        grids["memory"] = pieces.memory("Shared memory")
+    return _drawing(layout, pieces, grids)
 
 
-def _drawing(layout: Layout, pieces: Pieces, grids: Part, element: Element | None = None) -> Drawing:
+def _drawing(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: Element | None = None) -> Drawing:
     facts = {
         "strides": f"`{layout.modes}` in elements" if layout.modes else f"`{layout.bit_modes}` in bits",
         "swizzle": str(layout.swizzle),
@@ -171,7 +178,10 @@ def _drawing(layout: Layout, pieces: Pieces, grids: Part, element: Element | Non
     }
     if element is not None:
         facts[f"element {', '.join(map(str, element))}"] = f"address {layout.address(*element):#x}"
-    return Drawing(f"A tile of {described(layout)}", [grids, pieces.key, Table(facts)])
+    return Drawing(
+        f"A tile of {described(layout)}",
+        {"grids": Beside(grids), "key": pieces.key, "facts": Table(facts)},
+    )
 
 
 def require_one_tile(one: Layout, other: Layout) -> None:
@@ -200,18 +210,20 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     pieces = [Pieces.of(*drawn, count) for drawn in both]
     marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
     links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
-    titled = zip(("The first", "The second"), pieces, strict=True)
-    drawn = [piece.grid(title, (_MAX_WHOLE, _MAX_WHOLE // 2)).marked(links, "collision") for title, piece in titled]
-    grids = Beside(tuple(drawn))
+    most = (_MAX_WHOLE, _MAX_WHOLE // 2)
+    first_grid = pieces[0].grid("The first", most).marked(links, "collision")
+    second_grid = pieces[1].grid("The second", most).marked(links, "collision")
+    grids = Beside({"first": first_grid, "second": second_grid})
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
         title = "The layouts are the same: every element lies at one address in both"
-        return Drawing(title, [grids, pieces[0].key, Table(facts)])
+        return Drawing(title, {"grids": grids, "key": pieces[0].key, "facts": Table(facts)})
     said = f"element {first}: at {one.address(*first):#x} in the first, at {other.address(*first):#x} in the second"
     legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
-    return Drawing(title, [grids, legend, pieces[0].key, Table({"first difference": said} | facts)])
+    table = Table({"first difference": said} | facts)
+    return Drawing(title, {"grids": grids, "legend": legend, "key": pieces[0].key, "facts": table})
 
 
 def described(layout: Layout) -> str:
@@ -254,11 +266,18 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     }
     if conversion.assumed:
         facts["assumed"] = conversion.assumption
-    parts: list[Part] = [Table(facts)]
+    parts: dict[str, Part] = {}
     if picture:
-        pieces, again = Pieces.of(conversion.layout), Pieces.of(conversion.read_again())
-        grids = pieces.grid("As written"), again.grid(f"Read again from {conversion.notation}")
-        parts = [Beside(grids), pieces.key, *parts]
+        written = Pieces.of(conversion.layout)
+        read_again = Pieces.of(conversion.read_again())
+        parts["grids"] = Beside(
+            {
+                "written": written.grid("As written"),
+                "read again": read_again.grid(f"Read again from {conversion.notation}"),
+            }
+        )
+        parts["key"] = written.key
+    parts["facts"] = Table(facts)
     return Drawing(f"The same layout in {conversion.notation}", parts)
 
 
@@ -270,7 +289,10 @@ def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
     """
     title = f"{canonical.major}-major {canonical.mode}: one atom of {by(canonical.atom)} (mn x k), {canonical.element_bits}-bit elements"
     operand = _Operand(canonical, canonical.tile(canonical.atom))
-    return Drawing(title, [operand.sentence, Beside(operand.atom_both_ways()), operand.facts()])
+    return Drawing(
+        title,
+        {"sentence": operand.sentence, "grids": Beside(operand.atom_both_ways()), "facts": operand.facts()},
+    )
 
 
 def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> Drawing:
@@ -287,9 +309,12 @@ def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | 
     order = layout.atom_order if 1 in operand.counts else "row" if operand.steps[0] > operand.steps[1] else "column"
     dimension = "contiguous" if order == "row" else "strided"
     follow = f"Order `{order}`: atoms along the {dimension} dimension follow each other in shared memory."
-    starts, atom = operand.atom_map(), operand.atom_both_ways()
-    grids: list[Part] = [Beside((starts, *atom))] if starts.columns <= _NARROW_MAP else [starts, Beside(atom)]
-    return Drawing(title, [f"{operand.sentence} {follow}", *grids, operand.facts()])
+    starts = operand.atom_map()
+    atom = operand.atom_both_ways()
+    grids: dict[str, Part] = {"atoms": starts, "atom": Beside(atom)}
+    if starts.columns <= _NARROW_MAP:
+        grids = {"grids": Beside({"atoms": starts, **atom})}
+    return Drawing(title, {"sentence": f"{operand.sentence} {follow}", **grids, "facts": operand.facts()})
 
 
 class _Operand:
@@ -347,7 +372,7 @@ class _Operand:
         }
         return Grid.of("Where each atom starts", names, extents(rows), extents(columns), cell, notes=holding(notes))
 
-    def atom_both_ways(self) -> tuple[Grid, Grid]:
+    def atom_both_ways(self) -> dict[str, Grid]:
         """One atom by element, and by shared memory."""
         (row, column), (high, wide) = self.corner, self.atom
         addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
@@ -357,7 +382,7 @@ class _Operand:
         colour = "the core matrix, a column of chunks" if is_core_matrix else "its column of the atom"
         by_element = pieces.grid("One atom, by element", in_bytes=True)
         by_memory = pieces.memory("The same atom, by shared memory", colour)
-        return by_element.marked(links), by_memory.marked(links)
+        return {"by element": by_element.marked(links), "by memory": by_memory.marked(links)}
 
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""
@@ -385,3 +410,10 @@ class _Operand:
 def _window(atoms: range, around: int) -> range:
     first = min(max(0, around - _MAX_ATOMS // 2), max(0, len(atoms) - _MAX_ATOMS))
     return atoms[first : first + _MAX_ATOMS]
+
+
+DRAWINGS = {
+    CanonicalLayout: draw_canonical_layout,
+    Conversion: draw_conversion,
+    Layout: draw_layout,
+}

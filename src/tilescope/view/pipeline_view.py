@@ -58,11 +58,15 @@ def draw_pipeline(pipeline: Pipeline) -> Drawing:
     barriers = [{"barrier": row.name, "stages": row.stages, "init count": row.count} for row in pipeline.barriers]
     slots = [{"slot": row.name, "stages": row.stages, "bytes": row.bytes, "space": row.space} for row in pipeline.slots]
     flags = [{"flag in global memory": row.name, "stages": row.stages} for row in pipeline.flags]
-    parts = [Table.of(barriers, align="lrr"), Table.of(slots, align="lrrl"), Table.of(flags, align="lr")]
+    parts = {
+        "barriers": Table.of(barriers, align="lrr"),
+        "slots": Table.of(slots, align="lrrl"),
+        "flags": Table.of(flags, align="lr"),
+    }
     for role in pipeline.roles:
         many = f", {role.instances} instances" if role.instances > 1 else ""
         heading = f"{role.name}: {counted(role.threads, 'thread')}{many}"
-        parts.append(Table.of({heading: line} for line in _listed(role.steps, 0)))
+        parts[f"role {role.name}"] = Table.of({heading: line} for line in _listed(role.steps, 0))
     blocks = f", {counted(pipeline.blocks, 'block')}" if pipeline.blocks > 1 else ""
     return Drawing(f"{pipeline.name}{blocks}", parts)
 
@@ -94,24 +98,24 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     if block is None:
         block = 0 if subject is None else subject.block
     events, ticks = _shown(simulation.events, instances, block, at_end=mistake is not None)
-    timeline: list[Part] = []
+    timeline: dict[str, Part] = {}
     if events:
         part = f"{'the first' if mistake is None else 'the last'} {_SHOWN_TICKS} of " if ticks > _SHOWN_TICKS else ""
         drawn = f"{part}{counted(ticks, 'nominal tick')}"
         title = f"Timeline{f', block {block}' if blocks > 1 else ''} ({drawn})"
         grid = _timeline(events, instances, title, block, subject)
-        timeline = [grid, _legend(events, grid), _waits(events)]
+        timeline = {"timeline": grid, "legend": _legend(events, grid), "waits": _waits(events)}
     return Drawing(
         f"{simulation.pipeline.name}: {simulation.verdict}",
-        [
-            simulation.sentence,
-            *([" ".join(simulation.limits)] if mistake is None and simulation.limits else []),
-            Table.numbered(() if mistake is None else mistake.way, "The way into it"),
-            _barriers(simulation),
-            *timeline,
-            Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
-            Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
-        ],
+        {
+            "sentence": simulation.sentence,
+            "limits": " ".join(simulation.limits) if mistake is None else "",
+            "way": Table.numbered(() if mistake is None else mistake.way, "The way into it"),
+            "barriers": _barriers(simulation),
+            **timeline,
+            "warnings": Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
+            "aliasing": Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
+        },
     )
 
 
@@ -287,3 +291,6 @@ def _waits(events: list[Event]) -> Table:
         ticks = f"from {wait.start}" if cut else f"{wait.start}-{wait.end}"
         rows.append({"role": wait.role, "waits in": wait.said, "ticks": ticks, "until": reason})
     return Table.of(rows, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")
+
+
+DRAWINGS = {Pipeline: draw_pipeline, Simulation: draw_simulation}

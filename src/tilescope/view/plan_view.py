@@ -28,40 +28,53 @@ _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matr
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     """The best plan on one screen, the ranked table, and (with `why`) every refusal's reasons."""
     if not report.candidates:
-        return Drawing(f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}", [_refusals(report)])
+        title = f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}"
+        return Drawing(title, {"refused": _refusals(report)})
     plain, folded = ([plan for plan in report.candidates if plan.folded == fold] for fold in (False, True))
     in_order = sorted(plain, key=lambda plan: -plan.tma_instructions)  # the last of a swizzle and order has the fewest
     fewest = {(plan.swizzle, plan.atom_order): plan.tma_instructions for plan in in_order}
     tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
-    shorter, best = len(plain) - len(tallest), draw_plan(report.best)
+    shorter = len(plain) - len(tallest)
     refused = (
         f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons." if report.refused else ""
     )
-    parts: list[Part] = [
-        *best.parts,
-        _ranking(report, tallest, "Plans, best first"),
-        f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
-        _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
-        _refusals(report) if why else refused,
-    ]
-    return Drawing(best.title, parts)
+    parts: dict[str, Part] = {
+        **_plan_parts(report.best),
+        "ranking": _ranking(report, tallest, "Plans, best first"),
+        "shorter": f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
+        "folded": _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
+        "refused": _refusals(report) if why else refused,
+    }
+    return Drawing(_plan_title(report.best), parts)
 
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
     """What was asked, and why there is no plan for it."""
-    return Drawing(f"No plan for {refused.asked}", [Table.numbered(refused.violations, "")])
+    return Drawing(f"No plan for {refused.asked}", {"reasons": Table.numbered(refused.violations, "")})
 
 
 def draw_plan(plan: Plan) -> Drawing:
     """One plan: tile, boxes, shared memory, facts and reasons."""
+    return Drawing(_plan_title(plan), _plan_parts(plan))
+
+
+def _plan_title(plan: Plan) -> str:
     problem = plan.problem
-    used, verb = (
-        (f"for {problem.consumer_name}", "brings") if problem.direction == "load" else ("stored by TMA", "takes")
-    )
-    title = f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {used} on {problem.arch.name}"
-    drawn = "Tile: where each atom starts" if plan.boxes is None else f"Tile: which copy {verb} what"
-    grids = copies_grid(plan, drawn, ("rows", problem.row_names[1])), _smem_grid(plan)
-    return Drawing(title, [_facts(plan), Beside(grids), Table.numbered(plan.reasons, "Why")])
+    used = f"for {problem.consumer_name}" if problem.direction == "load" else "stored by TMA"
+    return f"{by(problem.tile)} {problem.data_type.name}, {problem.major}-major, {used} on {problem.arch.name}"
+
+
+def _plan_parts(plan: Plan) -> dict[str, Part]:
+    title = "Tile: where each atom starts"
+    if plan.boxes is not None:
+        verb = "brings" if plan.problem.direction == "load" else "takes"
+        title = f"Tile: which copy {verb} what"
+    tile = copies_grid(plan, title, ("rows", plan.problem.row_names[1]))
+    return {
+        "plan": _facts(plan),
+        "grids": Beside({"tile": tile, "memory": _smem_grid(plan)}),
+        "why": Table.numbered(plan.reasons, "Why"),
+    }
 
 
 def _facts(plan: Plan) -> Table:
@@ -224,10 +237,10 @@ def draw_sweep(sweep: Sweep) -> Drawing:
         for why, names in reasons.items()
     ]
     title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
-    parts = [
-        Table.of(rows, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
-        Table.of(unplanned[:_MAX_REASONS], "Without a plan"),
-    ]
+    parts = {
+        "problems": Table.of(rows, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
+        "unplanned": Table.of(unplanned[:_MAX_REASONS], "Without a plan"),
+    }
     return Drawing(f"{title}: {', '.join(common)}" if common else title, parts)
 
 
@@ -240,15 +253,16 @@ def _asked(row: SweepRow) -> tuple[str, ...]:
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
-    grids = []
+    grids = {}
     for name, plan in {"A": gemm.a, "B": gemm.b}.items():
         problem, names = plan.problem, plan.problem.row_names
         drawn = "where it lies" if plan.boxes is None else "copies"
         title = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}: {drawn}"
-        grids.append(copies_grid(plan, title, names, colour=_COLOURS[name]))
+        grids[name] = copies_grid(plan, title, names, colour=_COLOURS[name])
     if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
         m, n, _ = gemm.tile
-        grids.append(copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), n, _COLOURS["slice of C"]))
+        colour = _COLOURS["slice of C"]
+        grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
     leading = sum(tile.would_lead for tile in gemm.refused)
     better = f", {leading} of which would rank before this one" if leading else ""
     refused: Part = f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons."
@@ -257,16 +271,16 @@ def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
         refused = Table(reasons, title="Refused")
     return Drawing(
         f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
-        [
-            _gemm_facts(gemm),
-            _gemm_maps(gemm),
-            _gemm_reading(gemm),
-            Beside(tuple(grids)),
-            _gemm_smem_grid(gemm),
-            Table.numbered(gemm.reasons, "Why"),
-            _gemm_ranking(gemm, why=why) if gemm.others else None,
-            refused,
-        ],
+        {
+            "plan": _gemm_facts(gemm),
+            "maps": _gemm_maps(gemm),
+            "reading": _gemm_reading(gemm),
+            "grids": Beside(grids),
+            "memory": _gemm_smem_grid(gemm),
+            "why": Table.numbered(gemm.reasons, "Why"),
+            "ranking": _gemm_ranking(gemm, why=why) if gemm.others else None,
+            "refused": refused,
+        },
     )
 
 
@@ -386,3 +400,12 @@ def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
     return Table.of(
         records, "Tiles, best first", "rlrrrrrl", notes=[f"… {more} more; `--why` lists them."] if more else []
     )
+
+
+DRAWINGS = {
+    GemmPlan: draw_gemm_plan,
+    Plan: draw_plan,
+    PlanReport: draw_plan_report,
+    Sweep: draw_sweep,
+    Unplanned: draw_unplanned,
+}

@@ -10,7 +10,7 @@ from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis, Symptom
 from tilescope.tensor_map.rules import demonstrated
-from tilescope.view.drawing import Drawing, Table
+from tilescope.view.drawing import Drawing, Part, Table
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -25,8 +25,8 @@ def draw_rule(rule: Rule) -> Drawing:
     """Its demand, where it holds, and its two examples with what tilescope says to them.
 
     >>> from tilescope.rule import RULES
-    >>> print(draw_rule(RULES["box-range"]).parts[0])
-    Every box extent is 1 to 256 elements.
+    >>> draw_rule(RULES["box-range"])["demand"]
+    'Every box extent is 1 to 256 elements.'
     """
     facts = {
         "severity": _SEVERITY[rule.severity],
@@ -40,7 +40,10 @@ def draw_rule(rule: Rule) -> Drawing:
     if rule.passing is not None and rule.failing is not None:
         examples = _examples(rule.passing, rule.failing)
         examples += [("", f"{one.found}; {one.limit}. {one.fix}") for one in demonstrated(rule, rule.failing)]
-    return Drawing(rule.name, [rule.demand, Table(facts), Table(examples, title="Examples")])
+    return Drawing(
+        rule.name,
+        {"demand": rule.demand, "facts": Table(facts), "examples": Table(examples, title="Examples")},
+    )
 
 
 def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
@@ -67,13 +70,15 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])
     the encode call answers 201
     """
-    unknown = [f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes]
+    unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
     if not diagnosis.symptoms:
         title = "An unknown error code" if unknown else "Nothing known by these words"
-        return Drawing(title, [*unknown, _list_of("Is it one of these?", diagnosis.suggested)])
+        suggested = _list_of("Is it one of these?", diagnosis.suggested)
+        return Drawing(title, {"unknown codes": unknown, "suggested": suggested})
     symptom, *others = diagnosis.symptoms
-    facts = {
-        f"{number}. {cause.name}": {
+    causes: dict[str, Part] = {}
+    for number, cause in enumerate(diagnosis.causes, 1):
+        facts = {
             "what": cause.mechanism,
             "how to tell": cause.tell,
             "fix": cause.fix,
@@ -81,13 +86,20 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "basis": cause.basis,
             "seen in": ", ".join(cause.threads),
         }
-        for number, cause in enumerate(diagnosis.causes, 1)
-    }
-    causes = [Table(said, title=title) for title, said in facts.items()]
+        causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
     return Drawing(
-        symptom.name, [symptom.note, *unknown, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))]
+        symptom.name,
+        {
+            "note": symptom.note,
+            "unknown codes": unknown,
+            **causes,
+            "others": _list_of("It may also be", tuple(others[:_ALSO_SHOWN])),
+        },
     )
 
 
 def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:
     return Table(([f'`tilescope explain "{symptom.name}"`'] for symptom in symptoms), title=title)
+
+
+DRAWINGS = {Diagnosis: draw_diagnosis, Rule: draw_rule}

@@ -8,12 +8,14 @@ line 1 0 1 2 3 …      line 1 1 0 3 2 …      fan out over all banks on the ri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding
+from tilescope.view.walk import Step
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
 _REMARKS = {
@@ -64,16 +66,38 @@ def draw_swizzle(swizzle: Swizzle, address: int = 0) -> Drawing:
     Chunk c of line l (128 bytes) lies at place c XOR (l mod 2).
     """
     swizzle.apply(address)  # refuses what is no address
-    grids = [pattern_grid(swizzle, address), pattern_grid(swizzle, address, physical=True)]
+    grids = {"logical": pattern_grid(swizzle, address), "physical": pattern_grid(swizzle, address, physical=True)}
     if swizzle.span_bytes and SMEM_LINE_BYTES % swizzle.span_bytes == 0 and swizzle.span_bytes < SMEM_LINE_BYTES:
-        grids.append(_box_rows(swizzle, swizzle.span_bytes, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES))
+        start = address // SMEM_LINE_BYTES * SMEM_LINE_BYTES
+        grids["box rows"] = _box_rows(swizzle, swizzle.span_bytes, start)
     titles = {
         f"Swizzle {swizzle.name}": True,
         f" (the {swizzle.hardware_mode} mode)": swizzle.hardware_mode not in (None, swizzle),
         f" at shared address {address:#x}, base offset {swizzle.base_offset(address)}": address,
     }
-    parts = (rule_sentence(swizzle), Beside(tuple(grids)), Table(facts(swizzle, address)))
-    return Drawing("".join(holding(titles)), parts)
+    return Drawing(
+        "".join(holding(titles)),
+        {
+            "rule": rule_sentence(swizzle),
+            "grids": Beside(grids),
+            "facts": Table(facts(swizzle, address)),
+        },
+    )
+
+
+def walk_swizzle(swizzle: Swizzle, *, address: int = 0) -> Iterator[Step]:
+    """Every piece of the pattern, in the order in which a program counts.
+
+    >>> next(walk_swizzle(Swizzle.named("32B"))).sentence
+    'logical bytes 0x0 to 0xf: lie at 0x0 to 0xf'
+    """
+    for row in pattern_grid(swizzle, address).rows:
+        for cell in row.cells:
+            yield Step(cell.link, cell.title)
+
+
+DRAWINGS = {Swizzle: draw_swizzle}
+WALKS = {Swizzle: walk_swizzle}
 
 
 def pattern_grid(swizzle: Swizzle, address: int = 0, *, physical: bool = False) -> Grid:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any
 
 from tilescope.arithmetic import ceil_div
-from tilescope.errors import Violation
+from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
 from tilescope.tensor_map.arguments import DRIVER_RESULT
+from tilescope.tensor_map.decoding import MapDifference, inspect_tensor_map
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.grid import holding
@@ -34,43 +34,64 @@ def draw_map(tensor_map: AnyMap) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    return Drawing(map_title(tensor_map), [*_map_parts(tensor_map), *findings(tensor_map.findings)])
+    return Drawing(map_title(tensor_map), {**_map_parts(tensor_map), "findings": findings(tensor_map.findings)})
 
 
-draw_tensor_map = draw_im2col_map = draw_im2col_wide_map = draw_map
+def _map_parts(tensor_map: AnyMap) -> dict[str, Part]:
+    return {"words": in_words(tensor_map), "dimensions": _dimensions(tensor_map), "copy": _facts(tensor_map)}
 
 
-def _map_parts(tensor_map: AnyMap) -> list[Part]:
-    return [in_words(tensor_map), _dimensions(tensor_map), _facts(tensor_map)]
+def draw_map_report(
+    report: MapReport, *, asked: Mapping[str, object] | None = None, show_bytes: bool = False
+) -> Drawing:
+    """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused.
 
-
-def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -> Drawing:
-    """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused."""
-    said = findings(report.violations)
+    With `show_bytes`, also the descriptor that the map is encoded into, or why there is none.
+    """
+    said = {"findings": findings(report.violations)}
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
         broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
-        return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments_table(asked or {})])
+        return Drawing(
+            f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
+        )
     drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
-    verdict = "Accepted" if report.accepted else "Sound arguments, which the driver refused"
-    return Drawing(f"{verdict}. {title}", [*drawn, *said] if report.accepted else [*said, *drawn])
+    encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
+    if report.accepted:
+        return Drawing(f"Accepted. {title}", {**drawn, **said, **encoded})
+    return Drawing(f"Sound arguments, which the driver refused. {title}", {**said, **drawn, **encoded})
+
+
+def _encoded_parts(tensor_map: AnyMap) -> dict[str, Part | tuple[Part, ...]]:
+    """The 128 bytes of a map and their fields; the reasons if it has no descriptor."""
+    from tilescope.view.descriptor_view import map_bytes, map_ruler  # which other drawings of maps start without
+
+    try:
+        word = inspect_tensor_map(tensor_map.encode())
+    except RuleError as error:
+        return {"no descriptor": tuple(f"No descriptor: {violation}" for violation in error.violations)}
+    ruler = map_ruler(word)
+    return {"bytes": map_bytes(word, ruler), "ruler": ruler}
 
 
 def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
     """What differs between two maps: arguments, what follows from them, words of the descriptors."""
     if diff.same:
-        return Drawing("The same map", [in_words(diff.one)])
+        return Drawing("The same map", {"words": in_words(diff.one)})
     count = len(diff.arguments)
-    differences = {
-        "Arguments": diff.arguments,
-        "What follows": diff.consequences,
-        "Words of the descriptor": diff.words,
-    }
-    tables = [
-        Table(((one.name, f"`{one.one}`", f"`{one.other}`") for one in found), ("", "one", "other"), title)
-        for title, found in differences.items()
-    ]
-    return Drawing(f"{count} argument{'s differ' if count > 1 else ' differs'}", tables)
+    return Drawing(
+        "1 argument differs" if count == 1 else f"{count} arguments differ",
+        {
+            "arguments": _differences("Arguments", diff.arguments),
+            "consequences": _differences("What follows", diff.consequences),
+            "words": _differences("Words of the descriptor", diff.words),
+        },
+    )
+
+
+def _differences(title: str, found: Iterable[MapDifference]) -> Table:
+    rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in found)
+    return Table(rows, ("", "one", "other"), title)
 
 
 def draw_convolution(convolution: Convolution) -> Drawing:
@@ -97,8 +118,17 @@ def draw_convolution(convolution: Convolution) -> Drawing:
     offsets = Table.of(listed, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
     said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
-    drawn = draw_map(a)
-    return Drawing(title, [said, Table(facts), offsets, drawn.title, *drawn.parts])
+    return Drawing(
+        title,
+        {
+            "product": said,
+            "facts": Table(facts),
+            "offsets": offsets,
+            "map": map_title(a),
+            **_map_parts(a),
+            "findings": findings(a.findings),
+        },
+    )
 
 
 def in_words(tensor_map: AnyMap) -> str:
@@ -144,12 +174,12 @@ def _copied(a: AnyMap) -> str:
     return f"{a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})"
 
 
-def findings(violations: tuple[Violation, ...]) -> list[Table]:
+def findings(violations: tuple[Violation, ...]) -> tuple[Table, ...]:
     """What the rules found, a table for each severity; some may be empty."""
-    return [
+    return tuple(
         Table(((broken.rule, _said(broken)) for broken in violations if broken.severity == severity), title=title)
         for severity, title in _SAYING.items()
-    ]
+    )
 
 
 def severities(violations: Iterable[Violation]) -> Table:
@@ -205,13 +235,26 @@ def _facts(a: AnyMap) -> Table:
     return Table(rows, title="One copy")
 
 
-def arguments_table(asked: Mapping[str, Any]) -> Table:
+def arguments_table(asked: Mapping[str, object]) -> Table:
     """The arguments of a map, by name."""
     return Table(((name, _plain(name, value)) for name, value in asked.items()), title="The arguments")
 
 
-def _plain(name: str, value: Any) -> str:
+def _plain(name: str, value: object) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
-    in_hex = name == "address" and isinstance(value, int)
-    return value.name if isinstance(value, Row) else hex(value) if in_hex else str(value)
+    if isinstance(value, Row):
+        return value.name
+    if name == "address" and isinstance(value, int):
+        return hex(value)
+    return str(value)
+
+
+DRAWINGS = {
+    Convolution: draw_convolution,
+    Im2colMap: draw_map,
+    Im2colWideMap: draw_map,
+    MapReport: draw_map_report,
+    TensorMap: draw_map,
+    TensorMapDiff: draw_tensor_map_diff,
+}

@@ -62,9 +62,15 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
         f"{', '.join(layout.names)} →": f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)",
         "basis": f"documented; {layout.source}" if layout.source else "documented",
     }
-    grids = Beside(tuple(_lane_grid(layout, cta, element) for cta in range(layout.ctas)))
-    told = None if element is None else _element_table(layout, element)
-    return Drawing(title, [" ".join(holding(sentences)), told, grids, Table(facts)])
+    return Drawing(
+        title,
+        {
+            "sentence": " ".join(holding(sentences)),
+            "element": None if element is None else _element_table(layout, element),
+            "grids": Beside({f"block {cta}": _lane_grid(layout, cta, element) for cta in range(layout.ctas)}),
+            "facts": Table(facts),
+        },
+    )
 
 
 def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
@@ -139,10 +145,11 @@ def draw_tmem_budget(budget: TmemBudget) -> Drawing:
         where += f", from lane {part.lane}" if part.lane and part.first_column is not None else ""
         rows.append((part.name, part.operand, part.columns, where))
     table = Table(rows, ("part", "operand", "columns", "where"), align="llrl")
-    said = " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
-    verdict = "fits" if budget.fits else "does not fit"
-    title = f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted; {verdict}"
-    return Drawing(title, [table, f"tcgen05.alloc {budget.alloc_columns} columns." if budget.fits else said])
+    title = f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted"
+    if budget.fits:
+        return Drawing(f"{title}; fits", {"parts": table, "alloc": f"tcgen05.alloc {budget.alloc_columns} columns."})
+    refused = " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
+    return Drawing(f"{title}; does not fit", {"parts": table, "refused": refused})
 
 
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:
@@ -161,7 +168,8 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
     legend = Legend((Entry("number: which alloc has the columns", 0), Entry("free", "unused")))
     given_up = "" if memory.may_allocate else "The block has given up its right to allocate."
     title = f"Tensor memory: {int(memory.allocated.sum())} of {TMEM_COLUMNS} columns allocated"
-    return Drawing(title, [grid, legend, given_up, severities(memory.findings)])
+    findings = severities(memory.findings)
+    return Drawing(title, {"columns": grid, "legend": legend, "given up": given_up, "findings": findings})
 
 
 def draw_tmem_agreement(agreement: TmemAgreement) -> Drawing:
@@ -172,7 +180,7 @@ def draw_tmem_agreement(agreement: TmemAgreement) -> Drawing:
     right = {"address": "" if agreement.correction is None else f"`{agreement.correction}`"}
     return Drawing(
         f"{agreement.subject} in tensor memory {verdict}",
-        [agreement.sentence, Table(right, title="What would be right")],
+        {"sentence": agreement.sentence, "right": Table(right, title="What would be right")},
     )
 
 
@@ -195,10 +203,18 @@ def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Dr
         ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions",
     )  # fmt: skip
     first, k = (0, 0) if element is None else element
-    grids = _atom_grid(scales, first, k // row.block), _column_grid(scales, first, k // row.block)
     links = () if element is None else {f"row{first}", f"rows{first // QUARTER_LANES * QUARTER_LANES}"}
-    marked = Beside(tuple(grid.marked(links) for grid in grids))
-    return Drawing(title, [said, told, marked, Beside((steps, _scale_facts(scales)))])
+    atom = _atom_grid(scales, first, k // row.block).marked(links)
+    columns = _column_grid(scales, first, k // row.block).marked(links)
+    return Drawing(
+        title,
+        {
+            "sentence": said,
+            "element": told,
+            "grids": Beside({"atom": atom, "columns": columns}),
+            "told": Beside({"steps": steps, "facts": _scale_facts(scales)}),
+        },
+    )
 
 
 def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
@@ -295,4 +311,15 @@ def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
     used = ", ".join(map(str, lanes.bytes_used))
     facts = Table({"bytes": f"{used} of the register, for the {len(lanes.bytes_used)} blocks of k"})
     ids = f"thread-id {lanes.thread_id}, byte-id {lanes.byte_id}"
-    return Drawing(f"{lanes.instruction}, {lanes.format.name}: scale factors of {lanes.operand}, {ids}", [grid, facts])
+    title = f"{lanes.instruction}, {lanes.format.name}: scale factors of {lanes.operand}, {ids}"
+    return Drawing(title, {"lanes": grid, "facts": facts})
+
+
+DRAWINGS = {
+    ScaleLanes: draw_scale_lanes,
+    ScaleLayout: draw_scale_layout,
+    TensorMemory: draw_tensor_memory,
+    TmemAgreement: draw_tmem_agreement,
+    TmemBudget: draw_tmem_budget,
+    TmemLayout: draw_tmem_layout,
+}

@@ -18,6 +18,7 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import NamedTuple, Self
@@ -33,8 +34,10 @@ from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span, runs
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
+from tilescope.view.walk import Step
 
 MAX_LINES = 32
+_MAX_STEPS = 512  # of a walk
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
 _SCALED_COLUMNS, _SCALED_ROWS = 10, 8  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
 Interval = tuple[int, int]  # the first index, and the one behind the last
@@ -44,6 +47,7 @@ _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Sca
 
 def draw_trace(
     trace: Trace,
+    *,
     lines: int | None = MAX_LINES,
     exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS),
     places: tuple[Place, ...] = (),
@@ -71,9 +75,23 @@ def draw_trace(
         period=period if a.swizzle.bits else 0,
         numbered=True,
     )
-    grids = plane(trace, exact).marked(links), shared.marked(links)
-    asked = [_place(trace, place) for place in places]
-    return Drawing(title, [*asked, Beside(grids), _legend(trace, *grids), _facts(trace)])
+    tensor = plane(trace, exact).marked(links)
+    shared = shared.marked(links)
+    return Drawing(
+        title,
+        {
+            "places": tuple(_place(trace, place) for place in places),
+            "grids": Beside({"plane": tensor, "memory": shared}),
+            "legend": _legend(trace, tensor, shared),
+            "facts": _facts(trace),
+        },
+    )
+
+
+def walk_trace(trace: Trace, **_: object) -> Iterator[Step]:
+    """The rows of the copy, in the order of shared memory."""
+    for row, coords in enumerate(trace.row_coords[:_MAX_STEPS].tolist()):
+        yield Step(chunk_links(trace, row), f"row {row} of the copy: coordinates {tuple(coords)}")
 
 
 def _place(trace: Trace, place: Place) -> Table:
@@ -201,7 +219,7 @@ def _facts(trace: Trace) -> Table:
 def draw_identification(tile: Identification) -> Drawing:
     """A tile found in a dump: where it lies, in which layout, and how much of it fits; if it was not found, that alone."""
     if not tile.found:
-        return Drawing("The tile is not in the dump", [tile.advice])
+        return Drawing("The tile is not in the dump", {"advice": tile.advice})
     fits, wrong = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes, tile.first_wrong
     as_good, said = counted(tile.equally_good, "more layout"), ""
     if wrong is not None:
@@ -218,7 +236,7 @@ def draw_identification(tile: Identification) -> Drawing:
         "as good": f"{as_good} explain as much; this is the simplest" if tile.equally_good else "",
     }
     title = "The tile is in the dump" if tile.explained else "A part of the tile is in the dump"
-    return Drawing(title, [Table(facts), *draw_layout(tile.layout).parts])
+    return Drawing(title, {"dump": Table(facts), **dict(draw_layout(tile.layout).named)})
 
 
 class _Axis(NamedTuple):
@@ -261,8 +279,7 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     most_columns, most_rows = exact
     a, coords, names = trace.tensor_map, trace.row_coords, dim_names(trace)
     pixels = _takes_pixels(trace)
-    x = 1 if pixels and not a.interleave.slice_bytes else 0
-    y = x + 1 if a.rank > (3 if pixels else 1) else None
+    x, y = plane_dims(trace)
     fixed = [dim for dim in range(a.rank) if dim not in (x, y) and (dim > 0 or x == 0)]  # channels lie within a pixel
     rows = np.flatnonzero((coords[:, fixed] == coords[0, fixed]).all(axis=1))
     unit, length = (1, 1) if pixels else (max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits), a.inner_elements)
@@ -309,6 +326,20 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
     return Grid.of("The copy in the tensor", (down.name, across.name), labels, columns, cell, notes=holding(notes))
 
 
+def plane_dims(trace: Trace) -> tuple[int, int | None]:
+    """The dimensions that the plane shows across and down; None if it is one line.
+
+    >>> from tilescope.tensor_map import TensorMap
+    >>> plane_dims(Trace(TensorMap("bf16", (64, 8), (128,), (64, 2)), (0, 4)))
+    (0, 1)
+    """
+    a = trace.tensor_map
+    pixels = _takes_pixels(trace)
+    across = 1 if pixels and not a.interleave.slice_bytes else 0
+    down = across + 1 if a.rank > (3 if pixels else 1) else None
+    return across, down
+
+
 def _takes_pixels(trace: Trace) -> bool:
     """Whether a row of the copy is a pixel of an image."""
     return bool(trace.tensor_map.interleave.slice_bytes) or trace.tensor_map.kind != "tensor_map"
@@ -339,3 +370,7 @@ def dim_names(trace: Trace) -> tuple[str, ...]:
     if a.kind != "tensor_map":
         return "C", *letters, "N"
     return tuple(f"dim {axis}" for axis in range(a.rank))
+
+
+DRAWINGS = {Identification: draw_identification, Trace: draw_trace}
+WALKS = {Trace: walk_trace}
