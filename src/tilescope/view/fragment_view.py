@@ -23,7 +23,7 @@ from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
 
 _WARP = 32
 _MAX_CELLS = 16  # columns of the element grid

@@ -16,7 +16,7 @@ from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES, Swi
 from tilescope.swizzle.description import facts, rule_sentence
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Header, Tier, bank_of, bank_words
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
 
 _MOST = 32  # columns or rows of a drawing; wider patterns are cut and say so
 

@@ -34,7 +34,7 @@ from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, bank_of, chunk_bytes, lines_of_bytes, memory_grid, number_span, runs
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
 
 MAX_LINES = 32
 _MAX_STEPS = 512  # of a walk
