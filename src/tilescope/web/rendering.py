@@ -31,7 +31,7 @@ from tilescope.view.ruler import BitRuler, byte_grid
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.view.trace_view import plane
+from tilescope.view.tensor_plane import plane
 from tilescope.view.word_ruler import word_ruler
 from tilescope.web.page import Answer, Form, command_line, drawn
 from tilescope.web.pages import PAGES, form_at
