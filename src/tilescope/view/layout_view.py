@@ -24,7 +24,7 @@ def draw_layout(
 ) -> Drawing:
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
-    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile beside shared memory.
+    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
