@@ -22,9 +22,9 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings, pasted_word
 from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.tmem_layout import known_datapath, tmem_layout
+from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.pasted import paste_refused, pasted_descriptor
-from tilescope.view.descriptor_view import barrier_readings
 from tilescope.written import number, numbers, pair, tile
 from tilescope.written import word as pasted
 

@@ -21,12 +21,12 @@ from tilescope.names import nearest_name, nearest_names
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing, Table
-from tilescope.view.swizzle_view import facts, rule_sentence, used_by
 
 LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term

@@ -33,8 +33,9 @@ from tilescope.gpu import watch_text
 from tilescope.gpu.watch_build import built_library, find_cupti
 from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Call, Counts, Verdict, judged
 from tilescope.gpu.watch_signals import HeldSignals
-from tilescope.view.drawing import Drawing, lines_of, plain_line
+from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
+from tilescope.view.text_lines import lines_of, plain_line
 
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"
@@ -225,7 +226,7 @@ class Teller:
         elif not is_accepted and told != call.record.pid:
             self.say(watch_text.repeated_line(call, process))
         elif is_accepted and self.verbose:
-            self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), ()))
+            self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), {}))
 
     def _show(self, plain: dict[str, Any], drawn: Callable[[], Drawing]) -> None:
         """One object of JSON, or lines of at most the terminal's width."""

@@ -36,7 +36,7 @@ def plan_facts(report: PlanReport) -> dict[str, Any]:
 
 def comparison_facts(layout: Layout, other: Layout) -> dict[str, Any]:
     """A second layout of the same tile, and the first element that it places elsewhere."""
-    from tilescope.view.layout_view import require_one_tile  # which the other questions start without
+    from tilescope.layout.comparison import require_one_tile  # which the other questions start without
 
     require_one_tile(layout, other)
     first = layout.first_difference(other)

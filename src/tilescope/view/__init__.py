@@ -1,21 +1,24 @@
 """The same facts as terminal text and as SVG: one grid, one palette, one legend, one bit ruler.
 
     value ── draw(value) ──▶ Drawing ── text(), svg() ──▶ characters, a picture
+          ── walk(value) ──▶ steps, each of which marks cells of the drawing and says what they are
 
-The function `draw_<kind>` draws values of that kind; one table names its module, which is imported when such a value
-is drawn for the first time.
+Every module has a table `DRAWINGS` of the functions that draw its types of values (and `WALKS`, if there is something
+to walk over). It is imported when such a value is drawn for the first time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilescope.rule import rule
 
 if TYPE_CHECKING:
     from tilescope.value import Value
     from tilescope.view.drawing import Drawing
+    from tilescope.view.step import Step
 
 DRAWING = rule(
     "drawing",
@@ -28,24 +31,54 @@ DRAWING = rule(
     passing='ts.Swizzle.named("128B").svg()',
     failing='ts.Card.named("H200").svg()',
 )
-_KINDS = {  # of values, by the module that draws them
-    "banks_view": "bank_report layout_search tile_report",
-    "descriptor_view": "agreement inspection instruction_descriptor mbarrier tcgen05_descriptor tcgen05_loop "
-    "tcgen05_pair_loop tmem_address wgmma_descriptor wgmma_loop word_readings",
-    "fragment_view": "fragment modes",
-    "layout_view": "canonical_layout conversion layout",
-    "pipeline_view": "pipeline simulation",
-    "plan_view": "gemm_plan plan plan_report sweep unplanned",
-    "rule_view": "diagnosis rule",
-    "swizzle_view": "swizzle",
-    "tensor_map_view": "convolution im2col_map im2col_wide_map map_report tensor_map tensor_map_diff",
-    "tmem_view": "scale_lanes scale_layout tensor_memory tmem_agreement tmem_budget tmem_layout",
-    "trace_view": "identification trace",
+_MODULE_OF = {  # the module that draws values of a kind
+    "agreement": "descriptor_view",
+    "bank_report": "banks_view",
+    "canonical_layout": "operand_view",
+    "conversion": "layout_view",
+    "convolution": "tensor_map_view",
+    "diagnosis": "rule_view",
+    "fragment": "fragment_view",
+    "gemm_plan": "gemm_view",
+    "identification": "trace_view",
+    "im2col_map": "tensor_map_view",
+    "im2col_wide_map": "tensor_map_view",
+    "inspection": "descriptor_view",
+    "instruction_descriptor": "descriptor_view",
+    "layout": "layout_view",
+    "layout_search": "banks_view",
+    "map_report": "tensor_map_view",
+    "mbarrier": "descriptor_view",
+    "modes": "fragment_view",
+    "pipeline": "pipeline_view",
+    "plan": "plan_view",
+    "plan_report": "plan_view",
+    "rule": "rule_view",
+    "scale_lanes": "tmem_view",
+    "scale_layout": "tmem_view",
+    "simulation": "pipeline_view",
+    "sweep": "plan_view",
+    "swizzle": "swizzle_view",
+    "tcgen05_descriptor": "descriptor_view",
+    "tcgen05_loop": "descriptor_view",
+    "tcgen05_pair_loop": "descriptor_view",
+    "tensor_map": "tensor_map_view",
+    "tensor_map_diff": "tensor_map_view",
+    "tensor_memory": "tmem_view",
+    "tile_report": "banks_view",
+    "tmem_address": "descriptor_view",
+    "tmem_agreement": "tmem_view",
+    "tmem_budget": "tmem_view",
+    "tmem_layout": "tmem_view",
+    "trace": "trace_view",
+    "unplanned": "plan_view",
+    "wgmma_descriptor": "descriptor_view",
+    "wgmma_loop": "descriptor_view",
+    "word_readings": "descriptor_view",
 }
-_MODULE_OF = {kind: module for module, kinds in _KINDS.items() for kind in kinds.split()}
 
 
-def draw(value: Value, **options: Any) -> Drawing | None:
+def draw(value: Value, **options: object) -> Drawing | None:
     """The drawing of a value, or None if its kind has none; `options` go to the drawing function.
 
     >>> from tilescope.swizzle import Swizzle
@@ -55,17 +88,33 @@ def draw(value: Value, **options: Any) -> Drawing | None:
     if value.kind not in _MODULE_OF:
         return None
     module = import_module(f"tilescope.view.{_MODULE_OF[value.kind]}")
-    drawn: Drawing = getattr(module, f"draw_{value.kind}")(value, **options)
-    return drawn
+    drawings: Mapping[type[Value], Callable[..., Drawing]] = module.DRAWINGS
+    return drawings[type(value)](value, **options)
 
 
-def text(value: Value, *, width: int = 80, **options: Any) -> str:
+def walk(value: Value, **options: object) -> tuple[Step, ...]:
+    """The steps of a walk over the drawing of a value, which takes the same options; none if its kind has no walk.
+
+    >>> from tilescope.swizzle import Swizzle
+    >>> walk(Swizzle.named("128B"))[9].sentence
+    'logical bytes 0x90 to 0x9f: lie at 0x80 to 0x8f'
+    """
+    if value.kind not in _MODULE_OF:
+        return ()
+    module = import_module(f"tilescope.view.{_MODULE_OF[value.kind]}")
+    walks: Mapping[type[Value], Callable[..., Iterator[Step]]] = getattr(module, "WALKS", {})
+    if type(value) not in walks:
+        return ()
+    return tuple(walks[type(value)](value, **options))
+
+
+def text(value: Value, *, width: int = 80, **options: object) -> str:
     """The value drawn with characters; its `repr` if its kind has no drawing."""
     drawn = draw(value, **options)
     return repr(value) if drawn is None else drawn.text(width)
 
 
-def svg(value: Value, **options: Any) -> str | None:
+def svg(value: Value, **options: object) -> str | None:
     """The value as a standalone SVG document, or None if its kind has no drawing."""
     drawn = draw(value, **options)
     return None if drawn is None else drawn.svg()

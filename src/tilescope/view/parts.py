@@ -1,7 +1,7 @@
 """The parts of a drawing: grids, bit rulers, tables, legends, parts side by side, and sentences, which are strings.
 
-Strings may hold code between backticks: an SVG sets it in a monospaced font, a terminal in colour. The backticks
-themselves are not printed.
+Parts have names, by which a page asks for one. Strings may hold code between backticks: an SVG sets it in a
+monospaced font, a terminal in colour. The backticks themselves are not printed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from tilescope.view.grid import Grid
 from tilescope.view.palette import Mark, Tint
@@ -26,8 +26,8 @@ Item = TypeVar("Item")
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
 
-    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align` has
-    one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
+    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align`
+    has one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
 
     >>> Table({"copies": 4, "note": ""}).rows
     (('copies', '4'),)
@@ -62,14 +62,24 @@ class Table:
         self.__dict__.update(rows=cells[:most], headings=headed, title=title, align=align, notes=tuple(notes))
 
     @classmethod
-    def of(cls, records: Iterable[Mapping[str, object]], title: str = "", align: str = "", **more: Any) -> Table:
+    def of(
+        cls,
+        records: Iterable[Mapping[str, object]],
+        title: str = "",
+        align: str = "",
+        *,
+        notes: Iterable[str] = (),
+        most: int | None = None,
+        noun: str = "rows",
+    ) -> Table:
         """A row for each record, under the names of its fields.
 
         >>> Table.of([{"stage": 0, "start": "0x400"}, {"stage": 1, "start": None}])
         Table(rows=(('0', '0x400'), ('1', '-')), headings=('stage', 'start'), title='', align='ll', notes=())
         """
         listed = [*records]
-        return cls((record.values() for record in listed), next(iter(listed), ()), title, align, **more)
+        headings = next(iter(listed), {})
+        return cls((record.values() for record in listed), headings, title, align, notes, most=most, noun=noun)
 
     @classmethod
     def numbered(cls, sentences: Iterable[object], title: str) -> Table:
@@ -104,11 +114,23 @@ class Legend:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Beside:
-    """Parts next to each other; a terminal puts those that no longer fit below the others."""
+    """Parts next to each other, by name; a terminal puts those that no longer fit below the others.
 
-    parts: tuple[Part, ...]
+    >>> Beside({"left": "one", "right": "two"}).parts
+    ('one', 'two')
+    """
+
+    named: NamedParts
+
+    def __init__(self, parts: Parts) -> None:
+        object.__setattr__(self, "named", named_parts(parts))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts from left to right."""
+        return tuple(part for _, part in self.named)
 
     @property
     def is_dense(self) -> bool:
@@ -117,6 +139,23 @@ class Beside:
 
 
 Part: TypeAlias = "str | Grid | BitRuler | Table | Legend | Beside"
+NamedParts: TypeAlias = "tuple[tuple[str, Part], ...]"
+Parts: TypeAlias = "Mapping[str, Part | tuple[Part | None, ...] | None]"
+
+
+def named_parts(parts: Parts) -> NamedParts:
+    """Parts with their names: a tuple is several parts of one name; None, empty strings and empty tables are left out.
+
+    >>> named_parts({"rule": "Nothing moves.", "notes": ("One.", "Two."), "facts": None})
+    (('rule', 'Nothing moves.'), ('notes', 'One.'), ('notes', 'Two.'))
+    """
+    if not isinstance(parts, Mapping):  # until every caller names its parts
+        parts = {str(number): part for number, part in enumerate(parts)}  # type: ignore[unreachable]
+    named: list[tuple[str, Part]] = []
+    for name, given in parts.items():
+        several = given if isinstance(given, tuple) else (given,)
+        named += [(name, part) for part in several if part]
+    return tuple(named)
 
 
 def words(text: str) -> list[str]:
@@ -149,9 +188,10 @@ def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> lis
     [(7, ['one', 'two']), (5, ['three'])]
     """
     lines: list[tuple[float, list[Item]]] = []
-    for wide, item in items:
-        if lines and lines[-1][0] + gap + wide <= width:
-            lines[-1] = lines[-1][0] + (gap + wide), [*lines[-1][1], item]
+    for item_width, item in items:
+        if lines and lines[-1][0] + gap + item_width <= width:
+            line_width, line = lines[-1]
+            lines[-1] = (line_width + (gap + item_width), [*line, item])
         else:
-            lines.append((wide, [item]))
+            lines.append((item_width, [item]))
     return lines

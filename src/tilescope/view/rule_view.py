@@ -1,16 +1,15 @@
-"""The drawings of `tilescope explain`: a rule with its two examples, and a diagnosis with the causes of what was seen."""
+"""The drawings of a rule with its two examples, and of a diagnosis with the causes of what was seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis, Symptom
 from tilescope.tensor_map.demonstration import demonstrated
-from tilescope.view.drawing import Drawing, Table
+from tilescope.view.drawing import Drawing, Part, Table
 
 _SEVERITY = {
     "error": "error: what breaks it is refused",
@@ -25,8 +24,8 @@ def draw_rule(rule: Rule) -> Drawing:
     """Its demand, where it holds, and its two examples with what tilescope says to them.
 
     >>> from tilescope.rule import RULES
-    >>> print(draw_rule(RULES["box-range"]).parts[0])
-    Every box extent is 1 to 256 elements.
+    >>> draw_rule(RULES["box-range"])["demand"]
+    'Every box extent is 1 to 256 elements.'
     """
     facts = {
         "severity": _SEVERITY[rule.severity],
@@ -40,7 +39,10 @@ def draw_rule(rule: Rule) -> Drawing:
     if rule.passing is not None and rule.failing is not None:
         examples = _examples(rule.passing, rule.failing)
         examples += [("", f"{one.found}; {one.limit}. {one.fix}") for one in demonstrated(rule, rule.failing)]
-    return Drawing(rule.name, [rule.demand, Table(facts), Table(examples, title="Examples")])
+    return Drawing(
+        rule.name,
+        {"demand": rule.demand, "facts": Table(facts), "examples": Table(examples, title="Examples")},
+    )
 
 
 def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
@@ -48,15 +50,13 @@ def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
     if isinstance(passing, str) or isinstance(failing, str):
         return [("keeps it", str(passing)), ("breaks it", str(failing))]
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
-    keeps, breaks = (
-        {name: value for name, value in one.items() if other.get(name) != value}
-        for one, other in ((passing, failing), (failing, passing))
-    )
+    keeps = {name: value for name, value in passing.items() if failing.get(name) != value}
+    breaks = {name: value for name, value in failing.items() if passing.get(name) != value}
     both = [("both", _shown(shared))] if shared else []
     return [*both, ("keeps it", _shown(keeps)), ("breaks it", _shown(breaks))]
 
 
-def _shown(arguments: Mapping[str, Any]) -> str:
+def _shown(arguments: Mapping[str, object]) -> str:
     return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
 
 
@@ -67,13 +67,15 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     >>> print(draw_diagnosis(diagnose("201")).text(width=72).splitlines()[0])
     the encode call answers 201
     """
-    unknown = [f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes]
+    unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
     if not diagnosis.symptoms:
         title = "An unknown error code" if unknown else "Nothing known by these words"
-        return Drawing(title, [*unknown, _list_of("Is it one of these?", diagnosis.suggested)])
+        suggested = _list_of("Is it one of these?", diagnosis.suggested)
+        return Drawing(title, {"unknown codes": unknown, "suggested": suggested})
     symptom, *others = diagnosis.symptoms
-    facts = {
-        f"{number}. {cause.name}": {
+    causes: dict[str, Part] = {}
+    for number, cause in enumerate(diagnosis.causes, 1):
+        facts = {
             "what": cause.mechanism,
             "how to tell": cause.tell,
             "fix": cause.fix,
@@ -81,13 +83,20 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "basis": cause.basis,
             "seen in": ", ".join(cause.threads),
         }
-        for number, cause in enumerate(diagnosis.causes, 1)
-    }
-    causes = [Table(said, title=title) for title, said in facts.items()]
+        causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
     return Drawing(
-        symptom.name, [symptom.note, *unknown, *causes, _list_of("It may also be", tuple(others[:_ALSO_SHOWN]))]
+        symptom.name,
+        {
+            "note": symptom.note,
+            "unknown codes": unknown,
+            **causes,
+            "others": _list_of("It may also be", tuple(others[:_ALSO_SHOWN])),
+        },
     )
 
 
 def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:
     return Table(([f'`tilescope explain "{symptom.name}"`'] for symptom in symptoms), title=title)
+
+
+DRAWINGS = {Diagnosis: draw_diagnosis, Rule: draw_rule}

@@ -1,30 +1,32 @@
-"""The drawings of tensor maps: what a map means in words, its dimensions, two side by side, the im2col map of a convolution."""
+"""The drawings of tensor maps: a map in words, its dimensions, two side by side, the im2col map of a convolution."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any
 
 from tilescope.arithmetic import ceil_div
-from tilescope.errors import Violation
+from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
+from tilescope.tensor_map.decoding import inspect_tensor_map
+from tilescope.tensor_map.difference import MapDifference
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
-from tilescope.view.grid import holding
+from tilescope.view.word_ruler import map_bytes, map_ruler
 
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
 _MAX_TAPS = 32
 _PRODUCT = {
-    "forward": "The image is A of the product, pixels by taps and channels; the filters are B through a tiled map of {n} x {k}.",
-    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. The filters "
-    "are B through a tiled map.",
-    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. The gradient of the output is A, "
-    "through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
+    "forward": "The image is A of the product, pixels by taps and channels; "
+    "the filters are B through a tiled map of {n} x {k}.",
+    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. "
+    "The filters are B through a tiled map.",
+    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. "
+    "The gradient of the output is A, through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
 }
 
 
@@ -34,43 +36,63 @@ def draw_map(tensor_map: AnyMap) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    return Drawing(map_title(tensor_map), [*_map_parts(tensor_map), *findings(tensor_map.findings)])
+    return Drawing(map_title(tensor_map), {**_map_parts(tensor_map), "findings": findings(tensor_map.findings)})
 
 
-draw_tensor_map = draw_im2col_map = draw_im2col_wide_map = draw_map
+def _map_parts(tensor_map: AnyMap) -> dict[str, Part]:
+    return {"words": in_words(tensor_map), "dimensions": _dimensions(tensor_map), "copy": _facts(tensor_map)}
 
 
-def _map_parts(tensor_map: AnyMap) -> list[Part]:
-    return [in_words(tensor_map), _dimensions(tensor_map), _facts(tensor_map)]
+def draw_map_report(
+    report: MapReport, *, asked: Mapping[str, object] | None = None, show_bytes: bool = False
+) -> Drawing:
+    """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused.
 
-
-def draw_map_report(report: MapReport, asked: Mapping[str, Any] | None = None) -> Drawing:
-    """The verdict, the reasons, and the map; `asked` are the arguments of one that was refused."""
-    said = findings(report.violations)
+    With `show_bytes`, also the descriptor that the map is encoded into, or why there is none.
+    """
+    said = {"findings": findings(report.violations)}
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
         broken = len(rules) - rules.count(DRIVER_RESULT.name)
-        return Drawing(f"Refused: {counted(broken, 'broken rule')}", [*said, arguments_table(asked or {})])
-    drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
-    verdict = "Accepted" if report.accepted else "Sound arguments, which the driver refused"
-    return Drawing(f"{verdict}. {title}", [*drawn, *said] if report.accepted else [*said, *drawn])
+        return Drawing(
+            f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
+        )
+    drawn = _map_parts(report.tensor_map)
+    title = map_title(report.tensor_map)
+    encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
+    if report.accepted:
+        return Drawing(f"Accepted. {title}", {**drawn, **said, **encoded})
+    return Drawing(f"Sound arguments, which the driver refused. {title}", {**said, **drawn, **encoded})
+
+
+def _encoded_parts(tensor_map: AnyMap) -> dict[str, Part | tuple[Part, ...]]:
+    """The 128 bytes of a map and their fields; the reasons if it has no descriptor."""
+    try:
+        word = inspect_tensor_map(tensor_map.encode())
+    except RuleError as error:
+        return {"no descriptor": tuple(f"No descriptor: {violation}" for violation in error.violations)}
+    ruler = map_ruler(word)
+    return {"bytes": map_bytes(word, ruler), "ruler": ruler}
 
 
 def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
     """What differs between two maps: arguments, what follows from them, words of the descriptors."""
     if diff.same:
-        return Drawing("The same map", [in_words(diff.one)])
+        return Drawing("The same map", {"words": in_words(diff.one)})
     count = len(diff.arguments)
-    differences = {
-        "Arguments": diff.arguments,
-        "What follows": diff.consequences,
-        "Words of the descriptor": diff.words,
-    }
-    tables = [
-        Table(((one.name, f"`{one.one}`", f"`{one.other}`") for one in found), ("", "one", "other"), title)
-        for title, found in differences.items()
-    ]
-    return Drawing(f"{count} argument{'s differ' if count > 1 else ' differs'}", tables)
+    return Drawing(
+        "1 argument differs" if count == 1 else f"{count} arguments differ",
+        {
+            "arguments": _differences("Arguments", diff.arguments),
+            "consequences": _differences("What follows", diff.consequences),
+            "words": _differences("Words of the descriptor", diff.words),
+        },
+    )
+
+
+def _differences(title: str, found: Iterable[MapDifference]) -> Table:
+    rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in found)
+    return Table(rows, ("", "one", "other"), title)
 
 
 def draw_convolution(convolution: Convolution) -> Drawing:
@@ -80,8 +102,11 @@ def draw_convolution(convolution: Convolution) -> Drawing:
     '3 x 3 convolution, forward: an im2col map'
     """
     m, n, k = convolution.gemm
-    a, taps, shape = convolution.tensor_map, convolution.taps, convolution.output_shape
-    columns, slices = ceil_div(prod(shape), a.pixels_per_column), ceil_div(a.dims[0], a.channels_per_pixel)
+    a = convolution.tensor_map
+    taps = convolution.taps
+    shape = convolution.output_shape
+    columns = ceil_div(prod(shape), a.pixels_per_column)
+    slices = ceil_div(a.dims[0], a.channels_per_pixel)
     facts = {
         "product": f"m {m}, n {n}, k {k}",
         "walks over": f"{by(shape)} pixels (n, then outermost first), {prod(shape)} in all",
@@ -89,16 +114,29 @@ def draw_convolution(convolution: Convolution) -> Drawing:
         "copies": f"{columns} columns of pixels x {counted(len(taps), 'tap')} x {counted(slices, 'slice')} of channels",
         "first copy": f"coords {convolution.coords(0, 0)}, offsets {taps[0][1]} (innermost first)",
     }
-    letters = {1: ("s", "w"), 2: ("r, s", "w, h"), 3: ("t, r, s", "w, h, d")}[len(convolution.stride)]
-    listed = (
-        {f"tap {letters[0]}": ", ".join(map(str, tap)), f"offsets {letters[1]}": ", ".join(map(str, offsets))}
-        for tap, offsets in taps
-    )
-    offsets = Table.of(listed, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
-    said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
-    drawn = draw_map(a)
-    return Drawing(title, [said, Table(facts), offsets, drawn.title, *drawn.parts])
+    return Drawing(
+        title,
+        {
+            "product": _PRODUCT[convolution.direction].format(m=m, n=n, k=k),
+            "facts": Table(facts),
+            "offsets": _tap_offsets(convolution),
+            "map": map_title(a),
+            **_map_parts(a),
+            "findings": findings(a.findings),
+        },
+    )
+
+
+def _tap_offsets(convolution: Convolution) -> Table:
+    dimensions = len(convolution.stride)
+    tap_letters = ", ".join("trs"[-dimensions:])
+    offset_letters = ", ".join("whd"[:dimensions])
+    records = (
+        {f"tap {tap_letters}": ", ".join(map(str, tap)), f"offsets {offset_letters}": ", ".join(map(str, offsets))}
+        for tap, offsets in convolution.taps
+    )
+    return Table.of(records, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
 
 
 def in_words(tensor_map: AnyMap) -> str:
@@ -107,7 +145,8 @@ def in_words(tensor_map: AnyMap) -> str:
     >>> in_words(TensorMap("u8", (256,), (), (64,))).split(".")[0]
     'A tensor of 256 uint8 elements at 0x0'
     """
-    a, interleaved = tensor_map, tensor_map.interleave.slice_bytes
+    a = tensor_map
+    interleaved = a.interleave.slice_bytes
     where = f"A tensor of {by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
     if interleaved:
         where = (
@@ -119,23 +158,28 @@ def in_words(tensor_map: AnyMap) -> str:
     swizzled = f", swizzled {a.swizzle.name}" if a.swizzle.bits else ""
     rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes{gaps}"
     fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
-    sentences = {
-        where: True,
-        f"One copy brings {_copied(a)}.": True,
-        f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.": True,
-        f"What lies outside the tensor is loaded as {fill}.": True,
-        f"L2 fetches {a.l2_promotion.name} at a time.": a.l2_promotion.name != "none",
-    }
-    return " ".join(holding(sentences))
+    sentences = [
+        where,
+        f"One copy brings {_copied(a)}.",
+        f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.",
+        f"What lies outside the tensor is loaded as {fill}.",
+    ]
+    if a.l2_promotion.name != "none":
+        sentences.append(f"L2 fetches {a.l2_promotion.name} at a time.")
+    return " ".join(sentences)
 
 
 def _copied(a: AnyMap) -> str:
     """What one copy brings."""
     first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
     if isinstance(a, TensorMap):
-        strides = [*enumerate(a.element_strides)][first:]
-        steps = ", ".join(f"every {_ORDINAL[stride]} element of dim {axis}" for axis, stride in strides if stride > 1)
-        return f"a box of {by(a.box)}{f': {steps}' if steps else ''}"
+        steps = [
+            f"every {_ORDINAL[stride]} element of dim {axis}"
+            for axis, stride in enumerate(a.element_strides)
+            if axis >= first and stride > 1
+        ]
+        box = f"a box of {by(a.box)}"
+        return f"{box}: {', '.join(steps)}" if steps else box
     if isinstance(a, Im2colMap):
         corners = zip("WHD", a.lower_corner, a.upper_corner, a.dims[first:], strict=False)
         spans = ", ".join(f"{name} {low} to {length - 1 + high}" for name, low, high, length in corners)
@@ -144,12 +188,12 @@ def _copied(a: AnyMap) -> str:
     return f"{a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})"
 
 
-def findings(violations: tuple[Violation, ...]) -> list[Table]:
+def findings(violations: tuple[Violation, ...]) -> tuple[Table, ...]:
     """What the rules found, a table for each severity; some may be empty."""
-    return [
+    return tuple(
         Table(((broken.rule, _said(broken)) for broken in violations if broken.severity == severity), title=title)
         for severity, title in _SAYING.items()
-    ]
+    )
 
 
 def severities(violations: Iterable[Violation]) -> Table:
@@ -163,30 +207,43 @@ def _said(violation: Violation) -> str:
 
 def map_title(a: AnyMap) -> str:
     """The map in one line: its kind, extents, box and modes."""
-    pixels = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
-    copy = f"box {by(a.box)}" if isinstance(a, TensorMap) else pixels
-    parts = {
-        f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}": True,
-        copy: True,
-        f"interleave {a.interleave.name}": a.interleave.slice_bytes,
-        f"swizzle {a.swizzle.name}": a.swizzle.bits,
-    }
-    return ", ".join(holding(parts))
+    words = [f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}"]
+    if isinstance(a, TensorMap):
+        words.append(f"box {by(a.box)}")
+    else:
+        words.append(f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels")
+    if a.interleave.slice_bytes:
+        words.append(f"interleave {a.interleave.name}")
+    if a.swizzle.bits:
+        words.append(f"swizzle {a.swizzle.name}")
+    return ", ".join(words)
 
 
 def _dimensions(a: AnyMap) -> Table:
     """One line a dimension: its extent, its step, and what a copy takes of it."""
-    inner_bytes, first = a.interleave.slice_bytes or a.data_type.bits / 8, 0 if a.interleave.slice_bytes else 1
-    steps = [f"{inner_bytes:g}", *a.strides_bytes]
-    columns: dict[str, Iterable[object]] = {"dim": range(a.rank), "extent": a.dims, "stride bytes": steps}
-    columns |= {"box": a.box} if isinstance(a, TensorMap) else {}
-    columns |= {"element stride": a.element_strides}
+    inner_bytes = a.interleave.slice_bytes or a.data_type.bits / 8
+    columns: dict[str, Iterable[object]] = {
+        "dim": range(a.rank),
+        "extent": a.dims,
+        "stride bytes": [f"{inner_bytes:g}", *a.strides_bytes],
+    }
     if isinstance(a, TensorMap):
-        columns |= {"visited": a.visited_elements, "boxes": map(ceil_div, a.dims, a.box)}
+        columns["box"] = a.box
+    columns["element stride"] = a.element_strides
+    if isinstance(a, TensorMap):
+        columns["visited"] = a.visited_elements
+        columns["boxes"] = map(ceil_div, a.dims, a.box)
     elif isinstance(a, Im2colMap):
-        for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
-            columns[name] = [*[""] * first, *corner, *[""] * (a.rank - first - len(corner))]
+        columns["lower"] = _of_corner(a, a.lower_corner)
+        columns["upper"] = _of_corner(a, a.upper_corner)
     return Table(zip(*columns.values(), strict=True), columns, "Dimensions, innermost first", "r" * len(columns))
+
+
+def _of_corner(a: Im2colMap, corner: tuple[int, ...]) -> list[object]:
+    """A corner by dimension; channels and images have none."""
+    before = 0 if a.interleave.slice_bytes else 1
+    after = a.rank - before - len(corner)
+    return [*[""] * before, *corner, *[""] * after]
 
 
 def _facts(a: AnyMap) -> Table:
@@ -205,13 +262,26 @@ def _facts(a: AnyMap) -> Table:
     return Table(rows, title="One copy")
 
 
-def arguments_table(asked: Mapping[str, Any]) -> Table:
+def arguments_table(asked: Mapping[str, object]) -> Table:
     """The arguments of a map, by name."""
     return Table(((name, _plain(name, value)) for name, value in asked.items()), title="The arguments")
 
 
-def _plain(name: str, value: Any) -> str:
+def _plain(name: str, value: object) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(str, value))
-    in_hex = name == "address" and isinstance(value, int)
-    return value.name if isinstance(value, Row) else hex(value) if in_hex else str(value)
+    if isinstance(value, Row):
+        return value.name
+    if name == "address" and isinstance(value, int):
+        return hex(value)
+    return str(value)
+
+
+DRAWINGS = {
+    Convolution: draw_convolution,
+    Im2colMap: draw_map,
+    Im2colWideMap: draw_map,
+    MapReport: draw_map_report,
+    TensorMap: draw_map,
+    TensorMapDiff: draw_tensor_map_diff,
+}

@@ -24,13 +24,15 @@ from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
 from tilescope.value import Value
-from tilescope.view.descriptor_view import word_ruler
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, pieces, plain
 from tilescope.view.ruler import BitRuler, byte_grid
-from tilescope.view.svg_document import Block, grid_block, hatchings, number, ruler_rows, style_sheet
-from tilescope.view.trace_view import plane
+from tilescope.view.svg_document import grid_block, ruler_rows
+from tilescope.view.svg_shapes import Block, number
+from tilescope.view.svg_style import hatchings, style_sheet
+from tilescope.view.tensor_plane import plane
+from tilescope.view.word_ruler import word_ruler
 from tilescope.web.page import Answer, Form, command_line, drawn
 from tilescope.web.pages import PAGES, form_at
 

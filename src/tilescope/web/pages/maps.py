@@ -18,7 +18,7 @@ from tilescope.view.drawing import Beside, Drawing, Part
 from tilescope.view.grid import Grid
 from tilescope.view.ruler import byte_grid
 from tilescope.view.tensor_map_view import findings
-from tilescope.view.trace_view import chunk_links, dim_names
+from tilescope.view.tensor_plane import chunk_links, dim_names
 from tilescope.web.call import Call
 from tilescope.web.page import Answer, Drag, Field, Page, address, drawn, form, limited
 

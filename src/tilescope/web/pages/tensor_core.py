@@ -13,7 +13,8 @@ from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.readings import descriptor_readings
-from tilescope.view.descriptor_view import barrier_readings, k_step_grid, step_link
+from tilescope.pipeline.barrier_reading import barrier_readings
+from tilescope.view.descriptor_view import k_step_grid, step_link
 from tilescope.view.drawing import Beside, Drawing
 from tilescope.view.grid import extent
 from tilescope.web.call import Call
