@@ -10,7 +10,8 @@ from descriptions import RIGHT, ring
 import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import OPERATIONS, Expression, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operations import OPERATIONS
 from tilescope.value import Value
 
 ONE = {

@@ -17,7 +17,8 @@ from itertools import groupby
 from typing import Any
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.parts import Loop, Role, Step
 
 _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "wait": "mbarrier_wait({at}, {parity})",

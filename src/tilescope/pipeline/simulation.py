@@ -17,13 +17,15 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type
+from tilescope.pipeline.action import NONE, Flight
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
 from tilescope.pipeline.limits import limits
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import NONE, Flight, Program
+from tilescope.pipeline.program import Program
 from tilescope.pipeline.recurrence import shortened
 from tilescope.pipeline.remedy import remedies
+from tilescope.pipeline.wording import said, told
 from tilescope.reading import integer
 from tilescope.sentence import counted
 from tilescope.value import Value
@@ -221,7 +223,7 @@ def _event(program: Program, mark: Mark) -> Event:
     size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
     agent = program.agents[mark.agent]
     block = program.barriers[mark.done.barrier].block if isinstance(mark.done, Flight) else agent.block
-    what = program.said(mark.done, block)
+    what = said(program, mark.done, block)
     return Event(mark.start, mark.end, agent.title, mark.op, what, barrier, mark.phase, tuple(slots), size)
 
 
@@ -248,7 +250,7 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
             return replace(mistake, way=other.way)
     done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
     touching = [mark for mark in done if mistake.subject in _touched(program, mark)]
-    steps = [program.told(mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
+    steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, run.machine, steps)
 
 

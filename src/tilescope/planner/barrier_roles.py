@@ -28,7 +28,8 @@ from tilescope.arithmetic import ceil_div
 from tilescope.errors import PlanError, Violation, raise_all
 from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
+from tilescope.pipeline.parts import MAX_STAGES
+from tilescope.pipeline.threads import MAX_BLOCKS
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.pair_tiles import half_of, partial_instructions
 from tilescope.planner.plans import Plan, barrier_bytes

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.program import Instance, instances_by_name
+from tilescope.pipeline.instances import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
 from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
@@ -239,7 +239,7 @@ def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks:
     used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks} & {*instances}
     lanes: Lanes = {}
     own = (title for title in used if instances[title].block == block)
-    for title in sorted(own, key=lambda title: (instances[title].of.name, instances[title].stage or 0)):
+    for title in sorted(own, key=lambda title: (instances[title].row_name, instances[title].stage or 0)):
         barrier = instances[title]
         ends = sorted((event.start, event.phase) for event in events if (event.op, event.barrier) == ("phase", title))
         last = ends[-1][1] + 1 if ends else 0

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import OPERATIONS, WARP_THREADS, Barrier, Expression, Loop, Slot, Step, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operations import OPERATIONS
+from tilescope.pipeline.parts import Barrier, Loop, Slot, Step
+from tilescope.pipeline.threads import WARP_THREADS
 
 CHUNK_BYTES = 16
 _MAX_ROUNDS = 6000  # of a loop

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from tilescope.pipeline.parts import OPERATIONS
+from tilescope.pipeline.operations import OPERATIONS
 
 Data: TypeAlias = dict[str, Any]
 Random: TypeAlias = random.Random

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites.pipeline_changes import change
 from tilescope.gpu.suites.pipeline_growing import grown
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.threads import WARP_THREADS
 
 Data: TypeAlias = dict[str, Any]
 Random: TypeAlias = random.Random

@@ -26,7 +26,7 @@ from tilescope.gpu.suites.pipeline_actions import (
 )
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.mbarrier import TX_END_BYTES
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.threads import WARP_THREADS
 
 NEVER = 0xFFFFFFFF  # a serial that no chunk has
 

@@ -28,7 +28,7 @@ from tilescope.gpu.suites.pipeline_actions import (
 )
 from tilescope.gpu.suites.pipeline_order import NEVER, Order, Seen
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.threads import WARP_THREADS
 
 # As kernels/pipelines.cu numbers them
 OPS = (
