@@ -60,18 +60,18 @@ class Device:
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL("libcuda.so.1")
-        major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
-        minor = self._attribute("COMPUTE_CAPABILITY_MINOR")
+        major = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
+        minor = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
         cuda = _value(self._driver.cuDriverGetVersion())
         self.facts: CardFacts = {
             "card": _value(self._driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
             "arch": f"sm_{major}{minor}",
             "driver": _driver_version(),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-            "sms": self._attribute("MULTIPROCESSOR_COUNT"),
-            "clock_mhz": self._attribute("CLOCK_RATE") // 1000,
-            "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000,
-            "l2_bytes": self._attribute("L2_CACHE_SIZE"),
+            "sms": self._attribute("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+            "clock_mhz": self._attribute("CU_DEVICE_ATTRIBUTE_CLOCK_RATE") // 1000,
+            "memory_clock_mhz": self._attribute("CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE") // 1000,
+            "l2_bytes": self._attribute("CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"),
         }
 
     def encode(self, arguments: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -184,7 +184,7 @@ class Device:
         _value(self._driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:
-        attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        attribute = getattr(self._driver.CUdevice_attribute, name)
         return int(_value(self._driver.cuDeviceGetAttribute(attribute, self._number)))
 
 

@@ -144,7 +144,8 @@ class Reader:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                data, files = b"", []
+                data = b""
+                files = []
             for file in files:
                 process.share(file)
             if not data:

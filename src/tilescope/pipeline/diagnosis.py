@@ -59,11 +59,12 @@ def _would_be_ended(machine: Machine, agent: int, action: Action) -> bool:
 
 def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:
     """Agents that cannot act, and the action before which they stand."""
-    return [
-        (agent, action)
-        for agent in range(machine.agents)
-        if (action := machine.current(agent)) is not None and not machine.enabled(agent)
-    ]
+    blocked = []
+    for agent in range(machine.agents):
+        action = machine.current(agent)
+        if action is not None and not machine.enabled(agent):
+            blocked.append((agent, action))
+    return blocked
 
 
 def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFoundError:

@@ -254,9 +254,9 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
         moves.append((agent, action))
     flights = [*filter(machine.can_land, machine.flights.values())]
     pieces = [  # of copies whose first bytes leave their barrier's count at 0 before the last have come
-        flight._replace(number=missing)
+        flight._replace(number=machine.tx[flight.barrier])
         for flight in flights
-        if flight.op == "copy" and 0 < (missing := machine.tx[flight.barrier]) < flight.number
+        if flight.op == "copy" and 0 < machine.tx[flight.barrier] < flight.number
     ]
     return moves + [(NONE, flight) for flight in (*flights, *pieces)]
 

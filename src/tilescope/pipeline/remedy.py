@@ -189,8 +189,8 @@ def _arrivals_of_a_round(program: Program, barrier: int) -> int:
     total = 0
     for agent in program.agents:
         for number, action in enumerate(program.actions(agent)):
-            if barrier in action.barriers and (arrivals := _arrivals(action)):
-                total += arrivals * action.barriers.count(barrier)
+            if barrier in action.barriers and _arrivals(action):
+                total += _arrivals(action) * action.barriers.count(barrier)
                 break
             if number >= _MAX_ARRIVALS_LOOKED_AT:
                 break

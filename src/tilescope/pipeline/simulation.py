@@ -288,11 +288,13 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
 
 
 def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
-    machine, pipeline = run.machine, run.machine.program.pipeline
+    machine = run.machine
+    pipeline = machine.program.pipeline
     for barrier in pipeline.barriers:
         firsts = [at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0]
         counted_there = [machine.first_notes.get(at) or machine.notes[at] for at in firsts]
-        notes, of_earlier_grid = counted_there[: pipeline.blocks], counted_there[pipeline.blocks :]
+        notes = counted_there[: pipeline.blocks]
+        of_earlier_grid = counted_there[pipeline.blocks :]
         if any(of_earlier_grid) and not any(notes):
             notes = of_earlier_grid
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -95,9 +94,12 @@ class Suite:
 
     def _case(self, random: random.Random, arch: str) -> Case:
         while True:
-            with suppress(RuleError):
-                if case := self.draw(random, arch):
-                    return case
+            try:
+                case = self.draw(random, arch)
+            except RuleError:
+                continue
+            if case:
+                return case
 
     def expected(self, case: Case) -> Outcome:
         """What tilescope says of a case."""

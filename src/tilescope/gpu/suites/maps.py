@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from operator import mul
 
@@ -36,10 +35,12 @@ def drawn_map(
     """A sound map of a small tensor; `dense`: without strides of which rows overlap."""
     while True:
         drawn = _columns(random, arch, data_type) if im2col else _tiled(random, arch, data_type, dense=dense)
-        with suppress(TensorMapError):
-            tensor_map = (Im2colMap if im2col else TensorMap)(**drawn)
-            if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
-                return tensor_map
+        try:
+            tensor_map = Im2colMap(**drawn) if im2col else TensorMap(**drawn)
+        except TensorMapError:
+            continue
+        if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
+            return tensor_map
 
 
 def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> Case:

@@ -123,7 +123,8 @@ class Encoded:
             raise NotRunnableError("more steps than the interpreter takes")
         for agent in self.agents:
             for action in agent.actions:
-                if words := self._refused(agent, action):
+                words = self._refused(agent, action)
+                if words:
                     raise NotRunnableError(f"{action.op}: {words}")
 
     def _refused(self, agent: Agent, action: Action) -> str:
