@@ -8,7 +8,7 @@
     "error code 12345"                                    →  a code that no CUDA error has
     "N = 700 is wrong", "max error 3", "Xid 31"           →  no code: nothing says that the number is one
 
-The rows are in `cuda_errors.tsv` beside this file.
+The rows are in `cuda_errors.tsv` beside this file, the words that make a number a code, or none, in `cuda_error_words.tsv`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ _NUMBER_OF_NAME = {
     name.casefold(): row.number for row in CUDA_ERROR.values() for name in (row.driver_name, row.runtime_name) if name
 }
 
+SUCCESS = 0
+INVALID_VALUE = 1
 LEAST_DISTINCT_CODE = 98  # smaller numbers are as often counts of something
 _MOST_HEX_DIGITS = 4  # a longer word is an address, a descriptor or a mask
 _NAME = re.compile(r"\b(?:CUDA_ERROR_\w+|CUDA_SUCCESS|cudaError[A-Z]\w*|cudaSuccess)\b", re.IGNORECASE)
@@ -75,48 +77,29 @@ _EXCEPTIONS = {
 _EXCEPTION = re.compile(rf"exception on \([^)]*\)\W*({'|'.join(_EXCEPTIONS)})")
 _TYPE_NAMES = ("cudaerror_t", "cudaerror_enum")  # name no error
 _TOKEN = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+|e[+-]?\d+)+|\d+|[a-z_]+|[^\sa-z0-9_]", re.IGNORECASE)
-_BETWEEN = {*"=:([#'\"", "is", "was", "no", "number", "value", "with", "of", "a", "the"}
 _MOST_BETWEEN = 4  # tokens between the word that announces a code and the code
+
+
+def _words() -> dict[str, set[str]]:
+    """The words beside a number, by what they say of it."""
+    words: dict[str, set[str]] = {}
+    table = files(__package__).joinpath("cuda_error_words.tsv").read_text("utf-8")
+    for line in table.splitlines():
+        if not line.startswith("#"):
+            says, word = line.split("\t")
+            words.setdefault(says, set()).add(word)
+    return words
+
+
+_WORDS = _words()
 # What stands before a code: always, or only where the number is one that CUDA has.
-_SAYS_CODE = {"error", "err", "code", "errorcode", "errcode", "curesult", "cudaerror", "cudaerror_t"}
-_MAY_SAY_CODE = {
-    "cuda", "result", "res", "status", "rc", "ret", "fail", "fails", "failed", "failure", "return", "returns", "returned",
-    "returning", "answers", "answered", "get", "gets", "got", "getting", "gives", "gave", "throws", "descriptor", "desc",
-}  # fmt: skip
+_SAYS_CODE = _WORDS["says code"]
+_MAY_SAY_CODE = _WORDS["may say code"]
+_BETWEEN = _WORDS["between"]
 # What makes an announced number something else: whose error it is, or what kind.
-_OTHER_ERRORS = {
-    "xid", "exit", "exited", "errno", "cublas", "cudnn", "cusolver", "cusparse", "cufft", "nccl", "nvrtc", "nvml", "nvjitlink",
-    "http", "hip", "mpi", "max", "maximum", "abs", "absolute", "rel", "relative", "mean", "average", "rms", "rmse", "numerical",
-    "rounding", "quantization", "squared", "l", "off", "exception",
-}  # fmt: skip
-_UNITS = {
-    "%", "x", "*", "/", "of", "gb", "kb", "mb", "gib", "kib", "mib", "tb", "b", "bit", "bits", "byte", "bytes", "element",
-    "elements", "row", "rows", "column", "columns", "stage", "stages", "tile", "tiles", "block", "blocks", "thread", "threads",
-    "warp", "warps", "time", "times", "ms", "us", "ns", "s", "tflops", "gflops", "step", "steps", "iteration", "iterations",
-    "percent", "way", "sm", "sms", "k", "instead",
-}  # fmt: skip
-_ENDS = {
-    ".",
-    ",",
-    ";",
-    ")",
-    "]",
-    ":",
-    "!",
-    "?",
-    "'",
-    '"',
-    "-",
-    "in",
-    "at",
-    "from",
-    "on",
-    "when",
-    "after",
-    "during",
-    "for",
-    "and",
-}
+_OTHER_ERRORS = _WORDS["other error"]
+_UNITS = _WORDS["unit"]
+_ENDS = _WORDS["ends"]
 
 
 def codes_in(text: str) -> MentionedCodes:
@@ -146,8 +129,9 @@ def unknown_names_in(text: str) -> tuple[str, ...]:
 
 def known_names() -> tuple[str, ...]:
     """The names of all errors, those of the driver first."""
-    driver, runtime = ([getattr(row, of) for row in CUDA_ERROR.values()] for of in ("driver_name", "runtime_name"))
-    return tuple(filter(None, driver + runtime))
+    driver = [row.driver_name for row in CUDA_ERROR.values() if row.driver_name]
+    runtime = [row.runtime_name for row in CUDA_ERROR.values() if row.runtime_name]
+    return (*driver, *runtime)
 
 
 def _names(text: str) -> Iterator[re.Match[str]]:
@@ -183,8 +167,9 @@ def _announced(text: str) -> Iterator[int]:
         number = _number(token)
         if number is None:
             continue
-        before, behind = tokens[:place], tokens[place + 1 : place + 2]
-        if words == [token] or _is_announced(number, before, behind[0] if behind else ".", "initialize" in tokens):
+        is_alone = words == [token]
+        behind = tokens[place + 1] if place + 1 < len(tokens) else "."
+        if is_alone or _is_announced(number, tokens[:place], behind, initializes="initialize" in tokens):
             yield number
 
 
@@ -195,7 +180,7 @@ def _number(token: str) -> int | None:
     return int(token) if token.isdecimal() and token.isascii() and len(token) <= 6 else None
 
 
-def _is_announced(number: int, before: list[str], behind: str, initializes: bool) -> bool:
+def _is_announced(number: int, before: list[str], behind: str, *, initializes: bool) -> bool:
     """Whether a number is called an error code by the words before it, or by "error" behind it."""
     is_distinct = number in CUDA_ERROR and number >= LEAST_DISTINCT_CODE
     if behind in _UNITS:

@@ -25,9 +25,24 @@ ARCH = "sm_90a"
 INTEGERS = 8  # of an action
 WAIT_NS = 300_000_000
 OPS = (
-    "end", "wait", "expect", "arrive", "copy", "read", "write", "store", "commit", "wait_group", "fence", "sync", "cluster",
-    "init", "cp_copy", "cp_arrive", "bar_arrive",
-)  # fmt: skip
+    "end",
+    "wait",
+    "expect",
+    "arrive",
+    "copy",
+    "read",
+    "write",
+    "store",
+    "commit",
+    "wait_group",
+    "fence",
+    "sync",
+    "cluster",
+    "init",
+    "cp_copy",
+    "cp_arrive",
+    "bar_arrive",
+)
 
 SOURCE = r"""
 typedef unsigned long long u64; typedef unsigned int u32; typedef unsigned char u8;
@@ -180,18 +195,54 @@ class Agents(ctypes.Structure):
 class Job(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("code", "agents", "source", "target", "status", "words")),
-        *((name, ctypes.c_int) for name in (
-            "agents_of_block", "barriers", "barrier_at", "slots_end", "source_slots", "slot_bytes", "jitter", "implicit_init", "stay",
-        )),
+        *(
+            (name, ctypes.c_int)
+            for name in (
+                "agents_of_block",
+                "barriers",
+                "barrier_at",
+                "slots_end",
+                "source_slots",
+                "slot_bytes",
+                "jitter",
+                "implicit_init",
+                "stay",
+            )
+        ),
         ("wait_ns", ctypes.c_uint64),
-    ]  # fmt: skip
+    ]
+
+
+def row(op, *numbers):
+    """A step as the kernel reads it."""
+    return [OPS.index(op), *numbers, *[0] * (INTEGERS - 1 - len(numbers))]
+
+
+def without_operands(action):
+    """The rows of an action that acts on no barrier and no slot."""
+    by_cp_async = int(action.choice == "cp.async")
+    match action.op:
+        case "commit" | "wait_group" if action.choice == "wgmma":
+            return []
+        case "commit":
+            return [row("commit", by_cp_async)]
+        case "wait_group":
+            return [row("wait_group", by_cp_async, action.number, int(action.flag))]
+        case "fence":
+            return [row("fence", int(action.choice == "mbarrier_init"))]
+        case "cluster":
+            return [row("cluster", {"sync": 0, "wait": 1, "arrive": 2}[action.choice])]
+        case "registers":
+            return []
+    raise NotImplementedError(action.op)
 
 
 class Encoding:
     """A pipeline's actions as integers, and where its slots and barriers lie in shared memory."""
 
     def __init__(self, pipeline):
-        self.pipeline, self.program = pipeline, Program(pipeline)
+        self.pipeline = pipeline
+        self.program = Program(pipeline)
         self.blocks = pipeline.blocks
         slots = self.program.slots[: len(self.program.slots) // self.blocks]
         self.per_block = max(1, len(slots))
@@ -226,64 +277,55 @@ class Encoding:
 
     def encoded(self, agent, action):
         """The integers of one action; one row for every block that it acts on."""
-        per_block = max(1, self.barriers)
-
-        def row(op, *numbers):
-            return [OPS.index(op), *numbers, *[0] * (INTEGERS - 1 - len(numbers))]
-
         tile = action.tile or 0
         self.tiles = max(self.tiles, tile + 1)
-        local = [barrier % per_block for barrier in action.barriers]
-        ranks = [self.program.barriers[barrier].block for barrier in action.barriers]
         match action.op:
-            case "wait" | "tail":
-                return [row("wait", local[0], action.number)]
-            case "expect":
-                return [
-                    row("expect", at, action.number, rank, int(action.flag))
-                    for at, rank in zip(local, ranks, strict=True)
-                ]
-            case "arrive" | "release":
-                return [row("arrive", at, action.times, rank) for at, rank in zip(local, ranks, strict=True)]
             case "copy":
-                at, size, slot = self.slot(action.slots[0])
-                if action.choice == "cp.async":
-                    return [row("cp_copy", 0, at, action.number, 0, tile, slot)]
-                mask = sum(1 << self.program.slots[each].block for each in action.slots)
-                part = agent.block * action.number % max(1, size) if mask & (mask - 1) else 0
-                return [row("copy", local[0], at + part, action.number, mask, tile, slot, part)]
+                return [self.copied(agent, action, tile)]
             case "multiply" | "read":
-                return [row("read", 0, *self.slot(each)[:2], 0, tile, self.slot(each)[2]) for each in action.slots]
+                return [self.touched("read", slot, tile) for slot in action.slots]
             case "write":
-                return [row("write", 0, *self.slot(each)[:2], 0, tile, self.slot(each)[2]) for each in action.slots]
+                return [self.touched("write", slot, tile) for slot in action.slots]
             case "store":
-                return [row("store", 0, *self.slot(action.slots[0])[:2], 0, tile, self.slot(action.slots[0])[2])]
-            case "commit" | "wait_group" if action.choice == "wgmma":
-                return []
-            case "commit":
-                return [row("commit", int(action.choice == "cp.async"))]
-            case "wait_group":
-                return [row("wait_group", int(action.choice == "cp.async"), action.number, int(action.flag))]
-            case "fence":
-                return [row("fence", int(action.choice == "mbarrier_init"))]
+                return [self.touched("store", action.slots[0], tile)]
             case "sync" | "bar_arrive":
-                rank = agent.block
-                threads = action.times or sum(
-                    each.of.whole_threads(32) for each in self.program.agents if each.block == rank
-                )
-                return [row(action.op, action.number, threads)]
-            case "cluster":
-                return [row("cluster", {"sync": 0, "wait": 1, "arrive": 2}[action.choice])]
-            case "init":
-                return [
-                    row("init", at, self.program.barriers[barrier].of.count)
-                    for at, barrier in zip(local, action.barriers, strict=True)
-                ]
-            case "cp_arrive":
-                return [row("cp_arrive", local[0], action.times, int(action.flag))]
-            case "registers":
-                return []
-        raise NotImplementedError(action.op)
+                of_block = [each.of.whole_threads(32) for each in self.program.agents if each.block == agent.block]
+                return [row(action.op, action.number, action.times or sum(of_block))]
+            case "init" | "wait" | "tail" | "expect" | "arrive" | "release" | "cp_arrive":
+                return self.at_barriers(action)
+        return without_operands(action)
+
+    def at_barriers(self, action):
+        """The rows of an action at barriers, which may be those of several blocks."""
+        rows = []
+        for barrier in action.barriers:
+            at = barrier % max(1, self.barriers)
+            part = self.program.barriers[barrier]
+            match action.op:
+                case "init":
+                    rows.append(row("init", at, part.of.count))
+                case "wait" | "tail":
+                    rows.append(row("wait", at, action.number))
+                case "expect":
+                    rows.append(row("expect", at, action.number, part.block, int(action.flag)))
+                case "arrive" | "release":
+                    rows.append(row("arrive", at, action.times, part.block))
+                case "cp_arrive":
+                    rows.append(row("cp_arrive", at, action.times, int(action.flag)))
+        return rows
+
+    def copied(self, agent, action, tile):
+        at, size, slot = self.slot(action.slots[0])
+        if action.choice == "cp.async":
+            return row("cp_copy", 0, at, action.number, 0, tile, slot)
+        barrier = action.barriers[0] % max(1, self.barriers)
+        mask = sum(1 << self.program.slots[each].block for each in action.slots)
+        part = agent.block * action.number % max(1, size) if mask & (mask - 1) else 0
+        return row("copy", barrier, at + part, action.number, mask, tile, slot, part)
+
+    def touched(self, op, number, tile):
+        at, size, slot = self.slot(number)
+        return row(op, 0, at, size, 0, tile, slot)
 
     def words(self, tile, slot, size):
         index = np.arange(size // 4, dtype=np.uint64)
@@ -324,12 +366,27 @@ def carry_out(pipeline, *, jitter=0, stay=True, wait_ns=WAIT_NS):
     target = np.zeros_like(source)
     barrier_at = -(-found.slots_end // 8) * 8
     smem = barrier_at + 8 * max(1, found.barriers)
+    target_at = upload(target)
+    status_at = upload(status)
+    words_at = upload(words)
     job = Job(
-        upload(found.code) + 4 * found.code_start, upload(np.frombuffer(bytes(agents), np.uint8)), upload(source),
-        (target_at := upload(target)), (status_at := upload(status)), (words_at := upload(words)),
-        found.agents_of_block, found.barriers, barrier_at, found.slots_end, found.per_block, found.slot_bytes, jitter,
-        int(not found.program.initialises), int(stay), wait_ns,
-    )  # fmt: skip
+        upload(found.code) + 4 * found.code_start,
+        upload(np.frombuffer(bytes(agents), np.uint8)),
+        upload(source),
+        target_at,
+        status_at,
+        words_at,
+        found.agents_of_block,
+        found.barriers,
+        barrier_at,
+        found.slots_end,
+        found.per_block,
+        found.slot_bytes,
+        jitter,
+        int(not found.program.initialises),
+        int(stay),
+        wait_ns,
+    )
     attribute = driver.CUfunction_attribute
     driver.cuFuncSetAttribute(function, attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, smem)
     config = driver.CUlaunchConfig()
@@ -349,10 +406,13 @@ def carry_out(pipeline, *, jitter=0, stay=True, wait_ns=WAIT_NS):
     for array, pointer in ((status, status_at), (words, words_at), (target, target_at)):
         assert int(driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes)[0]) == 0
     return {
-        "fault": 0, "outcome": status[:, 0].tolist(), "place": status[:, 1].tolist(), "wrong": status[:, 2].tolist(),
+        "fault": 0,
+        "outcome": status[:, 0].tolist(),
+        "place": status[:, 1].tolist(),
+        "wrong": status[:, 2].tolist(),
         "words": [hex(word) for word in words.ravel().tolist()] if found.barriers else [],
         "stored": int((target == source).all(axis=2).sum()),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -16,18 +16,37 @@ def ring(*, parity="i / 2 % 2 ^ 1", copied=256, threads=32, release=1):
         "barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": release, "stages": 2}},
         "slots": {"a": {"stages": 2, "bytes": 256}},
         "roles": [
-            {"name": "producer", "steps": [{"loop": "i", "count": 8, "steps": [
-                {"wait": "empty[i % 2]", "parity": parity},
-                {"expect": "full[i % 2]", "bytes": copied},
-                {"copy": "a[i % 2]", "bytes": copied, "barrier": "full[i % 2]", "tile": "i"},
-            ]}]},
-            {"name": "consumer", "threads": threads, "steps": [{"loop": "i", "count": 8, "steps": [
-                {"wait": "full[i % 2]", "parity": "i / 2 % 2"},
-                {"read": ["a[i % 2]"], "tile": "i"},
-                {"release": "empty[i % 2]", "count": release},
-            ]}]},
+            {
+                "name": "producer",
+                "steps": [
+                    {
+                        "loop": "i",
+                        "count": 8,
+                        "steps": [
+                            {"wait": "empty[i % 2]", "parity": parity},
+                            {"expect": "full[i % 2]", "bytes": copied},
+                            {"copy": "a[i % 2]", "bytes": copied, "barrier": "full[i % 2]", "tile": "i"},
+                        ],
+                    }
+                ],
+            },
+            {
+                "name": "consumer",
+                "threads": threads,
+                "steps": [
+                    {
+                        "loop": "i",
+                        "count": 8,
+                        "steps": [
+                            {"wait": "full[i % 2]", "parity": "i / 2 % 2"},
+                            {"read": ["a[i % 2]"], "tile": "i"},
+                            {"release": "empty[i % 2]", "count": release},
+                        ],
+                    }
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def one_role(*steps, threads=32, **parts):
@@ -48,26 +67,54 @@ def multicast():
         "barriers": {"full": {"count": 1}, "empty": {"count": 4}},
         "slots": {"a": {"stages": 4, "bytes": 128}},
         "roles": [
-            {"name": "producer", "steps": [*begin, {"loop": "i", "count": 5, "steps": [
-                {"wait": "empty", "parity": "i % 2 ^ 1"},
-                {"expect": "full", "bytes": 512},
-                {"copy": "a[rank]", "bytes": 128, "barrier": "full", "mask": 15, "tile": "i"},
-            ]}, {"cluster": "sync"}]},
-            {"name": "consumer", "threads": 32, "steps": [{"cluster": "sync"}, {"loop": "i", "count": 5, "steps": [
-                {"wait": "full", "parity": "i % 2"},
-                {"read": ["a[0]", "a[1]", "a[2]", "a[3]"], "tile": "i"},
-                {"release": "empty", "mask": 15},
-            ]}, {"cluster": "sync"}]},
+            {
+                "name": "producer",
+                "steps": [
+                    *begin,
+                    {
+                        "loop": "i",
+                        "count": 5,
+                        "steps": [
+                            {"wait": "empty", "parity": "i % 2 ^ 1"},
+                            {"expect": "full", "bytes": 512},
+                            {"copy": "a[rank]", "bytes": 128, "barrier": "full", "mask": 15, "tile": "i"},
+                        ],
+                    },
+                    {"cluster": "sync"},
+                ],
+            },
+            {
+                "name": "consumer",
+                "threads": 32,
+                "steps": [
+                    {"cluster": "sync"},
+                    {
+                        "loop": "i",
+                        "count": 5,
+                        "steps": [
+                            {"wait": "full", "parity": "i % 2"},
+                            {"read": ["a[0]", "a[1]", "a[2]", "a[3]"], "tile": "i"},
+                            {"release": "empty", "mask": 15},
+                        ],
+                    },
+                    {"cluster": "sync"},
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def stores():
     meet = {"sync": 1, "threads": 128}
     steps = [
-        {"wait_group": "bulk", "pending": 0, "read": True}, meet, {"write": ["a"], "tile": "i"}, {"fence": "proxy.async"}, meet,
-        {"store": "a"}, {"commit": "bulk"},
-    ]  # fmt: skip
+        {"wait_group": "bulk", "pending": 0, "read": True},
+        meet,
+        {"write": ["a"], "tile": "i"},
+        {"fence": "proxy.async"},
+        meet,
+        {"store": "a"},
+        {"commit": "bulk"},
+    ]
     return one_role({"loop": "i", "count": 4, "steps": steps}, {"wait_group": "bulk"}, threads=128)
 
 

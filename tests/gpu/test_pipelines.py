@@ -91,7 +91,9 @@ def sync_for_more():
 WRONG = {
     "16 bytes more expected": lambda: changed(ring(), *PRODUCER, 1, "bytes", 5136),
     "512 bytes less expected": lambda: changed(ring(), *PRODUCER, 1, "bytes", 4608),
-    "a bulk copy whose size is cut": lambda: changed(changed(ring(), *PRODUCER, 1, "bytes", 5096), *PRODUCER, 3, "bytes", 1000),
+    "a bulk copy whose size is cut": lambda: changed(
+        changed(ring(), *PRODUCER, 1, "bytes", 5096), *PRODUCER, 3, "bytes", 1000
+    ),
     "the producer starts with parity 0": lambda: changed(ring(), *PRODUCER, 0, "parity", "(i / 2) % 2"),
     "the full barrier counts 2": lambda: changed(ring(), "barriers", "full", "count", 2),
     "the empty barrier counts 2": lambda: changed(ring(), "barriers", "empty", "count", 2),
@@ -102,7 +104,7 @@ WRONG = {
     "only one receiver armed": one_receiver,
     "cp.async.mbarrier.arrive without noinc": without_noinc,
     "bar.sync for more threads than come": sync_for_more,
-}  # fmt: skip
+}
 
 
 # A copy's bytes are counted piece by piece, so a phase that expects too few may end between two of them, or miss its zero:
@@ -118,8 +120,11 @@ def on_the_card(data, **options):
         try:
             done = subprocess.run(
                 [sys.executable, pipeline_kernel.__file__, str(path), json.dumps(options)],
-                capture_output=True, text=True, timeout=LIMIT_S, check=False,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return {"timeout": True}
     assert done.returncode == 0, done.stderr

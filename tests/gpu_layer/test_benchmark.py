@@ -8,7 +8,7 @@ import pytest
 import tilescope as ts
 from tilescope import card as card_module
 from tilescope.cli import run
-from tilescope.gpu.benchmark import SETTINGS, plan_order
+from tilescope.gpu.benchmark import SETTINGS, Where, plan_order
 from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, MAX_STAGES
 from tilescope.value import Value
 
@@ -66,7 +66,7 @@ def test_the_planners_order_is_scored_by_what_was_measured():
             rates.append(1000.0 * rank)
         return rates
 
-    order = plan_order(backwards, 8, 3, arch="sm_90")
+    order = plan_order(backwards, 8, 3, Where(arch="sm_90"))
     assert (order.first_choice_good, order.pairs_in_order) == (0, 0)
     assert order.pairs > 0
     assert len(order.misses) == 8

@@ -27,18 +27,37 @@ def ring(*, parity="i / 2 % 2 ^ 1", copied=64, threads=32, release=1):
         "barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": release, "stages": 2}},
         "slots": {"a": {"stages": 2, "bytes": 64}},
         "roles": [
-            {"name": "producer", "steps": [{"loop": "i", "count": 4, "steps": [
-                {"wait": "empty[i % 2]", "parity": parity},
-                {"expect": "full[i % 2]", "bytes": copied},
-                {"copy": "a[i % 2]", "bytes": copied, "barrier": "full[i % 2]", "tile": "i"},
-            ]}]},
-            {"name": "consumer", "threads": threads, "steps": [{"loop": "i", "count": 4, "steps": [
-                {"wait": "full[i % 2]", "parity": "i / 2 % 2"},
-                {"read": ["a[i % 2]"], "tile": "i"},
-                {"release": "empty[i % 2]", "count": release},
-            ]}]},
+            {
+                "name": "producer",
+                "steps": [
+                    {
+                        "loop": "i",
+                        "count": 4,
+                        "steps": [
+                            {"wait": "empty[i % 2]", "parity": parity},
+                            {"expect": "full[i % 2]", "bytes": copied},
+                            {"copy": "a[i % 2]", "bytes": copied, "barrier": "full[i % 2]", "tile": "i"},
+                        ],
+                    }
+                ],
+            },
+            {
+                "name": "consumer",
+                "threads": threads,
+                "steps": [
+                    {
+                        "loop": "i",
+                        "count": 4,
+                        "steps": [
+                            {"wait": "full[i % 2]", "parity": "i / 2 % 2"},
+                            {"read": ["a[i % 2]"], "tile": "i"},
+                            {"release": "empty[i % 2]", "count": release},
+                        ],
+                    }
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 def one_role(*steps, slots=None, barriers=None, threads=1):

@@ -20,22 +20,51 @@ def ring(*, stages=2, steps=4, consumers=1, prologue=False, before=(), after=())
         "barriers": {"full": {"count": 1, "stages": s}, "empty": {"count": consumers, "stages": s}},
         "slots": {"a": {"stages": s, "bytes": 4096}, "b": {"stages": s, "bytes": 1024}},
         "roles": [
-            {"name": "producer", "threads": 1, "steps": [{"loop": "i", "count": steps, "steps": [
-                {"wait": f"empty[i % {s}]", "parity": f"(i / {s}) % 2 ^ {start}"},
-                {"expect": f"full[i % {s}]", "bytes": 5120},
-                {"copy": f"a[i % {s}]", "bytes": 4096, "barrier": f"full[i % {s}]", "tile": "i"},
-                {"copy": f"b[i % {s}]", "bytes": 1024, "barrier": f"full[i % {s}]", "by": "bulk", "tile": "i"},
-            ]}]},
-            {"name": "consumer", "threads": 128, "instances": consumers, "steps": [*before, *freed,
-                {"loop": "i", "count": steps, "steps": [
-                    {"wait": f"full[i % {s}]", "parity": f"(i / {s}) % 2"},
-                    {"multiply": [f"a[i % {s}]", f"b[i % {s}]"], "tile": "i"},
-                    {"commit": "wgmma"},
-                    {"wait_group": "wgmma"},
-                    {"release": f"empty[i % {s}]"},
-                ]}, *after]},
+            {
+                "name": "producer",
+                "threads": 1,
+                "steps": [
+                    {
+                        "loop": "i",
+                        "count": steps,
+                        "steps": [
+                            {"wait": f"empty[i % {s}]", "parity": f"(i / {s}) % 2 ^ {start}"},
+                            {"expect": f"full[i % {s}]", "bytes": 5120},
+                            {"copy": f"a[i % {s}]", "bytes": 4096, "barrier": f"full[i % {s}]", "tile": "i"},
+                            {
+                                "copy": f"b[i % {s}]",
+                                "bytes": 1024,
+                                "barrier": f"full[i % {s}]",
+                                "by": "bulk",
+                                "tile": "i",
+                            },
+                        ],
+                    }
+                ],
+            },
+            {
+                "name": "consumer",
+                "threads": 128,
+                "instances": consumers,
+                "steps": [
+                    *before,
+                    *freed,
+                    {
+                        "loop": "i",
+                        "count": steps,
+                        "steps": [
+                            {"wait": f"full[i % {s}]", "parity": f"(i / {s}) % 2"},
+                            {"multiply": [f"a[i % {s}]", f"b[i % {s}]"], "tile": "i"},
+                            {"commit": "wgmma"},
+                            {"wait_group": "wgmma"},
+                            {"release": f"empty[i % {s}]"},
+                        ],
+                    },
+                    *after,
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 BLACKWELL = {"arch": "sm_100", "consumer": "tcgen05"}
@@ -53,21 +82,40 @@ def split_meetings():
         "barriers": {"full": {"count": 1}},
         "slots": {"a": {"bytes": 4096}, "b": {"bytes": 64}},
         "roles": [
-            {"name": "maker", "threads": 32, "steps": [
-                {"init": ["full"]}, {"fence": "mbarrier_init"}, {"cluster": "arrive"}, {"write": ["b"]}, {"fence": "proxy.async"},
-                {"bar_arrive": 1, "threads": 64}, {"cluster": "wait"},
-                {"expect": "full", "bytes": 4096, "mask": 2, "when": "rank == 0"},
-                {"copy": "a", "bytes": 4096, "barrier": "full", "mask": 2, "when": "rank == 0"},
-                {"cluster": "sync"},
-            ]},
-            {"name": "taker", "threads": 32, "steps": [
-                {"cluster": "arrive"}, {"sync": 1, "threads": 64}, {"read": ["b"]}, {"store": ["b"]}, {"commit": "bulk"},
-                {"wait_group": "bulk", "pending": 0, "read": True}, {"cluster": "wait"},
-                {"wait": "full", "parity": 0, "when": "rank == 1"}, {"read": ["a"], "when": "rank == 1"},
-                {"cluster": "sync"},
-            ]},
+            {
+                "name": "maker",
+                "threads": 32,
+                "steps": [
+                    {"init": ["full"]},
+                    {"fence": "mbarrier_init"},
+                    {"cluster": "arrive"},
+                    {"write": ["b"]},
+                    {"fence": "proxy.async"},
+                    {"bar_arrive": 1, "threads": 64},
+                    {"cluster": "wait"},
+                    {"expect": "full", "bytes": 4096, "mask": 2, "when": "rank == 0"},
+                    {"copy": "a", "bytes": 4096, "barrier": "full", "mask": 2, "when": "rank == 0"},
+                    {"cluster": "sync"},
+                ],
+            },
+            {
+                "name": "taker",
+                "threads": 32,
+                "steps": [
+                    {"cluster": "arrive"},
+                    {"sync": 1, "threads": 64},
+                    {"read": ["b"]},
+                    {"store": ["b"]},
+                    {"commit": "bulk"},
+                    {"wait_group": "bulk", "pending": 0, "read": True},
+                    {"cluster": "wait"},
+                    {"wait": "full", "parity": 0, "when": "rank == 1"},
+                    {"read": ["a"], "when": "rank == 1"},
+                    {"cluster": "sync"},
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
 
 
 RIGHT = {
@@ -116,25 +164,20 @@ def mutants(data):
 
 
 def _changes(key, value):
+    """(what is changed, the other value) of a field."""
     match key:
         case "threads" | "registers" if value and isinstance(value, int):
-            for other in (value + 32, value - 32):
-                if other > 0:
-                    yield f"{value} -> {other}", other
+            return [(f"{value} -> {other}", other) for other in (value + 32, value - 32) if other > 0]
         case "count" | "start" if isinstance(value, str):  # of a loop
-            yield "one more", f"{value} + 1"
-            yield "one less", f"{value} - 1"
+            return [("one more", f"{value} + 1"), ("one less", f"{value} - 1")]
         case "count" | "pending" | "bytes" if isinstance(value, int):
-            for other in {value + 1, value - 1, 2 * value, value + 16, value - 16, 0} - {value}:
-                if other >= 0:
-                    yield f"{value} -> {other}", other
+            others = {value + 1, value - 1, 2 * value, value + 16, value - 16, 0} - {value}
+            return [(f"{value} -> {other}", other) for other in others if other >= 0]
         case "parity":
-            yield "flipped", f"({value}) ^ 1"
-            yield "0", 0
-            yield "1", 1
-        case "noinc" | "arrive" | "read":
-            if isinstance(value, bool):
-                yield "flipped", not value
+            return [("flipped", f"({value}) ^ 1"), ("0", 0), ("1", 1)]
+        case "noinc" | "arrive" | "read" if isinstance(value, bool):
+            return [("flipped", not value)]
+    return []
 
 
 def _places(data, path=()):

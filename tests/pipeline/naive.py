@@ -31,6 +31,7 @@ WARP_THREADS = 32
 WARPGROUP_THREADS = 128
 TX_END_BYTES = 1 << 20
 GROUPS = ("wgmma", "bulk", "cp.async")
+BARRIER_OPS = ("wait", "tail", "expect", "arrive", "release", "cp_arrive", "commit")
 BY_ASYNC_PROXY = ("tma", "bulk", "wgmma", "tcgen05", "store")
 CLUSTER = (-1, 0)  # where all blocks meet; bar.sync n of block r is (r, n)
 
@@ -72,6 +73,27 @@ class Filled(NamedTuple):
     end: int
     tile: int
     placed: bool  # whether it said its offset
+
+
+class Copied(NamedTuple):
+    """A copy as a step says it."""
+
+    receivers: list[tuple[int, int | None]]  # slots and barriers
+    by: str
+    size: int
+    offset: int | None
+    group: int  # how often the agent has committed cp.async or arrived for them
+    tile: int
+
+
+class Touched(NamedTuple):
+    """Slots that a step reads or writes at once, or that a tensor core or a store reads."""
+
+    op: str
+    slots: list[int]
+    into: list[int]
+    how: str
+    tile: int
 
 
 class Flight(NamedTuple):
@@ -220,38 +242,38 @@ class Naive:
 
     def read_step(self, op, step, names, rank, group):
         """`group`: how often the agent has committed cp.async or arrived for them."""
-        target, ranks = step[op], [rank]
+        ranks = [rank]
         if "mask" in step:
             mask = number(step["mask"], names)
             ranks = [each for each in range(self.blocks) if mask >> each & 1]
             if mask >> self.blocks:
                 return ("beyond_cluster",)
-        tile = number(step["tile"], names) if "tile" in step else ANY
+        if op == "copy":
+            return op, self.read_copy(step, names, ranks, group)
+        if op in ("read", "write", "multiply", "store"):
+            return "touch", self.read_touched(op, step, names, ranks)
+        if op in BARRIER_OPS and step[op] not in GROUPS:
+            return self.read_barrier_step(op, step, names, ranks)
+        return self.read_own_step(op, step, names, rank)
 
-        def barriers(given):
-            return [self.place(self.barriers, given, each, names) for each in ranks]
-
+    def read_barrier_step(self, op, step, names, ranks):
+        """A step at a barrier, or at that barrier of several blocks."""
+        barriers = [self.place(self.barriers, step[op], each, names) for each in ranks]
         match op:
             case "wait" | "tail":
-                return "wait", barriers(target)[0], number(step["parity"], names)
+                return "wait", barriers[0], number(step["parity"], names)
             case "expect":
-                return op, barriers(target), number(step["bytes"], names), step.get("arrive", True)
+                return op, barriers, number(step["bytes"], names), step.get("arrive", True)
             case "arrive" | "release":
-                return "arrive", barriers(target), number(step.get("count", 1), names), step.get("drop", False)
+                return "arrive", barriers, number(step.get("count", 1), names), step.get("drop", False)
             case "cp_arrive":
-                return op, barriers(target), number(step.get("count", 1), names), step.get("noinc", False)
-            case "copy":
-                return op, *self.read_copy(step, names, ranks, group), tile
-            case "read" | "write" | "multiply" | "store":
-                targets = [target] if isinstance(target, str) else target
-                touched = [self.place(self.slots, given, each, names) for each in ranks for given in targets]
-                into = [self.place(self.slots, step["into"], each, names) for each in ranks] if step.get("into") else []
-                how = {"multiply": step.get("unit", "wgmma"), "store": "store"}.get(op, "generic")
-                return op, touched, into, "generic" if how == "mma" else how, tile
-            case "commit" if target in GROUPS:
-                return op, target
-            case "commit":
-                return "commit_to", barriers(target)
+                return op, barriers, number(step.get("count", 1), names), step.get("noinc", False)
+        return "commit_to", barriers
+
+    def read_own_step(self, op, step, names, rank):
+        """A step in the agent's own block that names no barrier and no slot, or inits barriers."""
+        target = step[op]
+        match op:
             case "wait_group":
                 return op, target, number(step.get("pending", 0), names)
             case "sync" | "bar_arrive":
@@ -261,10 +283,23 @@ class Naive:
                 return op, [which for (name, _, at), which in self.barriers.items() if at == rank and name in named]
             case "registers":
                 return op, number(target, names)
-        return op, target  # fence, cluster
+        return op, target  # fence, cluster, commit of a group
+
+    def read_touched(self, op, step, names, ranks):
+        target = step[op]
+        targets = [target] if isinstance(target, str) else target
+        slots = [self.place(self.slots, given, each, names) for each in ranks for given in targets]
+        into = [self.place(self.slots, step["into"], each, names) for each in ranks] if step.get("into") else []
+        how = "generic"
+        if op == "store":
+            how = "store"
+        elif op == "multiply" and step.get("unit") != "mma":
+            how = step.get("unit", "wgmma")
+        return Touched(op, slots, into, how, number(step["tile"], names) if "tile" in step else ANY)
 
     def read_copy(self, step, names, ranks, group):
-        by, size = step.get("by", "tma"), number(step["bytes"], names)
+        by = step.get("by", "tma")
+        size = number(step["bytes"], names)
         if by == "bulk":
             size = size // 16 * 16
         size *= number(step.get("lanes", 1), names)
@@ -276,7 +311,8 @@ class Naive:
                 owner = number(step["barrier_rank"], {**names, "rank": rank}) if "barrier_rank" in step else rank
                 barrier = self.place(self.barriers, step["barrier"], owner, names)
             receivers.append((self.place(self.slots, step["copy"], rank, names), barrier))
-        return receivers, by, size, offset, group
+        tile = number(step["tile"], names) if "tile" in step else ANY
+        return Copied(receivers, by, size, offset, group, tile)
 
     # ---- every order ----
 
@@ -435,11 +471,12 @@ class Naive:
 
     def written_by_all_warps(self, step):
         """The slots into which all warps of an agent write."""
-        op, *rest = step
-        if op == "copy":
-            receivers, by, *_ = rest
-            return {slot for slot, _ in receivers} if by == "cp.async" else set()
-        return set(rest[0]) if op == "write" else set()
+        match step:
+            case ("copy", Copied() as copied) if copied.by == "cp.async":
+                return {slot for slot, _ in copied.receivers}
+            case ("touch", Touched() as touched) if touched.op == "write":
+                return set(touched.slots)
+        return set()
 
     def used_by_all_warps(self, step, agent):
         """The barriers on which all warps of an agent act."""
@@ -567,29 +604,30 @@ class Naive:
 
     # ---- memory ----
 
-    def do_copy(self, world, agent, receivers, by, size, offset, group, tile):
-        for slot, barrier in receivers:
+    def do_copy(self, world, agent, copied):
+        for slot, barrier in copied.receivers:
             if barrier is not None:
                 self.reach(world, barrier, agent)
             self.reach_block(world, self.slot_ranks[slot], agent)
-            if size == 0:
+            if copied.size == 0:
                 continue
-            if by == "cp.async" or barrier is None:
-                fill = ("role", agent, group)
+            if copied.by == "cp.async" or barrier is None:
+                fill = ("role", agent, copied.group)
             else:
                 fill = ("barrier", barrier, world.barriers[barrier][0])
-            begin, end = self.extent(world, slot, fill, size, offset, tile)
-            copy = Access(slot, agent, world.pcs[agent], True, by, begin, end, fill)
+            begin, end = self.extent(world, slot, fill, copied)
+            copy = Access(slot, agent, world.pcs[agent], True, copied.by, begin, end, fill)
             self.begin(world, copy)
             self.age(world, slot, fill)
-            if by == "cp.async":
-                self.fill(world, copy, tile)
+            if copied.by == "cp.async":
+                self.fill(world, copy, copied.tile)
                 self.add_to_group(world, agent, "cp.async", copy)
             elif barrier is not None:
-                world.flights |= {Flight(barrier, size, agent, copy.pc, copy, tile, ())}
+                world.flights |= {Flight(barrier, copied.size, agent, copy.pc, copy, copied.tile, ())}
 
-    def extent(self, world, slot, fill, size, offset, tile):
+    def extent(self, world, slot, fill, copied):
         """Where a copy lies in its slot; the whole of a slot that does not state its bytes is (0, 1)."""
+        size, offset, tile = copied.size, copied.offset, copied.tile
         same_fill = [each for each in world.fills if each.slot == slot and each.fill == fill]
         slot_size = self.sizes[slot]
         if slot_size == 0:
@@ -641,32 +679,26 @@ class Naive:
         marked = tuple(segment._replace(was_read=True) for segment in segments)
         world.content = replaced(world.content, slot, marked)
 
-    def touch(self, world, agent, op, slots, into, how, tile):
-        touched = [(slot, op == "write", tile) for slot in slots] + [(slot, True, ANY) for slot in into]
-        for slot, writes, what in touched:
-            self.reach_block(world, self.slot_ranks[slot], agent)
-            access = Access(slot, agent, world.pcs[agent], writes, how, 0, self.sizes[slot] or 1)
-            self.begin(world, access)
+    def do_touch(self, world, agent, touched):
+        writes = touched.op == "write"
+        for slot in touched.slots:
+            access = self.touch(world, agent, slot, writes=writes, how=touched.how)
             if writes:
-                self.fill(world, access, what)
+                self.fill(world, access, touched.tile)
             else:
-                self.take(world, slot, what)
-            if how == "wgmma":
-                self.add_to_group(world, agent, "wgmma", access)
-            elif how == "store":
-                self.add_to_group(world, agent, "bulk", access)
+                self.take(world, slot, touched.tile)
+        for slot in touched.into:
+            self.fill(world, self.touch(world, agent, slot, writes=True, how=touched.how), ANY)
 
-    def do_read(self, world, agent, *rest):
-        self.touch(world, agent, "read", *rest)
-
-    def do_write(self, world, agent, *rest):
-        self.touch(world, agent, "write", *rest)
-
-    def do_multiply(self, world, agent, *rest):
-        self.touch(world, agent, "multiply", *rest)
-
-    def do_store(self, world, agent, *rest):
-        self.touch(world, agent, "store", *rest)
+    def touch(self, world, agent, slot, *, writes, how):
+        self.reach_block(world, self.slot_ranks[slot], agent)
+        access = Access(slot, agent, world.pcs[agent], writes, how, 0, self.sizes[slot] or 1)
+        self.begin(world, access)
+        if how == "wgmma":
+            self.add_to_group(world, agent, "wgmma", access)
+        elif how == "store":
+            self.add_to_group(world, agent, "bulk", access)
+        return access
 
     def begin(self, world, access):
         """An access begins: it must meet no other, and no missing fence."""

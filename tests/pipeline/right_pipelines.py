@@ -26,9 +26,9 @@ def consumption(rng, slots, tile=None, sync="1 + instance"):
     return rng.choice((1, 32)), [read], 1
 
 
-def filling(rng, slot, size, barrier, tile=None, mask=None):
+def filling(rng, slot, size, barrier, tile=None):
     """Steps that fill a slot by copies and expect them."""
-    common = {"barrier": barrier} | ({} if tile is None else {"tile": tile}) | ({} if mask is None else {"mask": mask})
+    common = {"barrier": barrier} | ({} if tile is None else {"tile": tile})
     way = rng.choice(("whole", "whole", "halves", "halves in places", "lanes"))
     if way == "lanes":
         copies = [{"copy": slot, "bytes": size // 2, "lanes": 2, "by": "bulk", **common}]
@@ -38,9 +38,9 @@ def filling(rng, slot, size, barrier, tile=None, mask=None):
         copies = [{"copy": slot, "bytes": size // 2, **common} for _ in range(2)]
         if way == "halves in places":
             copies[0]["offset"], copies[1]["offset"] = rng.choice(((size // 2, 0), (0, size // 2)))
-    expect = {"expect": barrier, "bytes": size} | ({} if mask is None else {"mask": mask})
+    expect = {"expect": barrier, "bytes": size}
     if rng.random() < 0.25:
-        return [{**expect, "arrive": False}, *copies, {"arrive": barrier} | ({} if mask is None else {"mask": mask})]
+        return [{**expect, "arrive": False}, *copies, {"arrive": barrier}]
     return rng.choice(([expect, *copies], [expect, *copies], [*copies, expect]))
 
 

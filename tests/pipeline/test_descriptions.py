@@ -10,7 +10,8 @@ from descriptions import RIGHT, ring
 import tilescope as ts
 from tilescope.pipeline import simulation
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import OPERATIONS, Expression, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operations import OPERATIONS
 from tilescope.value import Value
 
 ONE = {
@@ -92,8 +93,17 @@ def test_files_that_are_no_description_are_refused(tmp_path, content):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("7 / 2", 3), ("7 // 2", 3), ("i % 4 ^ 1", 2), ("1 << i", 128), ("i == 7", 1), ("-i + 8", 1), (5, 5), ("3 if i > 9 else 4", 4)],
-)  # fmt: skip
+    [
+        ("7 / 2", 3),
+        ("7 // 2", 3),
+        ("i % 4 ^ 1", 2),
+        ("1 << i", 128),
+        ("i == 7", 1),
+        ("-i + 8", 1),
+        (5, 5),
+        ("3 if i > 9 else 4", 4),
+    ],
+)
 def test_expressions(text, value):
     assert Expression.read("x", text, ["i"]).value({"i": 7}) == value
 

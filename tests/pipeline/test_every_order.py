@@ -89,9 +89,23 @@ def test_random_pipelines_are_the_same_for_the_same_seed_and_bad_in_every_way():
 
 # what is seen first when every order is tried
 SEEN = {
-    "A": "race", "A2": "race", "B": "race", "B2": "race", "C": "hang", "D": "overlap", "E": "beyond", "E2": "partial",
-    "F": "fault", "G": "hang", "H": "undefined", "I": "race", "I2": "race", "J": "stale", "K": "overlap", "M": "exit",
-}  # fmt: skip
+    "A": "race",
+    "A2": "race",
+    "B": "race",
+    "B2": "race",
+    "C": "hang",
+    "D": "overlap",
+    "E": "beyond",
+    "E2": "partial",
+    "F": "fault",
+    "G": "hang",
+    "H": "undefined",
+    "I": "race",
+    "I2": "race",
+    "J": "stale",
+    "K": "overlap",
+    "M": "exit",
+}
 
 
 @pytest.mark.parametrize("name", SEEN)

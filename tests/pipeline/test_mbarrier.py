@@ -54,9 +54,11 @@ def test_words(state, word):
 
 
 @given(
-    st.integers(1, (1 << 20) - 1), st.integers(0, 1), st.integers(0, (1 << 20) - 1),
+    st.integers(1, (1 << 20) - 1),
+    st.integers(0, 1),
+    st.integers(0, (1 << 20) - 1),
     st.integers(1 - (1 << 20), (1 << 20) - 1),
-)  # fmt: skip
+)
 def test_decode_undoes_encode(count, phase, pending, tx_bytes):
     barrier = ts.Mbarrier(count, phase=phase, pending=pending, tx_bytes=tx_bytes)
     assert ts.Mbarrier.decode(barrier.encode()) == barrier

@@ -16,7 +16,7 @@ def first_load(count, *steps):
             {"name": "thread 0", "threads": 32, "steps": [{"init": ["bar"]}, {"sync": 0}, *steps]},
             {"name": "others", "threads": 96, "steps": [{"sync": 0}, {"wait": "bar", "parity": 0}, {"read": ["tile"]}]},
         ],
-    }  # fmt: skip
+    }
 
 
 LOAD = {"copy": "tile", "bytes": 16384, "barrier": "bar"}
@@ -37,22 +37,44 @@ def parity_of_the_loop():
     return {
         "barriers": {"bar": {"count": 1, "stages": 4}},
         "slots": {"tile": {"stages": 4, "bytes": 4096}},
-        "roles": [{"name": "block", "threads": 128, "steps": [{"loop": "s", "count": 4, "steps": [
-            {"expect": "bar[s]", "bytes": 4096}, {"copy": "tile[s]", "bytes": 4096, "barrier": "bar[s]"},
-            {"wait": "bar[s]", "parity": "s & 1"}, {"read": ["tile[s]"]},
-        ]}]}],
-    }  # fmt: skip
+        "roles": [
+            {
+                "name": "block",
+                "threads": 128,
+                "steps": [
+                    {
+                        "loop": "s",
+                        "count": 4,
+                        "steps": [
+                            {"expect": "bar[s]", "bytes": 4096},
+                            {"copy": "tile[s]", "bytes": 4096, "barrier": "bar[s]"},
+                            {"wait": "bar[s]", "parity": "s & 1"},
+                            {"read": ["tile[s]"]},
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
 
 
 def cut_copy():
     """63 floats by a bulk copy, 252 bytes, of which 240 move."""
     return {
-        "barriers": {"bar": {"count": 1}}, "slots": {"row": {"bytes": 256}},
-        "roles": [{"name": "block", "steps": [
-            {"expect": "bar", "bytes": 252}, {"copy": "row", "bytes": 252, "barrier": "bar", "by": "bulk"},
-            {"wait": "bar", "parity": 0}, {"read": ["row"]},
-        ]}],
-    }  # fmt: skip
+        "barriers": {"bar": {"count": 1}},
+        "slots": {"row": {"bytes": 256}},
+        "roles": [
+            {
+                "name": "block",
+                "steps": [
+                    {"expect": "bar", "bytes": 252},
+                    {"copy": "row", "bytes": 252, "barrier": "bar", "by": "bulk"},
+                    {"wait": "bar", "parity": 0},
+                    {"read": ["row"]},
+                ],
+            }
+        ],
+    }
 
 
 def store_without_fence():
@@ -105,35 +127,51 @@ def lanes_that_wait_along():
 
 
 def half_of_the_threads():
-    return {"slots": {}, "roles": [
-        {"name": "first half", "threads": 128, "steps": [{"sync": 1, "threads": 256}]},
-        {"name": "second half", "threads": 128, "steps": []},
-    ]}  # fmt: skip
+    return {
+        "slots": {},
+        "roles": [
+            {"name": "first half", "threads": 128, "steps": [{"sync": 1, "threads": 256}]},
+            {"name": "second half", "threads": 128, "steps": []},
+        ],
+    }
 
 
 # thread: the description, the rule that is broken, what the sentence says
 THREADS = {
     "NVIDIA/cutlass#2879, the barrier counts the block and one thread arrives": (
-        lambda: first_load(128, ARM, LOAD, *READ), "pipeline-arrivals", "bar counts 128, and phase 0 gets 1 arrival",
+        lambda: first_load(128, ARM, LOAD, *READ),
+        "pipeline-arrivals",
+        "bar counts 128, and phase 0 gets 1 arrival",
     ),
     "NVIDIA/cutlass#2701, bytes are expected and nobody arrives": (
-        lambda: first_load(1, {**ARM, "arrive": False}, LOAD, *READ), "pipeline-arrivals", "which has 0 of 1 arrivals",
+        lambda: first_load(1, {**ARM, "arrive": False}, LOAD, *READ),
+        "pipeline-arrivals",
+        "which has 0 of 1 arrivals",
     ),
     "NVIDIA/cutlass#2701, nothing is expected": (
-        lambda: first_load(1, LOAD, *READ), "pipeline-receiver", "gets 16384 bytes that nobody expects there",
+        lambda: first_load(1, LOAD, *READ),
+        "pipeline-receiver",
+        "gets 16384 bytes that nobody expects there",
     ),
     "NVIDIA/cutlass#3314, the whole B expected from each block of a pair": (
-        lambda: pair_expects(98304), "pipeline-bytes", "expects 98304 bytes, the copies bring 65536",
+        lambda: pair_expects(98304),
+        "pipeline-bytes",
+        "expects 98304 bytes, the copies bring 65536",
     ),
     "NVIDIA/cutlass#3314, the bytes of one block": (
-        lambda: pair_expects(32768), "", "",
+        lambda: pair_expects(32768),
+        "",
+        "",
     ),
     "NVIDIA/cutlass#3658, one block": (
-        lambda: peer_bit_without_a_peer(1), "pipeline-mask",
+        lambda: peer_bit_without_a_peer(1),
+        "pipeline-mask",
         "commit of consumer has mask 0x3, which names block 1, but the cluster has 1 block: the launch fails",
     ),
     "NVIDIA/cutlass#3658, two blocks": (
-        lambda: peer_bit_without_a_peer(2), "pipeline-mask", "mask 0x7, which names block 2, but the cluster has 2 blocks",
+        lambda: peer_bit_without_a_peer(2),
+        "pipeline-mask",
+        "mask 0x7, which names block 2, but the cluster has 2 blocks",
     ),
     "tile-ai/tilelang#2927": (parity_of_the_loop, "pipeline-race", "tile[1] is read by block"),
     "tile-ai/tilelang#2525": (cut_copy, "pipeline-bytes", "expects 252 bytes, the copies bring 240"),
@@ -141,11 +179,13 @@ THREADS = {
     "MoonshotAI/FlashKDA#24, init": (cluster_init_without_fence, "pipeline-init", "without fence.mbarrier_init"),
     "deepseek-ai/DeepGEMM#51": (own_slots_only, "", ""),
     "facebookexperimental/triton#908": (
-        one_receiver_armed, "pipeline-receiver", "full of block 1, phase 0 gets 16384 bytes that nobody expects there",
+        one_receiver_armed,
+        "pipeline-receiver",
+        "full of block 1, phase 0 gets 16384 bytes that nobody expects there",
     ),
     "NVIDIA/cutlass#3654": (lanes_that_wait_along, "", "other lanes waits"),
     "deepseek-ai/FlashMLA#57": (half_of_the_threads, "pipeline-sync", "bar 1 waits for 256 threads and 128 come"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("thread", THREADS)

@@ -122,8 +122,11 @@ def test_bytes_that_are_expected_after_the_last_arrival_come_too_late(data, said
 
 def test_bytes_may_be_expected_behind_the_copy_with_the_last_arrival():
     data = late_expect(4096, [5120], [])
-    data["roles"][0]["steps"] = [data["roles"][0]["steps"][1], {"expect": "full", "bytes": 4096, "arrive": False},
-                                 {"expect": "full", "bytes": 1024}]  # fmt: skip
+    data["roles"][0]["steps"] = [
+        data["roles"][0]["steps"][1],
+        {"expect": "full", "bytes": 4096, "arrive": False},
+        {"expect": "full", "bytes": 1024},
+    ]
     assert ts.simulate(data).verdict == "proven"
     assert naive(data) == ""
 

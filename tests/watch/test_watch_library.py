@@ -14,6 +14,7 @@ from tilescope.gpu import watch_call
 from tilescope.gpu.watch import CUPTI, INJECTION, SOCKET, Process
 from tilescope.gpu.watch_build import SOURCE
 from tilescope.gpu.watch_call import CALL, HELLO, Call
+from tilescope.tensor_map.limits import MAX_RANK
 
 EVERY_KIND = {
     "accepted": ("cuTensorMapEncodeTiled", "accepted", []),
@@ -147,8 +148,11 @@ def test_a_limit_on_files_does_not_kill_the_program(listener):
     limited = ["bash", "-c", 'ulimit -f 1; exec "$0" "$@"']
     done = subprocess.run(
         [*limited, *listener.build.command("init", "accepted", "refused")],
-        env=listener.environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=listener.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -205,6 +209,6 @@ def test_the_record_is_laid_out_as_python_reads_it(require, tmp_path):
         "sites": watch_call.SITES,
         "hello": HELLO,
         "call": CALL,
-        "dims": watch_call.MAX_DIMS,
+        "dims": MAX_RANK,
         "bits": [pointer.bit for pointer in watch_call.POINTERS.values()],
     }

@@ -31,12 +31,12 @@ from tilescope.emitter.tile_program import (
 )
 from tilescope.layout import AddressTerms
 from tilescope.mma.instruction import K_STEP_BYTES
+from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Problem
-from tilescope.planner.staging import WARPGROUP_THREADS
 from tilescope.sentence import by
 
 SUMS_NOT_CONVERTED = EMIT.worded(

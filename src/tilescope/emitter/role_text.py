@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.parts import Loop, Role, Step
 
 _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "wait": "mbarrier_wait({at}, {parity})",
@@ -68,7 +69,7 @@ class StageFacts:
 
     full_count: int
     empty_count: int
-    expected_bytes: int
+    expected_bytes: int | str  # a number, or an expression
     consumer_parity: str
     producer_parity: str
     start_parity: int
@@ -83,8 +84,8 @@ def stage_facts(pipeline: Pipeline) -> StageFacts:
         full_count=counts["full"],
         empty_count=counts["empty"],
         expected_bytes=_first_step(pipeline, "producer", "expect").arguments["bytes"],
-        consumer_parity=consumer_parity,
-        producer_parity=_first_step(pipeline, "producer", "wait").arguments["parity"],
+        consumer_parity=str(consumer_parity),
+        producer_parity=str(_first_step(pipeline, "producer", "wait").arguments["parity"]),
         start_parity=Expression.read("parity", consumer_parity, names).value(names),
     )
 

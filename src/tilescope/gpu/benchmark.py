@@ -11,29 +11,41 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, groupby, product
-from typing import Any
+from itertools import combinations, groupby
+from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.arch import WARP_LANES, Arch
+from tilescope.arch import WARP_LANES, Arch, ArchName
 from tilescope.arithmetic import rounded_up
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError, RuleError
 from tilescope.gpu import streaming
 from tilescope.gpu.isolation import CardInChildren, MadeOnCard, Progress, card_in_children
-from tilescope.gpu.streaming import LEAST_BYTES, MATRIX_BYTES, MAX_BOXES, issuing_warps, matrix_dims, spread, stream
+from tilescope.gpu.streaming import (
+    LEAST_BYTES,
+    MATRIX_BYTES,
+    MAX_BOXES,
+    Box,
+    Spread,
+    issuing_warps,
+    matrix_dims,
+    spread,
+    stream,
+)
 from tilescope.gpu.suites import Case
+from tilescope.layout import Major
 from tilescope.planner import Plan, plan, weighed_for
 from tilescope.rule import rule
 from tilescope.sentence import by, counted
 from tilescope.smem.op import SmemOp
-from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
+from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.option import L2PromotionName
 from tilescope.value import Value
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
@@ -41,18 +53,25 @@ from tilescope.view.parts import Part, Table
 SAVED_TOPICS = rule(
     "bench-save",
     "A card is saved from the topics loads and stores.",
+    argument="topics",
+    found="{chosen: }",
+    limit="loads and stores are what a card holds",
+    fix="Use {needed: }.",
     source="tilescope bench --save-card; it measures a card, so no example runs",
 )
-_SWIZZLE_OF_ROW: dict[int, Any] = {128: "128B", 64: "64B", 32: "32B", 16: "none"}
-_PROMOTIONS = ("none", "64B", "128B", "256B")
+_SWIZZLE_OF_ROW: dict[int, SwizzleName] = {128: "128B", 64: "64B", 32: "32B", 16: "none"}
+_PROMOTIONS: tuple[L2PromotionName, ...] = ("none", "64B", "128B", "256B")
 _BATCH = 100  # measurements that travel together
 _MANY_SMS = 64  # from here on the whole matrix is moved
 _ISSUING = "loads, 32 boxes of 8 rows by 64 bytes a tile, issuing warps"
 _BAR = 32  # characters of the fastest rate
 _MISSES_SHOWN = 20
 _KIB = 1024
-_WITHIN, _PREDICTED_WITHIN, _DIFFERING = 0.03, 0.10, 0.05
+_WITHIN = 0.03  # of the fastest candidate: a good first choice
+_PREDICTED_WITHIN = 0.10  # of the measured rate: a good prediction
+_DIFFERING = 0.05  # of the faster: a pair whose order counts
 _TYPES = ("bf16", "f16", "f32", "e4m3")
+_MAJORS: tuple[Major, ...] = ("K", "MN")
 _IN_FLIGHT_KIB = (24, 32, 48, 64, 96)  # on every SM
 _FEWEST_TILES = 2  # in flight: one arrives while the other is read
 
@@ -113,27 +132,38 @@ def bench(
     `card` names whose rates the planner uses; `save_as` keeps what was measured as a card of that name.
     """
     chosen = list(topics) or list(TOPICS)
-    if save_as is not None and free_path(save_as) and (absent := {"loads", "stores"} - set(chosen)):
-        fix = f"Use {' '.join([*chosen, *sorted(absent)])}."
-        raise SAVED_TOPICS.error("topics", " ".join(chosen), "loads and stores are what a card holds", fix)
+    if save_as is not None:
+        free_path(save_as)
+        absent = sorted({"loads", "stores"} - set(chosen))
+        if absent:
+            raise SAVED_TOPICS.error(chosen=chosen, needed=[*chosen, *absent])
     measured: list[Rate] = []
-    order, standing = None, None
+    order = None
+    weighed_by = None
     with card_in_children() as here:
-        arch, measure = here.facts["arch"], partial(rates, here, progress=progress)
+        measure = partial(rates, here, progress=progress)
         for topic in chosen:
             if topic == "plans":
-                order = plan_order(measure, tiles, seed, **({"arch": arch} if card is None else {"card": card}))
-                standing = Card.of_arch(Arch.named(arch)) if card is None else Card.named(card)
+                arch = Arch.named(here.facts["arch"])
+                if card is None:
+                    standing = Card.of_arch(arch)
+                    where = Where(arch=arch)
+                else:
+                    standing = Card.named(card)
+                    where = Where(card=standing)
+                order = plan_order(measure, tiles, seed, where)
+                weighed_by = None if standing is None else standing.name
             else:
                 settings = SETTINGS[topic](here.facts["sms"])
-                speeds = measure(topic, [case for _, _, case in settings])
+                speeds = measure(topic, [setting.case for setting in settings])
                 measured += [
-                    Rate(table=table, setting=setting, gb_per_s=round(speed, 1))
-                    for (table, setting, _), speed in zip(settings, speeds, strict=True)
+                    Rate(table=setting.table, setting=setting.name, gb_per_s=round(speed, 1))
+                    for setting, speed in zip(settings, speeds, strict=True)
                 ]
-    weighed_by = None if standing is None else standing.name
     made = Benchmark(**here.facts, seed=seed, rates=tuple(measured), plan_order=order, weighed_by=weighed_by)
-    return made if save_as is None else replace(made, saved=str(save_card(save_as, card_cells(made))))
+    if save_as is None:
+        return made
+    return replace(made, saved=str(save_card(save_as, card_cells(made))))
 
 
 def rates(
@@ -150,7 +180,20 @@ def rates(
         yield case["bytes"] / struct.unpack("<d", outcome.data)[0] / 1e9
 
 
-Setting = tuple[str, str, Case]  # table, setting, what is measured
+class Setting(NamedTuple):
+    """One thing that is measured: the table in which its rate stands, its row there, and the case."""
+
+    table: str
+    name: str
+    case: Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Whose rates the planner uses: those of an architecture, or of a card."""
+
+    arch: Arch | ArchName | None = None
+    card: Card | None = None
 
 
 def boxes_of(
@@ -158,26 +201,47 @@ def boxes_of(
     box_rows: int,
     tile_rows: int = 64,
     *,
-    tiles: int = 0,
+    in_flight: Spread,
     tile_row_bytes: int = 128,
-    l2_promotion: Any = "128B",
-    **options: Any,
+    l2_promotion: L2PromotionName = "128B",
+    direction: str = "load",
+    issuers: int | None = None,
+    blocks_per_sm: int = 1,
+    sms: int | None = None,
 ) -> Case:
     """Tiles of `tile_rows` rows of `tile_row_bytes` in boxes of `row_bytes` by `box_rows`, 16-bit elements.
 
-    `tiles` of them are in flight on every SM; where it is 0, `options` hold stages and streams.
+    `in_flight` says how many tiles are in flight in every block; for the rest see `stream`.
     """
-    columns, box, swizzle = tile_row_bytes // 2, (row_bytes // 2, box_rows), _SWIZZLE_OF_ROW[row_bytes]
-    busy = min(options.get("sms") or _MANY_SMS, _MANY_SMS)
+    columns = tile_row_bytes // 2
+    box_columns = row_bytes // 2
+    busy = min(sms or _MANY_SMS, _MANY_SMS)
     x, y = matrix_dims((columns, tile_rows), 2, max(LEAST_BYTES, MATRIX_BYTES * busy // _MANY_SMS))
-    tensor_map = TensorMap("bf16", (x, y), (2 * x,), box, swizzle=swizzle, l2_promotion=l2_promotion, address=1 << 30)
-    places = [
-        (column, row, (column // box[0] * tile_rows + row) * row_bytes)
-        for column in range(0, columns, box[0])
+    tensor_map = TensorMap(
+        "bf16",
+        (x, y),
+        (2 * x,),
+        (box_columns, box_rows),
+        swizzle=_SWIZZLE_OF_ROW[row_bytes],
+        l2_promotion=l2_promotion,
+        address=1 << 30,
+    )
+    boxes = [
+        Box(column, row, (column // box_columns * tile_rows + row) * row_bytes)
+        for column in range(0, columns, box_columns)
         for row in range(0, tile_rows, box_rows)
     ]
-    options = {"stage_bytes": tile_row_bytes * tile_rows, **(spread(tiles) if tiles else {}), **options}
-    return stream(tensor_map, places, (columns, tile_rows), **options)
+    return stream(
+        tensor_map,
+        boxes,
+        (columns, tile_rows),
+        in_flight,
+        stage_bytes=tile_row_bytes * tile_rows,
+        direction=direction,
+        issuers=issuers,
+        blocks_per_sm=blocks_per_sm,
+        sms=sms,
+    )
 
 
 def _rows_of(width: int) -> str:
@@ -186,62 +250,69 @@ def _rows_of(width: int) -> str:
 
 def _loads(sms: int) -> list[Setting]:
     """96 KiB in flight on every SM, unless that is what varies. The last two tables say that issuing bounds none above."""
-    busy_sms = (*(count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms), sms)
-    in_flight = "loads, bytes in flight on every SM"
-    return [
-        *(
-            (f"loads, L2 promotion {promotion}", _rows_of(width), boxes_of(width, 64, tiles=12, l2_promotion=promotion))
-            for promotion, width in product(_PROMOTIONS, ROW_BYTES)
-        ),
-        *(
-            (f"loads, boxes of {rows} rows", _rows_of(width), boxes_of(width, rows, tall, tiles=768 // tall))
-            for (rows, tall), width in product(((rows, max(rows, 64)) for rows in (256, 128, 64, 32, 16, 8)), ROW_BYTES)
-        ),
-        *((in_flight, f"{8 * tiles} KiB", boxes_of(128, 64, tiles=tiles)) for tiles in (1, 2, 4, 6, 8, 12, 16)),
-        *(
-            (f"loads, busy SMs, {_rows_of(width)}", f"{busy}", boxes_of(width, 64, tiles=24, sms=busy))
-            for width, busy in product(ROW_BYTES, busy_sms)
-        ),
-        *(
-            (_ISSUING, f"{warps}", boxes_of(64, 8, tile_row_bytes=256, stages=6, issuers=warps))
-            for warps in (1, 2, 4, 8, 16)
-        ),
-        *(
-            ("loads, tiles of 2 KiB, issuing warps", f"{warps}", boxes_of(128, 16, 16, streams=warps, stages=stages))
-            for warps, stages in ((1, 32), (2, 24), (4, 12), (8, 6))
-        ),
-    ]
+    settings = []
+    for promotion in _PROMOTIONS:
+        for width in ROW_BYTES:
+            case = boxes_of(width, 64, in_flight=spread(12), l2_promotion=promotion)
+            settings.append(Setting(f"loads, L2 promotion {promotion}", _rows_of(width), case))
+    for rows in (256, 128, 64, 32, 16, 8):
+        tile_rows = max(rows, 64)
+        for width in ROW_BYTES:
+            case = boxes_of(width, rows, tile_rows, in_flight=spread(768 // tile_rows))
+            settings.append(Setting(f"loads, boxes of {rows} rows", _rows_of(width), case))
+    for tiles in (1, 2, 4, 6, 8, 12, 16):
+        case = boxes_of(128, 64, in_flight=spread(tiles))
+        settings.append(Setting("loads, bytes in flight on every SM", f"{8 * tiles} KiB", case))
+    busy_sms = [count for count in (1, 2, 4, 8, 16, 32, 64) if count < sms]
+    for width in ROW_BYTES:
+        for busy in (*busy_sms, sms):
+            case = boxes_of(width, 64, in_flight=spread(24), sms=busy)
+            settings.append(Setting(f"loads, busy SMs, {_rows_of(width)}", f"{busy}", case))
+    for warps in (1, 2, 4, 8, 16):
+        case = boxes_of(64, 8, tile_row_bytes=256, in_flight=Spread(1, stages=6), issuers=warps)
+        settings.append(Setting(_ISSUING, f"{warps}", case))
+    for in_flight in (Spread(1, 32), Spread(2, 24), Spread(4, 12), Spread(8, 6)):  # every stream has a warp
+        case = boxes_of(128, 16, 16, in_flight=in_flight)
+        settings.append(Setting("loads, tiles of 2 KiB, issuing warps", f"{in_flight.streams}", case))
+    return settings
 
 
 def _stores(_sms: int) -> list[Setting]:
-    return [
-        *(
-            ("stores", _rows_of(width), boxes_of(width, 64, tiles=8, direction="store", blocks_per_sm=2))
-            for width in ROW_BYTES
-        ),
-        *(
-            ("stores, stages of one warp", f"{stages}", boxes_of(128, 64, direction="store", stages=stages))
-            for stages in (1, 2, 4, 8)
-        ),
-    ]
+    settings = []
+    for width in ROW_BYTES:
+        case = boxes_of(width, 64, in_flight=spread(8), direction="store", blocks_per_sm=2)
+        settings.append(Setting("stores", _rows_of(width), case))
+    for stages in (1, 2, 4, 8):
+        case = boxes_of(128, 64, in_flight=Spread(1, stages), direction="store")
+        settings.append(Setting("stores, stages of one warp", f"{stages}", case))
+    return settings
 
 
 def _plain(_sms: int) -> list[Setting]:
-    kernels = {"copy, read and written": "plain_copy", "read": "plain_read"}
-    return [("plain kernels", setting, {"plain": kernel, "bytes": MATRIX_BYTES}) for setting, kernel in kernels.items()]
+    copied: Case = {"plain": "plain_copy", "bytes": MATRIX_BYTES}
+    read: Case = {"plain": "plain_read", "bytes": MATRIX_BYTES}
+    return [
+        Setting("plain kernels", "copy, read and written", copied),
+        Setting("plain kernels", "read", read),
+    ]
 
 
 def _smem(_sms: int) -> list[Setting]:
     """Reads down the rows of a tile of 128-byte rows, as they lie and swizzled."""
     rows = np.arange(WARP_LANES) * SMEM_LINE_BYTES
-    lanes = {name: Swizzle.named(name).apply(rows).tolist() for name in ("none", "128B")}
-    ops = [SmemOp.named(name) for name in ("ld.b32", "ld.b128", "ldmatrix.x4")]
-    cases = {
-        f"{op.name}, swizzle {name}": {"op": op.name, "lanes": lanes[name], "bytes": op.lanes * op.access_bytes}
-        for op, name in product(ops, lanes)
-    }
-    table, active = "shared memory of one SM, reads down the rows of a tile", {"active": (1 << WARP_LANES) - 1}
-    return [(table, setting, case | active) for setting, case in cases.items()]
+    settings = []
+    for op_name in ("ld.b32", "ld.b128", "ldmatrix.x4"):
+        op = SmemOp.named(op_name)
+        for swizzle in ("none", "128B"):
+            case: Case = {
+                "op": op.name,
+                "lanes": Swizzle.named(swizzle).apply(rows).tolist(),
+                "bytes": op.lanes * op.access_bytes,
+                "active": (1 << WARP_LANES) - 1,
+            }
+            table = "shared memory of one SM, reads down the rows of a tile"
+            settings.append(Setting(table, f"{op.name}, swizzle {swizzle}", case))
+    return settings
 
 
 SETTINGS: dict[str, Callable[[int], list[Setting]]]
@@ -258,27 +329,45 @@ class DrawnTile:
     cases: Sequence[Case]
 
 
+class _Measured(NamedTuple):
+    """A candidate and its measured rate."""
+
+    candidate: Plan
+    gb_per_s: float
+
+    def __str__(self) -> str:
+        boxes = counted(self.candidate.tma_instructions, "box", "boxes")
+        shape = by(self.candidate.box or ())
+        return f"{boxes} of {shape}, swizzle {self.candidate.swizzle.name}: {self.gb_per_s:.0f} GB/s"
+
+
 def plan_order(
-    measure: Callable[[str, Sequence[Case]], Iterable[float]], tiles: int, seed: int, **where: Any
+    measure: Callable[[str, Sequence[Case]], Iterable[float]], tiles: int, seed: int, where: Where
 ) -> PlanOrder:
     """How the planner's order and rates compare with what `measure` gives, for tiles drawn by a seed."""
-    drawn = [drawn_tile(random.Random(f"{seed} plans {number}"), **where) for number in range(tiles)]  # noqa: S311
+    drawn = [drawn_tile(random.Random(f"{seed} plans {number}"), where) for number in range(tiles)]  # noqa: S311
     cases = [case for tile in drawn for case in tile.cases]
-    measured = iter(list(measure("plans", cases)))
+    rates_measured = iter(list(measure("plans", cases)))
     in_order: list[bool] = []  # pairs
-    predicted, misses, misjudged = 0, [], []
+    predicted = 0
+    misses = []
+    misjudged = []
     for tile in drawn:
-        ranked = [(candidate, next(measured)) for candidate in tile.candidates]
-        first, fastest = ranked[0], max(ranked, key=lambda pair: pair[1])
-        if first[1] < (1 - _WITHIN) * fastest[1]:
-            misses.append(f"{tile.about}: {_told(*first)}, but {_told(*fastest)}")
-        pairs = combinations((rate for _, rate in ranked), 2)
-        in_order += [one > other for one, other in pairs if abs(one - other) > _DIFFERING * max(one, other)]
-        for candidate, rate in ranked:
-            if (expected := candidate.costs.gb_per_s) is not None:
-                predicted += 1
-                if abs(expected - rate) > _PREDICTED_WITHIN * rate:
-                    misjudged.append(f"{tile.about}: {_told(candidate, rate)}, predicted {expected:.0f}")
+        ranked = [_Measured(candidate, next(rates_measured)) for candidate in tile.candidates]
+        first = ranked[0]
+        fastest = max(ranked, key=lambda row: row.gb_per_s)
+        if first.gb_per_s < (1 - _WITHIN) * fastest.gb_per_s:
+            misses.append(f"{tile.about}: {first}, but {fastest}")
+        for one, other in combinations([row.gb_per_s for row in ranked], 2):
+            if abs(one - other) > _DIFFERING * max(one, other):
+                in_order.append(one > other)
+        for row in ranked:
+            expected = row.candidate.costs.gb_per_s
+            if expected is None:
+                continue
+            predicted += 1
+            if abs(expected - row.gb_per_s) > _PREDICTED_WITHIN * row.gb_per_s:
+                misjudged.append(f"{tile.about}: {row}, predicted {expected:.0f}")
     return PlanOrder(
         tiles=tiles,
         candidates=len(cases),
@@ -292,21 +381,25 @@ def plan_order(
     )
 
 
-def drawn_tile(random: random.Random, **where: Any) -> DrawnTile:
-    """The next tile that a generator draws, for an `arch` or a `card`."""
+def drawn_tile(random: random.Random, where: Where) -> DrawnTile:
+    """The next tile that a generator draws."""
     while True:
         name = random.choice(_TYPES)
         size = DataType.named(name).bits // 8
         tile = (8 * random.randint(1, 32), 32 // size * random.randint(1, 16))
-        major: Any = random.choice(("K", "MN")) if size == 2 else "K"
-        options: dict[str, Any] = random.choice(({}, {"consumer": "ldmatrix"})) if size == 2 else {}
-        in_flight_bytes, tile_bytes = random.choice(_IN_FLIGHT_KIB) * _KIB, tile[0] * tile[1] * size
+        major: Major = "K"
+        consumer = None
+        if size == 2:
+            major = random.choice(_MAJORS)
+            consumer = random.choice((None, "ldmatrix"))
+        in_flight_bytes = random.choice(_IN_FLIGHT_KIB) * _KIB
+        tile_bytes = tile[0] * tile[1] * size
         if not 2 * _KIB <= tile_bytes <= 48 * _KIB:
             continue
-        places = spread(max(_FEWEST_TILES, in_flight_bytes // rounded_up(tile_bytes, _KIB)))
-        stages = places["streams"] * places["stages"]
+        in_flight = spread(max(_FEWEST_TILES, in_flight_bytes // rounded_up(tile_bytes, _KIB)))
+        stages = in_flight.streams * in_flight.stages
         try:
-            report = plan(tile, name, major=major, stages=stages, **options, **where)
+            report = plan(tile, name, major=major, consumer=consumer, stages=stages, arch=where.arch, card=where.card)
         except RuleError:
             continue
         usable = [
@@ -314,49 +407,57 @@ def drawn_tile(random: random.Random, **where: Any) -> DrawnTile:
         ]
         if len(usable) > 1:
             break
-    streams = places["streams"]
+    streams = in_flight.streams
     issuers = {boxes: streams * issuing_warps(boxes, streams) for boxes in range(1, MAX_BOXES + 1)}
     candidates = weighed_for(usable, blocks_per_sm=1, issuers=issuers)
     about = f"{tile[0]} x {tile[1]} {name}, {major}-major, {stages * tile_bytes} bytes in flight"
-    return DrawnTile(about, candidates, [_streamed(candidate, size, places) for candidate in candidates])
+    return DrawnTile(about, candidates, [_streamed(candidate, size, in_flight) for candidate in candidates])
 
 
-def _streamed(candidate: Plan, element_bytes: int, places: dict[str, Any]) -> Case:
+def _streamed(candidate: Plan, element_bytes: int, in_flight: Spread) -> Case:
     problem = candidate.problem
-    order = 1 if problem.major == "MN" else -1  # to contiguous elements, rows
-    tile: Any = problem.tile[::order]
-    dims: Any = matrix_dims(tile, element_bytes)
-    tensor_map = candidate.tensor_map(1 << 30, dims[::order])
-    assert isinstance(tensor_map, TensorMap)
-    boxes: Any = [(*candidate.copy_coords(copy, 0, 0)[:2], copy.smem_offset_bytes) for copy in candidate.copies]
-    return stream(tensor_map, boxes, tile, stage_bytes=candidate.stage_bytes, **places)
+    mn, k = problem.tile
+    if problem.major == "MN":
+        tile = (mn, k)  # contiguous elements, rows
+        x, y = matrix_dims(tile, element_bytes)
+        tensor_map = candidate.tensor_map(1 << 30, (x, y))
+    else:
+        tile = (k, mn)
+        x, y = matrix_dims(tile, element_bytes)
+        tensor_map = candidate.tensor_map(1 << 30, (y, x))
+    boxes = []
+    for copy in candidate.copies:
+        column, row, *_ = candidate.copy_coords(copy, 0, 0)
+        boxes.append(Box(column, row, copy.smem_offset_bytes))
+    return stream(tensor_map, boxes, tile, in_flight, stage_bytes=candidate.stage_bytes)
 
 
-def _told(candidate: Plan, rate: float) -> str:
-    boxes = counted(candidate.tma_instructions, "box", "boxes")
-    return f"{boxes} of {by(candidate.box or ())}, swizzle {candidate.swizzle.name}: {rate:.0f} GB/s"
-
-
-def card_cells(made: Benchmark) -> Mapping[str, Any]:
+def card_cells(made: Benchmark) -> dict[str, object]:
     """A benchmark of loads and stores as the cells of a card (see card.py)."""
 
-    def by_row(table: str, setting: str = "rows of {} bytes") -> dict[int, int]:
-        return {width: round(made.rate(table.format(width), setting.format(width))) for width in ROW_BYTES}
+    def by_row(table: str) -> dict[int, int]:
+        return {width: round(made.rate(table, _rows_of(width))) for width in ROW_BYTES}
+
+    def issue_ns(warps: int) -> int:
+        """Of a box of 8 rows by 64 bytes, on every SM."""
+        return round(made.sms * 64 * 8 / made.rate(_ISSUING, f"{warps}"))
 
     loads = {promotion: by_row(f"loads, L2 promotion {promotion}") for promotion in _PROMOTIONS}
     few = made.rate("loads, bytes in flight on every SM", "8 KiB")  # one box of 64 rows: latency alone
-    issuers = {"one thread": "1", "four warps": "4"}
-    names = ("card", "arch", "sms", "clock_mhz", "l2_bytes")
     return {
-        **{name: getattr(made, name) for name in names},
+        "card": made.card,
+        "arch": made.arch,
+        "sms": made.sms,
+        "clock_mhz": made.clock_mhz,
+        "l2_bytes": made.l2_bytes,
         "memory_gb_per_s": max(rate for row in loads.values() for rate in row.values()),
         "tma": {
             "sms": made.sms,
             "loads": loads,
             "stores": by_row("stores"),
-            "sm_loads": by_row("loads, busy SMs, rows of {} bytes", "1"),
+            "sm_loads": {width: round(made.rate(f"loads, busy SMs, {_rows_of(width)}", "1")) for width in ROW_BYTES},
             "latency_us": round(made.sms * 8192 / few / 1e3, 3),
-            "issue_ns": {who: round(made.sms * 64 * 8 / made.rate(_ISSUING, warps)) for who, warps in issuers.items()},
+            "issue_ns": {"one thread": issue_ns(warps=1), "four warps": issue_ns(warps=4)},
         },
         "source": f"measured by tilescope bench on {made.card}, {made.software}",
     }
@@ -369,7 +470,8 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
     for table, group in groupby(benchmark.rates, lambda rate: rate.table):
         rows = tuple((rate.setting, f"{rate.gb_per_s:.0f}", _bar(rate.gb_per_s / fastest)) for rate in group)
         parts.append(Table(rows, ("setting", "GB/s", ""), title=table, align="lrl"))
-    if (order := benchmark.plan_order) is not None:
+    order = benchmark.plan_order
+    if order is not None:
         scores = (
             ("first choice within 3 % of the fastest", f"{order.first_choice_good} of {order.tiles} tiles"),
             ("pairs that differ by 5 %, in the planner's order", f"{order.pairs_in_order} of {order.pairs}"),
@@ -377,7 +479,8 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
         )
         parts.append(Table(scores, title="the planner's order against the measured one"))
         parts += [f"Missed: {miss}." for miss in order.misses[:_MISSES_SHOWN]]
-        if (more := len(order.misses) - _MISSES_SHOWN) > 0:
+        more = len(order.misses) - _MISSES_SHOWN
+        if more > 0:
             parts.append(f"And {more} more; --json has all of them.")
     if benchmark.saved is not None:
         parts.append(f"Saved as a card: {benchmark.saved}.")

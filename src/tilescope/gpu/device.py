@@ -11,25 +11,39 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.limits import MAX_RANK
 
 _MAP_ALIGNMENT_BYTES = 64
-_ARRAYS = {
-    "dims": ctypes.c_uint64,
-    "strides_bytes": ctypes.c_uint64,
-    "box": ctypes.c_uint32,
-    "element_strides": ctypes.c_uint32,
-    "lower_corner": ctypes.c_int32,
-    "upper_corner": ctypes.c_int32,
-}
+_Array: TypeAlias = npt.NDArray[Any]
+# what a kernel gets: a number, or the address of a copy of an array
+KernelValue: TypeAlias = int | np.integer[Any] | npt.NDArray[Any]
+
+
+class CardFacts(TypedDict):
+    """What a card says of itself, and what captures and benchmarks say about where they were made."""
+
+    card: str
+    arch: str
+    driver: str
+    cuda: str
+    sms: int
+    clock_mhz: int  # the highest of the SMs
+    memory_clock_mhz: int
+    l2_bytes: int
+
+
+CInteger = TypeVar("CInteger", ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32)
 
 
 class CudaError(Exception):
@@ -47,44 +61,61 @@ class Device:
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL("libcuda.so.1")
+        major = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
+        minor = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
         cuda = _value(self._driver.cuDriverGetVersion())
-        # what captures and benchmarks say about where they were made
-        self.facts: dict[str, Any] = {
+        self.facts: CardFacts = {
             "card": _value(self._driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
-            "arch": "sm_{}{}".format(*(self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))),
+            "arch": f"sm_{major}{minor}",
             "driver": _driver_version(),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-            "sms": self._attribute("MULTIPROCESSOR_COUNT"),
-            "clock_mhz": self._attribute("CLOCK_RATE") // 1000,  # the highest of the SMs
-            "memory_clock_mhz": self._attribute("MEMORY_CLOCK_RATE") // 1000,
-            "l2_bytes": self._attribute("L2_CACHE_SIZE"),
+            "sms": self._attribute("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+            "clock_mhz": self._attribute("CU_DEVICE_ATTRIBUTE_CLOCK_RATE") // 1000,
+            "memory_clock_mhz": self._attribute("CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE") // 1000,
+            "l2_bytes": self._attribute("CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE"),
         }
 
     def encode(self, arguments: Mapping[str, Any]) -> tuple[int, bytes]:
         """The driver's result code and 128 bytes for a map's arguments, whether or not they keep the rules."""
-        storage = ctypes.create_string_buffer(128 + _MAP_ALIGNMENT_BYTES)
-        place = -(-ctypes.addressof(storage) // _MAP_ALIGNMENT_BYTES) * _MAP_ALIGNMENT_BYTES
-        code = DataType.named(arguments["data_type"]).tma.driver_code
-        arrays = {name: (integer * 5)(*arguments.get(name, ())[:5]) for name, integer in _ARRAYS.items()}
-        head = ctypes.c_void_p(place), code, len(arguments["dims"]), ctypes.c_void_p(arguments["address"])
-        kind, names = "Tiled", ["box"]
-        if "box" not in arguments:
-            kind, names = "Im2col", ["lower_corner", "upper_corner", "channels_per_pixel", "pixels_per_column"]
-        own = (arrays.get(name, arguments.get(name)) for name in names)
-        options = (TABLES[name][arguments[name]].driver_code for name in TABLES if name != "data_type")
-        encode = getattr(self._library, f"cuTensorMapEncode{kind}")
-        result = encode(*head, arrays["dims"], arrays["strides_bytes"], *own, arrays["element_strides"], *options)
-        return result, ctypes.string_at(place, 128)
+        storage = ctypes.create_string_buffer(DESCRIPTOR_BYTES + _MAP_ALIGNMENT_BYTES)
+        place = rounded_up(ctypes.addressof(storage), _MAP_ALIGNMENT_BYTES)
+        tensor = (
+            ctypes.c_void_p(place),
+            DataType.named(arguments["data_type"]).tma.driver_code,
+            len(arguments["dims"]),
+            ctypes.c_void_p(arguments["address"]),
+            _c_array(ctypes.c_uint64, arguments["dims"]),
+            _c_array(ctypes.c_uint64, arguments["strides_bytes"]),
+        )
+        element_strides = _c_array(ctypes.c_uint32, arguments["element_strides"])
+        options = [TABLES[name][arguments[name]].driver_code for name in TABLES if name != "data_type"]
+        if "box" in arguments:
+            box = _c_array(ctypes.c_uint32, arguments["box"])
+            result = self._library.cuTensorMapEncodeTiled(*tensor, box, element_strides, *options)
+        else:
+            result = self._library.cuTensorMapEncodeIm2col(
+                *tensor,
+                _c_array(ctypes.c_int32, arguments["lower_corner"]),
+                _c_array(ctypes.c_int32, arguments["upper_corner"]),
+                arguments["channels_per_pixel"],
+                arguments["pixels_per_column"],
+                element_strides,
+                *options,
+            )
+        return result, ctypes.string_at(place, DESCRIPTOR_BYTES)
 
     def encoded(self, tensor_map: AnyMap, address: int) -> bytes:
         """The driver's 128 bytes of a map whose tensor lies at this address of the card."""
         arguments = {name: getattr(tensor_map, name) for name in tensor_map.readers} | {"address": address}
-        blob: bytes = _value(self.encode(arguments))
+        result, blob = self.encode(arguments)
+        if result:
+            raise CudaError(result)
         return blob
 
-    def upload(self, array: npt.NDArray[Any]) -> int:
+    def upload(self, array: _Array) -> int:
         """The address of a copy of an array, held until `free`."""
-        pointer, dense = self.allocate(array.nbytes), np.ascontiguousarray(array)
+        pointer = self.allocate(array.nbytes)
+        dense = np.ascontiguousarray(array)
         _value(self._driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
         return pointer
 
@@ -93,7 +124,7 @@ class Device:
         self._held.append(int(_value(self._driver.cuMemAlloc(max(size_bytes, 16)))))
         return self._held[-1]
 
-    def download(self, pointer: int, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def download(self, pointer: int, array: _Array) -> _Array:
         """The array, filled with what lies on the card."""
         _value(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
@@ -104,7 +135,7 @@ class Device:
             self._driver.cuMemFree(pointer)
         self._held.clear()
 
-    def launch(self, place: str, *values: Any, out: Sequence[npt.NDArray[Any]] = (), **sizes: int) -> None:
+    def launch(self, place: str, *values: KernelValue, out: Sequence[_Array] = (), **sizes: int) -> None:
         """Run a kernel such as "copies:to_shared" on `blocks` of `threads` with `smem_bytes`; a fault is raised here.
 
         Of an array the kernel gets the address of a copy. Those of `out` come last, and then hold what it wrote.
@@ -115,11 +146,12 @@ class Device:
         for array, pointer in zip(out, pointers, strict=True):
             self.download(pointer, array)
 
-    def seconds(self, place: str, *values: Any, **sizes: int) -> float:
+    def seconds(self, place: str, *values: KernelValue, **sizes: int) -> float:
         """The median time of five launches of a kernel, after one that is not counted."""
         start_kernel = self._prepared(place, *values, **sizes)
         start_kernel()
-        start, end = (_value(self._driver.cuEventCreate(0)) for _ in range(2))
+        start = _value(self._driver.cuEventCreate(0))
+        end = _value(self._driver.cuEventCreate(0))
         times = []
         for _ in range(5):
             _value(self._driver.cuEventRecord(start, 0))
@@ -131,7 +163,9 @@ class Device:
             self._driver.cuEventDestroy(event)
         return float(np.median(times))
 
-    def _prepared(self, place: str, *values: Any, blocks: int, threads: int, smem_bytes: int = 0) -> Callable[[], None]:
+    def _prepared(
+        self, place: str, *values: KernelValue, blocks: int, threads: int, smem_bytes: int = 0
+    ) -> Callable[[], None]:
         """What starts a kernel with these values; its file is loaded once."""
         file, kernel = place.split(":")
         if file not in self._modules:
@@ -145,14 +179,19 @@ class Device:
         sizes = (blocks, 1, 1, threads, 1, 1, smem_bytes)
         return partial(self._start, function, sizes, np.array(numbers, np.uint64))
 
-    def _start(self, function: Any, sizes: tuple[int, ...], numbers: npt.NDArray[np.uint64]) -> None:
+    def _start(self, function: object, sizes: tuple[int, ...], numbers: npt.NDArray[np.uint64]) -> None:
         """A parameter of 32 bits is the lower half of its number."""
         pointers = numbers.ctypes.data + 8 * np.arange(numbers.size, dtype=np.uint64)
         _value(self._driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:
-        attribute = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        attribute = getattr(self._driver.CUdevice_attribute, name)
         return int(_value(self._driver.cuDeviceGetAttribute(attribute, self._number)))
+
+
+def _c_array(integer: type[CInteger], numbers: Sequence[int]) -> ctypes.Array[CInteger]:
+    """An array as the driver reads it, which has room for the largest rank."""
+    return (integer * MAX_RANK)(*numbers[:MAX_RANK])
 
 
 def _driver() -> Any:
@@ -182,4 +221,7 @@ def _value(answer: tuple[Any, ...]) -> Any:
 def _driver_version() -> str:
     """The version of the kernel driver, such as 580.159.04; "unknown" where the system does not tell."""
     path = Path("/proc/driver/nvidia/version")
-    return next(iter(re.findall(r"\d+(?:\.\d+)+", path.read_text("utf-8") if path.exists() else "")), "unknown")
+    if not path.exists():
+        return "unknown"
+    version = re.search(r"\d+(?:\.\d+)+", path.read_text("utf-8"))
+    return version[0] if version else "unknown"

@@ -27,11 +27,11 @@ from importlib.resources import files
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from tilescope.errors import DeviceError
 from tilescope.gpu import streaming
-from tilescope.gpu.device import CudaError, Device
+from tilescope.gpu.device import CardFacts, CudaError, Device
 from tilescope.gpu.suites import Case, Outcome, suite_named
 from tilescope.value import Value
 
@@ -57,6 +57,21 @@ class MadeOnCard(Value):
         return f"driver {self.driver}, CUDA {self.cuda}, {self.date}"
 
 
+class DatedFacts(CardFacts):
+    """The facts of a card, and the day on which it was asked (UTC)."""
+
+    date: str
+
+
+class Answer(TypedDict, total=False):
+    """What a child sends: one of these."""
+
+    ready: CardFacts
+    missing: str  # why there is no card
+    results: list[bytes]
+    error: int  # CUDA's
+
+
 class ChildEndedError(Exception):
     """A child gave no results; the text says how it ended."""
 
@@ -71,9 +86,13 @@ class Child:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(  # noqa: S603  our own module
-                [*command, str(number)], pass_fds=[number], stdin=subprocess.DEVNULL, stdout=self._complaints,
-                stderr=self._complaints, env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, searched))},
-            )  # fmt: skip
+                [*command, str(number)],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=self._complaints,
+                stderr=self._complaints,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, searched))},
+            )
         try:
             greeting = self._answer(START_SECONDS)
             if "missing" in greeting:
@@ -83,7 +102,7 @@ class Child:
             if isinstance(ended, ChildEndedError):
                 raise DeviceError(f"The process that should ask the card failed: {ended}.") from None
             raise
-        self.facts: dict[str, Any] = greeting["ready"]
+        self.facts = greeting["ready"]
 
     def results(self, suite: str, cases: Sequence[Case], seconds: float) -> list[bytes]:
         """What the card gave; ChildEndedError where the child dies, fails, or takes longer than `seconds`."""
@@ -92,14 +111,13 @@ class Child:
         answer = self._answer(seconds)
         if "error" in answer:
             raise ChildEndedError(f"error {answer['error']}")
-        results: list[bytes] = answer["results"]
-        return results
+        return answer["results"]
 
-    def _answer(self, seconds: float) -> dict[str, Any]:
+    def _answer(self, seconds: float) -> Answer:
         try:
             if not self._connection.poll(seconds):
                 raise ChildEndedError(f"no answer in {seconds:g} s")
-            answer: dict[str, Any] = self._connection.recv()
+            answer: Answer = self._connection.recv()
         except (EOFError, OSError):
             status = self._process.wait()
             cause = f"signal {-status}" if status < 0 else f"status {status}"
@@ -124,7 +142,7 @@ class CardInChildren:
         self._folder = folder
         self._command = (*COMMAND, str(folder))
         with closing(Child(self._command)) as child:
-            self.facts = child.facts | {"date": datetime.now(UTC).strftime("%Y-%m-%d")}
+            self.facts: DatedFacts = {**child.facts, "date": datetime.now(UTC).strftime("%Y-%m-%d")}
 
     def compile(self, kernels: Iterable[str]) -> None:
         """Compile files of kernels for the children, once."""
@@ -161,8 +179,9 @@ class CardInChildren:
                 raise
             if len(cases) == 1:
                 return [Outcome(ended=str(ended))]
-            halves = cases[: len(cases) // 2], cases[len(cases) // 2 :]
-            return [outcome for half in halves for outcome in self._run(suite, half, seconds, spare)]
+            half = len(cases) // 2
+            first = self._run(suite, cases[:half], seconds, spare)
+            return first + self._run(suite, cases[half:], seconds, spare)
         spare.put(child)
         return [Outcome(result) for result in results]
 
@@ -189,7 +208,7 @@ def compiled(name: str, target: str) -> bytes:
 
 def serve(folder: Path, pipe: int) -> None:
     """The child: with the card and the kernels in a folder, answer what comes through a pipe until it is closed."""
-    connection: Connection[dict[str, Any], tuple[str, list[Case]]] = Connection(pipe)
+    connection: Connection[Answer, tuple[str, list[Case]]] = Connection(pipe)
     try:
         device = Device(folder)
     except DeviceError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,29 +31,64 @@ _MAX_WARPS = 32
 _WARMING_PASSES = 5  # six launches each, so that clocks are up: the first measurement after a pause was 12 % low
 
 
-def stream(tensor_map: TensorMap, boxes: Sequence[tuple[int, int, int]], tile: tuple[int, int], **options: Any) -> Case:
-    """A case: `boxes` (x, y, shared offset) of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
+class Spread(NamedTuple):
+    """Streams of a block, which have their own stages, and the stages of each."""
 
-    Options are `direction`, `stage_bytes`, `stages`, `streams` of a block, which have their own stages, `issuers`, warps of a
-    stream (None: so many that issuing does not bound it), `blocks_per_sm` and `sms` (None: all).
+    streams: int
+    stages: int
+
+
+class Box(NamedTuple):
+    """A box of a tile: where it begins there, in elements, and in a stage of shared memory."""
+
+    x: int
+    y: int
+    smem_offset_bytes: int
+
+
+def stream(
+    tensor_map: TensorMap,
+    boxes: Sequence[Box],
+    tile: tuple[int, int],
+    spread: Spread,
+    *,
+    stage_bytes: int,
+    direction: str = "load",
+    issuers: int | None = None,
+    blocks_per_sm: int = 1,
+    sms: int | None = None,
+) -> Case:
+    """A case: `boxes` of every tile of (x, y) elements; all tiles of the map's matrix are moved once.
+
+    `issuers` are warps of a stream (None: so many that issuing does not bound it); `sms` None: all.
     """
-    case = {"direction": "load", "streams": 1, "issuers": None, "blocks_per_sm": 1, "sms": None, **options}
-    if case["issuers"] is None:
-        case["issuers"] = 1 if case["direction"] == "store" else issuing_warps(len(boxes), case["streams"])
-    case["stage_bytes"] = rounded_up(case["stage_bytes"], 1024)
+    if issuers is None:
+        issuers = 1 if direction == "store" else issuing_warps(len(boxes), spread.streams)
     tiles = [extent // step for extent, step in zip(tensor_map.dims, tile, strict=True)]
-    case |= {"map": tensor_map.to_dict(), "boxes": [[*box, 0] for box in boxes], "tile": list(tile), "tiles": tiles}
-    return case | {"bytes": tiles[0] * tiles[1] * len(boxes) * tensor_map.transaction_bytes}
+    return {
+        "direction": direction,
+        "streams": spread.streams,
+        "issuers": issuers,
+        "blocks_per_sm": blocks_per_sm,
+        "sms": sms,
+        "stage_bytes": rounded_up(stage_bytes, 1024),
+        "stages": spread.stages,
+        "map": tensor_map.to_dict(),
+        "boxes": [[*box, 0] for box in boxes],
+        "tile": list(tile),
+        "tiles": tiles,
+        "bytes": tiles[0] * tiles[1] * len(boxes) * tensor_map.transaction_bytes,
+    }
 
 
-def spread(tiles: int) -> dict[str, Any]:
-    """Streams of a block, and stages of each, for `tiles` in flight: two stages hide the time from arrival to next issue.
+def spread(tiles: int) -> Spread:
+    """How `tiles` in flight are spread over streams: two stages hide the time from arrival to next issue.
 
     >>> spread(12), spread(3)
-    ({'streams': 6, 'stages': 2}, {'streams': 1, 'stages': 3})
+    (Spread(streams=6, stages=2), Spread(streams=1, stages=3))
     """
     streams = max(1, min(MAX_STREAMS, tiles // 2))
-    return {"streams": streams, "stages": min(MAX_STAGES, tiles // streams)}
+    return Spread(streams, min(MAX_STAGES, tiles // streams))
 
 
 def issuing_warps(boxes: int, streams: int) -> int:
@@ -85,10 +120,18 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
     tiles_x, tiles_y = case["tiles"]
     blocks = (case["sms"] or device.facts["sms"]) * case["blocks_per_sm"]
     streams = blocks * case["streams"]
-    table = [
-        *case["tile"], tiles_x, tiles_x * tiles_y, streams % tiles_x, streams // tiles_x, case["stages"],
-        case["stage_bytes"], len(case["boxes"]), tensor_map.transaction_bytes, case["issuers"],
-    ]  # fmt: skip
+    table = [  # as kernels/streams.cu reads it
+        *case["tile"],
+        tiles_x,
+        tiles_x * tiles_y,
+        streams % tiles_x,
+        streams // tiles_x,
+        case["stages"],
+        case["stage_bytes"],
+        len(case["boxes"]),
+        tensor_map.transaction_bytes,
+        case["issuers"],
+    ]
     return device.seconds(
         f"streams:stream_{case['direction']}s",
         np.frombuffer(device.encoded(tensor_map, matrix), np.uint8),
@@ -101,8 +144,8 @@ def _seconds(device: Device, matrix: int, case: Case) -> float:
 
 
 def _plain(device: Device, matrix: int, kernel: str) -> float:
-    values = {  # the copy reads one half and writes the other
-        "plain_copy": (matrix, matrix + MATRIX_BYTES // 2, MATRIX_BYTES // 32),
-        "plain_read": (matrix, MATRIX_BYTES // 16, device.allocate(4)),
-    }
-    return device.seconds(f"streams:{kernel}", *values[kernel], blocks=4 * device.facts["sms"], threads=512)
+    if kernel == "plain_copy":  # reads one half and writes the other
+        values = (matrix, matrix + MATRIX_BYTES // 2, MATRIX_BYTES // 32)
+    else:
+        values = (matrix, MATRIX_BYTES // 16, device.allocate(4))
+    return device.seconds(f"streams:{kernel}", *values, blocks=4 * device.facts["sms"], threads=512)

@@ -27,7 +27,7 @@ import numpy as np
 from tilescope.arch import ARCH, Arch
 from tilescope.errors import DeviceError
 from tilescope.gpu.isolation import MadeOnCard, Progress, card_in_children
-from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Case, Outcome, Suite, suite_named
+from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
 from tilescope.rule import rule
 from tilescope.sentence import counted, shortened
 from tilescope.value import Value
@@ -35,8 +35,24 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Part, Table
 
 _SOURCE = "tilescope verify; a capture is a file, so no example runs"
-CAPTURE_FORMAT = rule("capture-format", "A capture has the format number that this version reads.", source=_SOURCE)
-CAPTURE = rule("capture", "A capture is a file that `tilescope verify --save` wrote.", source=_SOURCE)
+CAPTURE_FORMAT = rule(
+    "capture-format",
+    "A capture has the format number that this version reads.",
+    argument="path",
+    found="{path} has format {format}",
+    limit="this tilescope reads {known}",
+    fix="Capture again: tilescope verify --save FILE.",
+    source=_SOURCE,
+)
+CAPTURE = rule(
+    "capture",
+    "A capture is a file that `tilescope verify --save` wrote.",
+    argument="path",
+    found="{path}",
+    limit="a file that `tilescope verify --save` wrote",
+    fix="Use the FILE of tilescope verify --save FILE.",
+    source=_SOURCE,
+)
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
 
@@ -78,20 +94,21 @@ class Capture:
         try:
             with np.load(path) as arrays:
                 header = json.loads(arrays["header"].tobytes())
-                if (number := header["format"]) == FORMAT:
+                number = header["format"]
+                if number == FORMAT:
                     recordings = tuple(_recording(suite, arrays) for suite in header["suites"])
                     return cls(header["facts"], header["seed"], recordings)
         except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
-            limit = "a file that `tilescope verify --save` wrote"
-            raise CAPTURE.error("path", f"{path}", limit, "Use the FILE of tilescope verify --save FILE.") from error
-        found, limit = f"{path} has format {number}", f"this tilescope reads {FORMAT}"
-        fix = "Capture again: tilescope verify --save FILE."
-        raise CAPTURE_FORMAT.error("path", found, limit, fix, format=number)
+            raise CAPTURE.error(path=str(path)) from error
+        raise CAPTURE_FORMAT.error(path=str(path), format=number, known=FORMAT)
 
 
-def _recording(header: Mapping[str, Any], arrays: Any) -> Recording:
+def _recording(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Recording:
+    """One suite of a capture, from its part of the header and the arrays of the file."""
     name = header["suite"]
-    digests, lengths, kept = (arrays[f"{name}.{part}"] for part in ("digests", "lengths", "kept"))
+    digests = arrays[f"{name}.digests"]
+    lengths = arrays[f"{name}.lengths"]
+    kept = arrays[f"{name}.kept"]
     whole = [part.tobytes() for part in np.split(kept, np.cumsum(np.maximum(lengths, 0)))[:-1]]
     data = [None if length < 0 else part for length, part in zip(lengths, whole, strict=True)]
     outcomes = map(Outcome, data, header["ended"], map(bytes, digests.reshape(-1, DIGEST_BYTES)))
@@ -147,7 +164,13 @@ def verify(
             except DeviceError as error:
                 left = [each.name for each in here[len(compared) :]]
                 raise _card_lost([result for result, _ in compared], left, seed, error) from error
-    facts = {name: card.facts[name] for name in ("card", "arch", "driver", "cuda", "date")}
+    facts = {
+        "card": card.facts["card"],
+        "arch": card.facts["arch"],
+        "driver": card.facts["driver"],
+        "cuda": card.facts["cuda"],
+        "date": card.facts["date"],
+    }
     left_out = tuple(suite.name for suite in chosen if suite not in here)
     results = tuple(result for result, _ in compared)
     verification = Verification(**facts, seed=seed, replayed=False, suites=results, left_out=left_out)
@@ -156,7 +179,8 @@ def verify(
 
 def _card_lost(done: Sequence[SuiteResult], left: Sequence[str], seed: int, error: DeviceError) -> DeviceError:
     """The card was there when the run began, and then was not: what is known so far, and how to go on."""
-    cases, equal = sum(result.cases for result in done), sum(result.equal for result in done)
+    cases = sum(result.cases for result in done)
+    equal = sum(result.equal for result in done)
     before = f" In the suites before it the card did what tilescope says in {equal} of {cases} cases." if done else ""
     return DeviceError(
         f"The card was lost in the suite {left[0]}: {error}{before} "
@@ -175,11 +199,15 @@ def _compared(
     suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None
 ) -> tuple[SuiteResult, Recording]:
     """How many results are what tilescope says, and what is worth keeping of them."""
-    start, equal, difference, kept = time.monotonic(), 0, "", []
+    start = time.monotonic()
+    equal = 0
+    difference = ""
+    kept = []
     for number, (case, result) in enumerate(zip(cases, results, strict=True)):
         words = suite.difference(case, result)
-        equal += not words
-        if words and not difference:
+        if not words:
+            equal += 1
+        elif not difference:
             difference = shortened(f"case {number}: {words}", 600)
         is_long = result.data is not None and len(result.data) > _SHORT_BYTES
         kept.append(replace(result, data=None) if is_long and not words else result)
@@ -199,7 +227,8 @@ def draw_verification(verification: Verification) -> Drawing:
         (suite.suite, str(suite.cases), str(suite.equal), f"{suite.seconds:.1f}", suite.difference or "none")
         for suite in verification.suites
     )
-    cases, equal = (sum(getattr(suite, name) for suite in verification.suites) for name in ("cases", "equal"))
+    cases = sum(suite.cases for suite in verification.suites)
+    equal = sum(suite.equal for suite in verification.suites)
     conclusion = f"The card did what tilescope says in all {counted(cases, 'case')}."
     if equal < cases:
         conclusion = f"The card did something else in {cases - equal} of {counted(cases, 'case')}."
@@ -209,5 +238,6 @@ def draw_verification(verification: Verification) -> Drawing:
     if verification.left_out:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
-    where = f"{'a capture of' if verification.replayed else 'on'} {verification.card}, {verification.software}"
+    how = "a capture of" if verification.replayed else "on"
+    where = f"{how} {verification.card}, {verification.software}"
     return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", {"parts": tuple(parts)})

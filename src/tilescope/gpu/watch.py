@@ -21,12 +21,12 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from ctypes import sizeof
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tilescope.errors import DeviceError
 from tilescope.gpu import watch_text
@@ -43,7 +43,8 @@ CUPTI = "TILESCOPE_WATCH_CUPTI"
 _TICK_SECONDS = 0.01  # how late we may notice a signal, or that the program ended
 _REST_SECONDS = 2  # for what was sent before the program ended; what it left running may go on sending
 _PACKETS_AT_ONCE = 256
-_NARROWEST, _WIDEST = 60, 120  # columns
+_NARROWEST = 60  # columns
+_WIDEST = 120
 _LONGEST_SOCKET_FOLDER = 70  # the kernel takes paths of 107 characters
 
 
@@ -144,7 +145,8 @@ class Reader:
             except BlockingIOError:
                 return
             except ConnectionResetError:
-                data, files = b"", []
+                data = b""
+                files = []
             for file in files:
                 process.share(file)
             if not data:
@@ -204,7 +206,8 @@ class Teller:
         if call.record.kind == HELLO:
             process.name = f"process {call.record.pid} ({call.told('program') or '?'})"
             self.processes.append(process)
-            if reason := call.told("failed"):
+            reason = call.told("failed")
+            if reason:
                 self.unwatched.append(f"{process.name}: {reason}")
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
         elif call.record.kind == CALL:
@@ -215,10 +218,12 @@ class Teller:
 
     def _tell(self, verdict: Verdict, process: str) -> None:
         """Explain what was refused and remark on what was accepted, once a map, and a line for every other process."""
-        call, is_accepted = verdict.call, verdict.state == "accepted"
+        call = verdict.call
+        is_accepted = verdict.state == "accepted"
+        is_worth_telling = not is_accepted or bool(verdict.rules)
         arguments = [(name, value) for name, value in call.arguments.items() if name != "address"]
-        distinct = call.function, call.result, call.caller, str(arguments), *verdict.rules
-        told, is_worth_telling = self.told.get(distinct), not is_accepted or bool(verdict.rules)
+        distinct = (call.function, call.result, call.caller, str(arguments), *verdict.rules)
+        told = self.told.get(distinct)
         if is_worth_telling:
             self.told[distinct] = call.record.pid
         if is_worth_telling and told is None:
@@ -228,7 +233,7 @@ class Teller:
         elif is_accepted and self.verbose:
             self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), {}))
 
-    def _show(self, plain: dict[str, Any], drawn: Callable[[], Drawing]) -> None:
+    def _show(self, plain: Mapping[str, object], drawn: Callable[[], Drawing]) -> None:
         """One object of JSON, or lines of at most the terminal's width."""
         if self.as_json:
             self._write(json.dumps(plain))
@@ -258,12 +263,19 @@ class Teller:
 
     def end(self) -> None:
         """Print the summary of what was seen, the repeats that were only counted included."""
-        counts = {process: process.counts() for process in (*self.processes, *(process for _, process in self.heard))}
-        placed = [(verdict, verdict.call.record.site, counts[process]) for verdict, process in self.heard]
-        calls = [(verdict, 1 + (count.repeats[site] if site < SITES else 0)) for verdict, site, count in placed]
-        lost, refused = (sum(getattr(count, name) for count in counts.values()) for name in ("lost", "lost_refused"))
+        heard_of = [process for _, process in self.heard]
+        counts = {process: process.counts() for process in (*self.processes, *heard_of)}
+        calls = []
+        for verdict, process in self.heard:
+            site = verdict.call.record.site
+            repeats = counts[process].repeats[site] if site < SITES else 0
+            calls.append((verdict, 1 + repeats))
         summary = watch_text.WatchSummary(
-            watch_text.watched_maps(calls), len(self.processes), tuple(self.unwatched), lost, refused
+            maps=watch_text.watched_maps(calls),
+            processes=len(self.processes),
+            unwatched=tuple(self.unwatched),
+            lost=sum(count.lost for count in counts.values()),
+            lost_refused=sum(count.lost_refused for count in counts.values()),
         )
         self._show(summary.to_dict(), lambda: watch_text.summarised(summary))
 

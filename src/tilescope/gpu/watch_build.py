@@ -38,7 +38,8 @@ class Cupti:
 def find_cupti() -> Cupti:
     """The CUPTI of the CUDA toolkit, or of the nvidia-cuda-cupti and nvidia-cuda-runtime packages."""
     for folders in _installations():
-        includes = tuple(path for folder in folders if (path := folder / "include").is_dir())
+        headers = [folder / "include" for folder in folders]
+        includes = tuple(path for path in headers if path.is_dir())
         paths = [folder / name for folder in folders for name in ("lib64", "lib")]
         built = [min(path.glob("libcupti.so*"), key=lambda file: len(file.name), default=None) for path in paths]
         library = next(filter(None, built), None)

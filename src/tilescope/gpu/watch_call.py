@@ -19,8 +19,7 @@ along: their number is known however the process ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from ctypes import Structure, c_int32, c_uint8, c_uint32, c_uint64, sizeof
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,41 +27,56 @@ from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import ARCH
 from tilescope.card import CARD, REQUEST_BYTES
-from tilescope.cuda_error import CUDA_ERROR
+from tilescope.cuda_error import CUDA_ERROR, INVALID_VALUE, SUCCESS
 from tilescope.errors import TensorMapError, Violation
-from tilescope.rule import RULES, rule
-from tilescope.sentence import by, counted
+from tilescope.rule import rule
+from tilescope.sentence import by
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_tensor_map
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES, row_name
 from tilescope.tensor_map.arguments import MapArguments, MapReport
+from tilescope.tensor_map.limits import MAX_RANK
 from tilescope.tensor_map.record import WIDE_MODES
+from tilescope.tensor_map.rules.tensor import RANK
 
-HELLO, CALL = 1, 2
+HELLO = 1  # kinds of packets
+CALL = 2
 SITES = 16384
-MAX_DIMS = 5
 State = Literal["accepted", "refused", "disagreement", "failed"]
-SUCCESS, INVALID_VALUE = 0, 1
 DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads
-_MAP_POINTER = "Pass the address of a CUtensorMap."
 _ANY_MAP = {"data_type": "uint8", "dims": (16,), "strides_bytes": (), "box": (16,)}  # sound at any sound address
 LEAST_SHARE = 0.95  # of the best measured bandwidth, below which a box is worth a note
 NULL_POINTER = rule(
     "null-pointer",
     "Every pointer that a call of the driver takes is one that can be read.",
+    argument="{pointer}",
+    found="{pointer} points nowhere",
+    limit="the driver reads it",
+    fix="Pass an array of {entries:entry|entries}.",
     source="CUDA driver API, cuTensorMapEncodeTiled",
     basis="measured",
     passing="ts.gpu.watch_call.null_pointers((), rank=2)",
     failing='ts.gpu.watch_call.null_pointers(("globalStrides",), rank=2)',
 )
+NULL_MAP = NULL_POINTER.worded(fix="Pass the address of a CUtensorMap.")
 NARROW_ROWS = rule(
     "narrow-rows",
     "Boxes with rows of 128 bytes load fastest; narrower ones leave memory bandwidth unused.",
+    argument="box[0]",
+    found="box rows of {row_bytes} bytes",
+    limit="128-byte rows loaded {speedup:.1f} times as fast on an H200",
+    fix="Use box[0] = {widest} (128 bytes), with swizzle 128B if a tensor core reads the tile.",
     source="TMA loads by box width on an H200",
     basis="measured",
     severity="note",
     passing='ts.gpu.watch_call.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (64, 64)))',
     failing='ts.gpu.watch_call.narrow_rows(ts.TensorMap("bf16", (64, 64), (128,), (16, 64)))',
+)
+TENSOR_RANK = RANK.worded(
+    argument="rank",
+    found="tensorRank = {rank}",
+    limit="a map has 1 to 5 dimensions",
+    fix="Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5.",
 )
 
 # Why a call that makes a map answers with this CUresult. The arguments are not to blame.
@@ -82,15 +96,24 @@ class Arguments(Structure):
     _fields_ = (
         ("function", c_uint32),
         ("result", c_int32),
-        *((name, c_uint32) for name in ("capability", "readable", "data_type", "rank", "interleave", "swizzle")),
-        *((name, c_uint32) for name in ("l2_promotion", "oob_fill", "wide_mode", "channels", "pixels")),
+        ("capability", c_uint32),
+        ("readable", c_uint32),
+        ("data_type", c_uint32),
+        ("rank", c_uint32),
+        ("interleave", c_uint32),
+        ("swizzle", c_uint32),
+        ("l2_promotion", c_uint32),
+        ("oob_fill", c_uint32),
+        ("wide_mode", c_uint32),
+        ("channels", c_uint32),
+        ("pixels", c_uint32),
         ("lower_corner", c_int32 * 3),
         ("upper_corner", c_int32 * 3),
-        ("box", c_uint32 * MAX_DIMS),
-        ("element_strides", c_uint32 * MAX_DIMS),
+        ("box", c_uint32 * MAX_RANK),
+        ("element_strides", c_uint32 * MAX_RANK),
         ("address_class", c_uint32),
-        ("dims", c_uint64 * MAX_DIMS),
-        ("strides_bytes", c_uint64 * MAX_DIMS),
+        ("dims", c_uint64 * MAX_RANK),
+        ("strides_bytes", c_uint64 * MAX_RANK),
     )
 
 
@@ -98,7 +121,10 @@ class Record(Structure):
     """Struct watch_record without its text."""
 
     _fields_ = (
-        *((name, c_uint32) for name in ("kind", "pid", "site", "unused")),
+        ("kind", c_uint32),
+        ("pid", c_uint32),
+        ("site", c_uint32),
+        ("unused", c_uint32),
         ("arguments", Arguments),
         ("address", c_uint64),
         ("descriptor", c_uint8 * 128),
@@ -169,31 +195,53 @@ class Call:
     """A packet: one call of the driver, its arguments as tilescope names them, its result, and its callers."""
 
     def __init__(self, data: bytes) -> None:
-        self.record = record = Record.from_buffer_copy(data)
+        self.record = Record.from_buffer_copy(data)
         text = data[sizeof(Record) :].decode("utf-8", errors="replace")
-        self._lines = lines = [line.split("\t") for line in text.split("\n")]
-        self.native, self.python = (
-            tuple(Frame(line[1], int(line[2], base), line[3]) for line in lines if line[0] == word and len(line) == 4)
-            for word, base in (("native", 16), ("python", 10))
-        )
-        passed, bits = record.arguments, record.arguments.readable
-        self.function, self.result, self.rank = FUNCTIONS[passed.function], passed.result, passed.rank
+        self._lines = [line.split("\t") for line in text.split("\n")]
+        self.native = self._frames("native", base=16)
+        self.python = self._frames("python", base=10)
+        passed = self.record.arguments
+        self.function = FUNCTIONS[passed.function]
+        self.result = passed.result
+        self.rank: int = passed.rank
         self.arch = f"sm_{passed.capability}" if passed.capability else None
-        self.descriptor = bytes(record.descriptor) if bits & POINTERS["tensor_map"].bit else None  # after the call
-        encoded = self.function.map_class
-        named = ("address",) if encoded is None else encoded.readers
-        is_rank = 0 < self.rank <= MAX_DIMS  # the arrays of another were not read
-        counts = {name: max(0, self.rank - POINTERS[name].fewer) for name in POINTERS if is_rank and name in named}
-        arrays = {
-            name: tuple(getattr(passed, name)[:count]) if not count or bits & POINTERS[name].bit else None
-            for name, count in counts.items()
-        }
+        has_map = passed.readable & POINTERS["tensor_map"].bit
+        self.descriptor = bytes(self.record.descriptor) if has_map else None  # after the call
+        arrays = self._arrays()
         absent = [name for name, value in arrays.items() if value is None]
-        if self.descriptor is None and (is_rank or encoded is None):
+        if self.descriptor is None and (self._is_rank or self.function.map_class is None):
             absent.append("tensor_map")
         self.unreadable = tuple(POINTERS[name].name for name in absent)  # as cuda.h calls them
+        self.arguments = self._arguments(arrays)
+
+    @property
+    def _is_rank(self) -> bool:
+        """Whether a map can have this rank; the arrays of another were not read."""
+        return 0 < self.rank <= MAX_RANK
+
+    def _frames(self, word: str, base: int) -> tuple[Frame, ...]:
+        """The callers in lines that begin with a word; their places are numbers of this base."""
+        lines = [line for line in self._lines if line[0] == word and len(line) == 4]
+        return tuple(Frame(file, int(place, base), function) for _, file, place, function in lines)
+
+    def _arrays(self) -> dict[str, tuple[int, ...] | None]:
+        """The arrays that were passed, as long as the rank says; None where one could not be read."""
+        encoded = self.function.map_class
+        arrays: dict[str, tuple[int, ...] | None] = {}
+        if encoded is None or not self._is_rank:
+            return arrays
+        passed = self.record.arguments
+        for name, pointer in POINTERS.items():
+            if name in encoded.readers:
+                count = max(0, self.rank - pointer.fewer)
+                is_readable = not count or passed.readable & pointer.bit
+                arrays[name] = tuple(getattr(passed, name)[:count]) if is_readable else None
+        return arrays
+
+    def _arguments(self, arrays: Mapping[str, object]) -> dict[str, Any]:
+        """The arguments of the map as tilescope names them; of a call that changes one, those that it had."""
+        passed = self.record.arguments
         options = {name: row_name(table, getattr(passed, name)) for name, table in TABLES.items()}
-        modes = dict(enumerate(WIDE_MODES))
         values = {
             "data_type": options.pop("data_type"),
             **arrays,
@@ -201,14 +249,17 @@ class Call:
             "pixels_per_column": passed.pixels,
             "lower_width": passed.lower_corner[0],
             "upper_width": passed.upper_corner[0],
-            "mode": modes.get(passed.wide_mode, f"number {passed.wide_mode}"),
+            "mode": dict(enumerate(WIDE_MODES)).get(passed.wide_mode, f"number {passed.wide_mode}"),
             **options,
-            "address": record.address,
-            **({"arch": self.arch} if self.arch else {}),
+            "address": self.record.address,
         }
-        before = {} if encoded or self.decoded is None else self.decoded.to_dict()  # but for its address
-        self.arguments: dict[str, Any] = {"kind": encoded.kind} if encoded else before
-        self.arguments |= {name: value for name, value in values.items() if name in named}
+        if self.arch:
+            values["arch"] = self.arch
+        encoded = self.function.map_class
+        if encoded is not None:
+            return {"kind": encoded.kind} | {name: value for name, value in values.items() if name in encoded.readers}
+        before = self.decoded
+        return ({} if before is None else before.to_dict()) | {"address": self.record.address}
 
     def told(self, word: str) -> str | None:
         """What the line that begins with this word says."""
@@ -217,16 +268,20 @@ class Call:
     @property
     def short(self) -> str:
         """The map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
-        said, columns = self.arguments, "pixels_per_column" in self.arguments
         if self.function.map_class is None:
             return self.function.short
-        parts = [
-            f"{self.function.short} {by(said.get('dims') or ()) or f'of rank {self.rank}'} {said['data_type']}",
-            f"box {by(said['box'])}" if said.get("box") else "",
-            f"{said['pixels_per_column']} pixels of {said['channels_per_pixel']} channels" if columns else "",
-            *(f"{name} {said[name]}" for name in ("interleave", "swizzle") if said[name] != "none"),
-        ]
-        return ", ".join(filter(None, parts))
+        said = self.arguments
+        extents = by(said["dims"]) if said.get("dims") else f"of rank {self.rank}"
+        parts = [f"{self.function.short} {extents} {said['data_type']}"]
+        if said.get("box"):
+            parts.append(f"box {by(said['box'])}")
+        if "pixels_per_column" in said:
+            parts.append(f"{said['pixels_per_column']} pixels of {said['channels_per_pixel']} channels")
+        if said["interleave"] != "none":
+            parts.append(f"interleave {said['interleave']}")
+        if said["swizzle"] != "none":
+            parts.append(f"swizzle {said['swizzle']}")
+        return ", ".join(parts)
 
     @property
     def caller(self) -> str:
@@ -237,16 +292,21 @@ class Call:
     @property
     def asked(self) -> MapArguments:
         """The arguments of the map for its own architecture, or the newest known; of a map that is not, an address alone."""
-        arch = {"arch": list(ARCH)[-1]} if self.arch is not None and self.arch not in ARCH else {}
-        return MapArguments.of((self.arguments if "kind" in self.arguments else _ANY_MAP | self.arguments) | arch)
+        arguments = self.arguments if "kind" in self.arguments else _ANY_MAP | self.arguments
+        if self.arch is not None and self.arch not in ARCH:
+            newest = list(ARCH)[-1]
+            arguments = arguments | {"arch": newest}
+        return MapArguments.of(arguments)
 
     @property
     def decoded(self) -> AnyMap | None:
         """The map that lies in memory after the call; None where its bytes are another architecture's, or no map."""
-        if self.descriptor is not None and self.arch == DECODED_ARCH:
-            with suppress(TensorMapError):
-                return decode_tensor_map(self.descriptor)
-        return None
+        if self.descriptor is None or self.arch != DECODED_ARCH:
+            return None
+        try:
+            return decode_tensor_map(self.descriptor)
+        except TensorMapError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +349,8 @@ def judged(call: Call) -> Verdict:
 
 
 def _report(call: Call) -> MapReport:
-    if call.function.map_class and not 0 < call.rank <= MAX_DIMS:
-        fix = "Pass tensorRank = 2 for a matrix: the number of dimensions that the arrays have, 1 to 5."
-        found, limit = f"tensorRank = {call.rank}", "a map has 1 to 5 dimensions"
-        return MapReport(False, (RULES["rank"].violation("rank", found, limit, fix, rank=call.rank),), None)
+    if call.function.map_class and not 0 < call.rank <= MAX_RANK:
+        return MapReport(False, (TENSOR_RANK.violation(rank=call.rank),), None)
     checked = [found for found in call.asked.check() if call.arguments.get(found.argument, "") is not None]
     violations = (*null_pointers(call.unreadable, call.rank), *checked)
     if any(violation.severity == "error" for violation in violations):
@@ -304,12 +362,14 @@ def _report(call: Call) -> MapReport:
 
 def null_pointers(names: Iterable[str], rank: int) -> tuple[Violation, ...]:
     """The violations for pointers, by cuda.h's names, that a call passed and nobody can read."""
-    entries = {pointer.name: counted(rank - pointer.fewer, "entry", "entries") for pointer in POINTERS.values()}
-    fixes = {name: f"Pass an array of {count}." for name, count in entries.items()} | {"tensorMap": _MAP_POINTER}
-    return tuple(
-        NULL_POINTER.violation(name, f"{name} points nowhere", "the driver reads it", fixes[name], rank=rank)
-        for name in names
-    )
+    fewer = {pointer.name: pointer.fewer for pointer in POINTERS.values()}
+    violations = []
+    for name in names:
+        if name == POINTERS["tensor_map"].name:
+            violations.append(NULL_MAP.violation(pointer=name, rank=rank))
+        else:
+            violations.append(NULL_POINTER.violation(pointer=name, rank=rank, entries=rank - fewer[name]))
+    return tuple(violations)
 
 
 def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
@@ -317,14 +377,13 @@ def narrow_rows(tensor_map: AnyMap | None) -> tuple[Violation, ...]:
     if not isinstance(tensor_map, TensorMap) or tensor_map.interleave.slice_bytes or tensor_map.data_type.is_packed:
         return ()
     row_bytes = tensor_map.box[0] * tensor_map.data_type.bits // 8
-    rates: Any = CARD["H200"].tma
+    rates = CARD["H200"].tma
+    assert rates is not None
     share = rates.load(min(row_bytes, REQUEST_BYTES)) / rates.fastest("load")
     if share >= LEAST_SHARE or tensor_map.dims[0] <= tensor_map.box[0]:
         return ()
-    wide = REQUEST_BYTES * 8 // tensor_map.data_type.bits
-    found, limit = f"box rows of {row_bytes} bytes", f"128-byte rows loaded {1 / share:.1f} times as fast on an H200"
-    fix = f"Use box[0] = {wide} (128 bytes), with swizzle 128B if a tensor core reads the tile."
-    return (NARROW_ROWS.violation("box[0]", found, limit, fix, row_bytes=row_bytes, share=share),)
+    widest = REQUEST_BYTES * 8 // tensor_map.data_type.bits
+    return (NARROW_ROWS.violation(row_bytes=row_bytes, share=share, speedup=1 / share, widest=widest),)
 
 
 def _difference(call: Call, tensor_map: AnyMap | None) -> str:

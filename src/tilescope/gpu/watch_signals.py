@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 _SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
-_HANDED_ON = [signal.Signals[f"SIG{name}"] for name in ("INT", "QUIT", "TERM", "HUP", "USR1", "USR2", "ALRM")]
+_HANDED_ON = (
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from tilescope.errors import RuleError
 from tilescope.gpu.watch_call import Call, Frame, Verdict
@@ -80,10 +79,12 @@ def watched_maps(calls: Iterable[tuple[Verdict, int]]) -> tuple[WatchedMap, ...]
 
 def explained(verdict: Verdict, process: str) -> Drawing:
     """A call that was refused, or on which driver and rules differ, with all that is known of it; or remarks on one."""
-    call, remarks = verdict.call, findings(verdict.report.violations)
+    call = verdict.call
+    remarks = findings(verdict.report.violations)
     if verdict.state == "accepted":
         return Drawing(f"Accepted, with remarks: {call.short}, by {call.caller} in {process}", {"findings": remarks})
-    kind, reasons = "Refused", [verdict.reason] if verdict.reason else []
+    kind = "Refused"
+    reasons = [verdict.reason] if verdict.reason else []
     if verdict.state == "disagreement":
         kind = "DISAGREEMENT between the driver and the rules"
         reasons.append("One of the two is wrong: please report it with these arguments and the driver's version.")
@@ -129,14 +130,18 @@ def summarised(summary: WatchSummary) -> Drawing:
         lost = f"{summary.lost} calls came too fast to be recorded, {summary.lost_refused} of them refused"
         parts.append(f"{lost}; they are not counted.")
     parts += [f"A process ran unwatched: {reason}" for reason in summary.unwatched]
-    refused, disagreements = (sum(getattr(row, name) for row in summary.maps) for name in ("refused", "disagreements"))
-    differing = counted(disagreements, "DISAGREEMENT", "DISAGREEMENTS")
-    said = [f"{refused} refused", *([f"{differing} between the driver and the rules"] if disagreements else [])]
-    calls = f"{counted(summary.times, 'call')} in {counted(summary.processes, 'process', 'processes')}"
-    return Drawing(", ".join([calls, *said]), {"parts": tuple(parts)})
+    calls = counted(summary.times, "call")
+    processes = counted(summary.processes, "process", "processes")
+    refused = sum(row.refused for row in summary.maps)
+    said = [f"{calls} in {processes}", f"{refused} refused"]
+    disagreements = sum(row.disagreements for row in summary.maps)
+    if disagreements:
+        differing = counted(disagreements, "DISAGREEMENT", "DISAGREEMENTS")
+        said.append(f"{differing} between the driver and the rules")
+    return Drawing(", ".join(said), {"parts": tuple(parts)})
 
 
-def map_line(verdict: Verdict) -> dict[str, Any]:
+def map_line(verdict: Verdict) -> dict[str, object]:
     """A call as one line of JSON: `tensor_map` is what check, diff and load take, or None where the call holds no map.
 
     It holds none where an array or the map itself could not be read.
@@ -145,9 +150,8 @@ def map_line(verdict: Verdict) -> dict[str, Any]:
     held = {name: value for name, value in call.arguments.items() if value is not None}
     held["address"] = hex(call.arguments["address"])
     is_map = not MapArguments.of(held).misnamed()
-    return {
-        "tensor_map": held if is_map else None,
-        **({} if is_map else {"arguments": held}),
+    line: dict[str, object] = {"tensor_map": held} if is_map else {"tensor_map": None, "arguments": held}
+    return line | {
         "function": call.function.name,
         "result": call.result,
         "state": verdict.state,
@@ -175,14 +179,18 @@ def _called_by(call: Call) -> Iterator[Part]:
 def _functions(library: Path, frames: Sequence[Frame]) -> Iterator[tuple[Frame, str]]:
     """The functions of frames, else their offsets; with file and line where a library of moderate size tells."""
     names = [frame.function for frame in frames]
-    tells = library.is_file() and library.stat().st_size <= _LARGEST_SYMBOLISED_BYTES
-    places = [hex(frame.place) for frame in frames]
-    told = (_output("addr2line", "-f", "-C", "-e", str(library), *places) if tells else []) or [""] * 2 * len(frames)
-    plain = (_output("c++filt", *names) if any(names) else []) or names
-    for frame, name, function, position in zip(frames, plain, told[::2], told[1::2], strict=False):
+    demangled = _output("c++filt", *names) if any(names) else []
+    told: list[str] = []  # a line with the function and one with its place, for every frame
+    if library.is_file() and library.stat().st_size <= _LARGEST_SYMBOLISED_BYTES:
+        told = _output("addr2line", "-f", "-C", "-e", str(library), *(hex(frame.place) for frame in frames))
+    if not told:
+        told = ["", ""] * len(frames)
+    for frame, name, function, position in zip(frames, demangled or names, told[::2], told[1::2], strict=False):
         source, _, line = position.partition(" ")[0].rpartition(":")
-        is_known = line.isdecimal() and source != "??"
-        yield frame, f"{function}, {Path(source).name}:{line}" if is_known else name or f"+{frame.place:#x}"
+        if line.isdecimal() and source != "??":
+            yield frame, f"{function}, {Path(source).name}:{line}"
+        else:
+            yield frame, name or f"+{frame.place:#x}"
 
 
 def _output(tool: str, *arguments: str) -> list[str]:

@@ -7,8 +7,9 @@ warps). It is not known when one of them arrives or stores.
 
 from __future__ import annotations
 
+from tilescope.pipeline.action import Action, Flight, Key
 from tilescope.pipeline.memory import Memory
-from tilescope.pipeline.program import Action, Flight, Key
+from tilescope.pipeline.wording import mistake_error
 
 
 class Arrivals(Memory):
@@ -96,7 +97,7 @@ class Arrivals(Memory):
     def _initialise(self, agent: int, action: Action) -> None:
         for barrier in action.barriers:
             if self.initialised[barrier]:
-                raise self.program.mistake("init twice", agent=agent, barrier=barrier)
+                raise mistake_error(self.program, "init twice", agent=agent, barrier=barrier)
             self.initialised[barrier] = True
             if self.program.agents[agent].of.warps > 1:
                 self.unmet_inits[barrier] = agent

@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tilescope.pipeline.action import Clock, Key
 from tilescope.pipeline.order import Access, Order
-from tilescope.pipeline.program import Key, Program
+from tilescope.pipeline.program import Program
+from tilescope.sentence import filled
 
-Clock = Any  # an int64 array: rows for control and data; for every agent and barrier, how far its past reaches
 Point = tuple[int, int]  # a place of a clock and its value: an agent and a time, or a barrier and its ended phases
 
 _DOUBTS = {
@@ -65,6 +66,14 @@ class Arrived(NamedTuple):
     phase: int
     known: Clock
     late: tuple[LateArrival, ...]
+
+
+class RegisterRise(NamedTuple):
+    """Registers that an agent takes from its block's pool."""
+
+    agent: int
+    time: int
+    registers: int
 
 
 class Clocks(Order):
@@ -101,7 +110,7 @@ class Clocks(Order):
         # blocks
         self.remote: dict[tuple[int, int], int] = {}  # block, place: a value that some agent of the block must know
         self.local: dict[tuple[int, int], int] = {}  # the same where it does no harm
-        self.register_rises: dict[int, list[tuple[int, int, int]]] = {}  # block: agent, time, registers
+        self.register_rises: dict[int, list[RegisterRise]] = {}  # block: what its agents took
         self.register_falls: dict[int, int] = {}  # block: registers that are given back whatever others take
 
     def clone(self) -> Clocks:
@@ -115,8 +124,12 @@ class Clocks(Order):
     def doubt(self, what: str, barrier: int, phase: int, agent: int) -> None:
         """Note that something is not certain."""
         if len(self.doubts) < _MAX_DOUBTS:
-            names = {"agent": self.program.agents[agent].title, "barrier": self.program.barriers[barrier].title}
-            self.doubts[_DOUBTS[what].format(phase=phase, **names)] = agent
+            facts = {
+                "agent": self.program.agents[agent].title,
+                "barrier": self.program.barriers[barrier].title,
+                "phase": phase,
+            }
+            self.doubts[filled(_DOUBTS[what], facts)] = agent
 
     def begin(self, agent: int) -> None:
         """An agent begins its next action."""
@@ -190,7 +203,8 @@ class Clocks(Order):
         A phase in which it has arrived may end before it leaves; the next one may not.
         """
         held = self.gathered_next if in_next_phase else self.gathered
-        clock, gathered = self.clock[agent], held[barrier]
+        clock = self.clock[agent]
+        gathered = held[barrier]
         held[barrier] = clock if gathered is None else np.maximum(gathered, clock)
 
     def raises(self, barrier: int, agent: int) -> None:
@@ -220,9 +234,12 @@ class Clocks(Order):
         last = self.arrived[barrier][-1:]
         ended = Arrived(phase, gathered, self.late[barrier])
         self.arrived[barrier] = last if self.has_landings[barrier] else (*last, ended)
-        self.gathered[barrier], self.gathered_next[barrier] = self.gathered_next[barrier], None
-        self.has_landings[barrier], self.late[barrier] = False, ()
-        self.raised[barrier], self.passed[barrier] = (), {}
+        self.gathered[barrier] = self.gathered_next[barrier]
+        self.gathered_next[barrier] = None
+        self.has_landings[barrier] = False
+        self.late[barrier] = ()
+        self.raised[barrier] = ()
+        self.passed[barrier] = {}
 
     def stays_open(self, barrier: int, phase: int, pending: int, tx: int) -> None:
         """A phase that does not end in this run; note whether in another one it could."""
@@ -379,19 +396,20 @@ class Clocks(Order):
 
     def takes_registers(self, agent: int, block: int, registers: int) -> None:
         """Setmaxnreg takes registers from the block's pool, or gives some back."""
-        rises, clock = self.register_rises.setdefault(block, []), self.clock[agent]
+        rises = self.register_rises.setdefault(block, [])
+        clock = self.clock[agent]
         if registers > 0:
-            rises.append((*self._now(agent), registers))
-        elif not any(clock[0, other] >= time for other, time, _ in rises):
+            rises.append(RegisterRise(agent, self.time(agent), registers))
+        elif not any(clock[0, rise.agent] >= rise.time for rise in rises):
             self.register_falls[block] = self.register_falls.get(block, 0) - registers
 
     def checks_registers(self) -> None:
         """After the run: whether what is given back whatever happens suffices for all that is taken, in any order."""
         for block, rises in self.register_rises.items():
-            if rises and sum(registers for *_, registers in rises) > self.register_falls.get(block, 0):
-                self.doubt("registers", 0, 0, rises[0][0])
+            if rises and sum(rise.registers for rise in rises) > self.register_falls.get(block, 0):
+                self.doubt("registers", 0, 0, rises[0].agent)
 
-    def relative(self, phases: list[int], places: list[int], unused: list[bool]) -> list[Any]:
+    def relative(self, phases: list[int], places: list[int], unused: list[bool]) -> list[object]:
         """All of it counted from now, equal in two rounds of a loop if the second repeats the first.
 
         `places` are the agents' places in their roles; `unused` barriers were not touched in the rounds that are compared,

@@ -8,10 +8,12 @@ from __future__ import annotations
 from copy import copy
 from itertools import chain
 
+from tilescope.pipeline.action import NONE, Action, Flight, Key
 from tilescope.pipeline.arrivals import Arrivals
 from tilescope.pipeline.contents import Fill, Segment, aged, laid
+from tilescope.pipeline.mistake import MistakeFoundError
 from tilescope.pipeline.order import Access
-from tilescope.pipeline.program import NONE, Action, Flight, Key
+from tilescope.pipeline.wording import mistake_error
 
 
 class Copies(Arrivals):
@@ -37,7 +39,8 @@ class Copies(Arrivals):
                 for one in (access, *reads):
                     self._add_to_group(one)
             elif barrier != NONE:
-                past, keys = self.order.past(agent), (access.key, *(one.key for one in reads))
+                past = self.order.past(agent)
+                keys = (access.key, *(one.key for one in reads))
                 self._send(Flight("copy", barrier, action.number, (slot,), agent, past, keys, access.key))
 
     def _read_source(self, source: int, agent: int, action: Action, number: int) -> Access:
@@ -63,12 +66,21 @@ class Copies(Arrivals):
             self.filled[slot] = fill, end
             if any(one.fill == fill and one.agent != agent and one.tile != action.tile for one in self.accesses[slot]):
                 self.order.mixes(fill[0], fill[1], agent)  # which tile lies first depends on who comes first
-        facts = {"slot": slot, "agent": agent, "size": size, "bytes": action.number}
-        if end > size and start and action.offset is None and action.number <= size:
-            raise self.program.mistake("too much", **facts, together=end)
         if end > size:
-            raise self.program.mistake("beyond", **facts, offset=start, end=end)
+            raise self._too_large(slot, action, agent, start)
         return start, end
+
+    def _too_large(self, slot: int, action: Action, agent: int, start: int) -> MistakeFoundError:
+        """A copy, alone or with those before it in its phase, does not fit into its slot."""
+        size = self.program.slots[slot].of.bytes
+        end = start + action.number
+        if start and action.offset is None and action.number <= size:
+            return mistake_error(
+                self.program, "too much", slot=slot, agent=agent, size=size, bytes=action.number, together=end
+            )
+        return mistake_error(
+            self.program, "beyond", slot=slot, agent=agent, size=size, bytes=action.number, offset=start, end=end
+        )
 
     def _cp_arrive(self, agent: int, action: Action) -> None:
         barrier = action.barriers[0]
@@ -91,8 +103,8 @@ class Copies(Arrivals):
         self.groups[agent, "tcgen05"] = (keys,)  # a later commit waits for them as well
         for number, barrier in enumerate(action.barriers):
             self._reach(barrier, agent)
-            past, key = self.order.past(agent), self._key(agent, number)
-            self._send(Flight("commit", barrier, 1, (), agent, past, keys, key))
+            past = self.order.past(agent)
+            self._send(Flight("commit", barrier, 1, (), agent, past, keys, self._key(agent, number)))
 
     def _wait_group(self, agent: int, action: Action) -> None:
         groups = self._groups(agent, action.choice)
@@ -124,9 +136,10 @@ class Copies(Arrivals):
         for action in copy(self.sources[agent]):
             if action.meets or (action.waits and self.phase[action.barriers[0]] & 1 == action.number):
                 return
-            written = stored.keys() & {*action.slots} if action.op == "write" else ()
-            for slot in written:
-                raise self._race_of_warps(slot, stored[slot], stored[slot]._replace(how="generic", write=True))
+            written = [slot for slot in stored if slot in action.slots] if action.op == "write" else []
+            if written:
+                store = stored[written[0]]
+                raise self._race_of_warps(written[0], store, store._replace(how="generic", write=True))
 
     def _stored(self, agent: int, action: Action, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Of stores that are waited for, those accesses that are over: with .read only the reads of their sources."""
@@ -134,19 +147,25 @@ class Copies(Arrivals):
         if action.flag:
             self.unflushed[agent] = (*self.unflushed.get(agent, ()), *written)
             return tuple(key for key in keys if key not in self.store_writes)
-        return (*keys, *(self.unflushed.pop(agent, ()) if not action.number else ()))
+        if action.number:
+            return keys
+        return (*keys, *self.unflushed.pop(agent, ()))
 
     def land(self, flight: Flight) -> None:
         """Bytes, or an arrival under way, reach their barrier; of a copy with a smaller `number` only these bytes."""
         whole = self.flights.pop(flight.key)
         self.ended, self.sent = [], []
-        barrier, agent, past = flight.barrier, flight.agent, flight.past
+        barrier = flight.barrier
+        agent = flight.agent
+        past = flight.past
         if flight.number < whole.number:
             self.flights[flight.key] = whole._replace(number=whole.number - flight.number)
             phase = self.count(barrier, agent, past, tx=-flight.number)
             if self.ended:
-                facts = {"barrier": barrier, "phase": phase, "tx": flight.number, "bytes": whole.number}
-                self.piece = self.program.mistake("piece", **facts).mistake
+                torn = mistake_error(
+                    self.program, "piece", barrier=barrier, phase=phase, tx=flight.number, bytes=whole.number
+                )
+                self.piece = torn.mistake
             return
         reached = self.program.barriers[barrier]
         by_copy = flight.op == "copy"
@@ -163,6 +182,6 @@ class Copies(Arrivals):
         for block in blocks:
             harmless = not by_copy and block == self.program.agents[agent].home
             if not harmless:
-                title = self.program.agents[agent].title
-                self._require_present(block, f"{'a copy' if by_copy else 'an arrival'} of {title}", reached)
+                what = "a copy" if by_copy else "an arrival"
+                self._require_present(block, f"{what} of {self.program.agents[agent].title}", reached)
             self.order.lands_in(block, barrier, phase, harmless=harmless)

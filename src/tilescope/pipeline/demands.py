@@ -1,213 +1,260 @@
 """The rules that every pipeline has to keep, each with the smallest pipeline that breaks it.
 
 pipeline-bytes     A phase expects exactly the bytes that its copies bring, …     expect 128 bytes, copy 64, wait
+
+What a broken one is told with stands in `kinds`, except where a step itself is wrong: those rules have their own words here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from tilescope.rule import Basis, Rule, rule
+from tilescope.rule import rule
+
+Plain: TypeAlias = dict[str, object]  # a step, or a row of a table, as it is written in a file
 
 GRAMMAR = "the grammar of descriptions"
-_RIGHT = 'ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)).violations'
-_MBARRIER = {"measured": "PTX ISA, mbarrier; an H200", "documented": "PTX ISA, mbarrier"}
+# what keeps every rule
+PLANNED = 'ts.simulate(ts.plan_pipeline(ts.plan((64, 64), "bf16").best, steps=3)).violations'
+_MBARRIER = "PTX ISA, mbarrier"
+_MBARRIER_MEASURED = "PTX ISA, mbarrier; an H200"
+_STEPS = "the steps themselves"
 
 
-def example(
-    *steps: dict[str, Any], others: tuple[tuple[dict[str, Any], ...], ...] = (), threads: int = 1, **fields: Any
-) -> str:
+def example(*steps: Plain, others: Sequence[Sequence[Plain]] = (), threads: int = 1, **fields: object) -> str:
     """An expression that simulates roles with these steps on a barrier `full` and a slot `a`."""
-    roles: list[dict[str, Any]] = [
-        {"name": f"role {number}", "steps": list(listed)} for number, listed in enumerate((steps, *others))
-    ]
+    roles: list[Plain] = []
+    for number, of_role in enumerate((steps, *others)):
+        roles.append({"name": f"role {number}", "steps": list(of_role)})
     if threads > 1:
         roles[0]["threads"] = threads
-    data = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 4096}}, "roles": roles} | fields
-    return f"ts.simulate({data}).violations"
-
-
-def pipeline_rule(name: str, demand: str, failing: str, *, basis: Basis = "documented", source: str = "") -> Rule:
-    """A rule that `ts.simulate` finds broken; what ts.plan_pipeline plans keeps all of them."""
-    return rule(name, demand, source=source or _MBARRIER[basis], basis=basis, passing=_RIGHT, failing=failing)
+    data: Plain = {"barriers": {"full": {"count": 1}}, "slots": {"a": {"bytes": 4096}}, "roles": roles}
+    return f"ts.simulate({data | fields}).violations"
 
 
 _FULL_AND_EMPTY = {"full": {"count": 1}, "empty": {"count": 1}}
-_ARRIVE = {"arrive": "full"}
-_WAIT = {"wait": "full", "parity": 0}
-_WAIT_EMPTY = {"wait": "empty", "parity": 0}
-_EXPECT = {"expect": "full", "bytes": 64}
-_COPY = {"copy": "a", "bytes": 64, "barrier": "full"}
-_READ = {"read": ["a"]}
-_WRITE = {"write": ["a"]}
-_FENCE = {"fence": "proxy.async"}
-_STORE = {"store": ["a"]}
-_COMMIT = {"commit": "bulk"}
+_ARRIVE: Plain = {"arrive": "full"}
+_WAIT: Plain = {"wait": "full", "parity": 0}
+_WAIT_EMPTY: Plain = {"wait": "empty", "parity": 0}
+_EXPECT: Plain = {"expect": "full", "bytes": 64}
+_COPY: Plain = {"copy": "a", "bytes": 64, "barrier": "full"}
+_READ: Plain = {"read": ["a"]}
+_WRITE: Plain = {"write": ["a"]}
+_FENCE: Plain = {"fence": "proxy.async"}
+_STORE: Plain = {"store": ["a"]}
+_COMMIT: Plain = {"commit": "bulk"}
 
-_ROWS = (
-    pipeline_rule(
-        "pipeline-arrivals",
-        "A phase gets exactly the arrivals that its barrier counts: with fewer it never ends, "
-        "and an instruction that brings more faults.",
-        example(_ARRIVE, _WAIT, barriers={"full": {"count": 2}}),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-bytes",
-        "A phase expects exactly the bytes that its copies bring, and expects them before its last arrival.",
-        example(_EXPECT | {"bytes": 128}, _COPY, _WAIT, _READ),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-beyond",
-        "A copy ends within its slot.",
-        example(_EXPECT | {"bytes": 8192}, _COPY | {"bytes": 8192}, _WAIT, _READ),
-        basis="measured",
-        source="an H200",
-    ),
-    pipeline_rule(
-        "pipeline-circle",
-        "Some role can always go on.",
-        example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, _ARRIVE),), barriers=_FULL_AND_EMPTY),
-        source="what waiting means",
-    ),
-    pipeline_rule(
-        "pipeline-exit",
-        "A block stays until everything that is sent to it has arrived, and until TMA has read what the block stores.",
-        example(_WRITE, _FENCE, _STORE, _COMMIT),
-        source="PTX ISA, cp.async.bulk.wait_group; mapa",
-    ),
-    pipeline_rule(
-        "pipeline-fence",
-        "A fence stands between an access of threads and one of TMA or tensor cores, in tensor memory too.",
-        example(_WRITE, _STORE),
-        source="PTX ISA, async proxy; tcgen05.fence",
-    ),
-    pipeline_rule(
-        "pipeline-flag",
-        "A flag in global memory reaches every value that a role polls for.",
-        example({"signal": "done"}, {"poll": "done", "value": 2}, flags={"done": {}}),
-        source="what waiting means",
-    ),
-    pipeline_rule(
-        "pipeline-init",
-        "A barrier is initialised before it is used, with a sync between; for other blocks with fence.mbarrier_init too.",
-        example({"init": ["full"]}, others=((_ARRIVE,),)),
-    ),
-    pipeline_rule(
-        "pipeline-late",
-        "A phase ends only when every role that waits for the phase before has seen that one end.",
-        example(
-            _ARRIVE,
-            _ARRIVE,
-            {"arrive": "empty"},
-            others=((_WAIT_EMPTY, _WAIT),),
-            barriers=_FULL_AND_EMPTY,
-        ),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-mask",
-        "A mask names at least one block, and only blocks of the cluster.",
-        example(_ARRIVE | {"mask": 2}),
-        source="PTX ISA, cp.async.bulk, ctaMask",
-    ),
-    pipeline_rule(
-        "pipeline-overlap",
-        "The copies of one phase fill different bytes of their slot.",
-        example(_EXPECT | {"bytes": 8192}, _COPY | {"bytes": 4096}, _COPY | {"bytes": 4096}, _WAIT, _READ),
-        basis="measured",
-        source="an H200",
-    ),
-    pipeline_rule(
-        "pipeline-partial",
-        "A slot that is read has been filled whole since it was last read.",
-        example(_EXPECT, _COPY, _WAIT, _READ),
-        basis="measured",
-        source="an H200",
-    ),
-    pipeline_rule(
-        "pipeline-parity",
-        "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
-        example(_ARRIVE, _WAIT | {"parity": 1}, _ARRIVE),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-race",
-        "A slot is written only when all reads of it are finished, and read only when it is filled.",
-        example(_EXPECT, _COPY, _READ),
-        source="PTX ISA, memory consistency model",
-    ),
-    pipeline_rule(
-        "pipeline-receiver",
-        "Every block that receives bytes expects them on its own barrier.",
-        example(_COPY, _WAIT),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-registers",
-        "The block's pool has the registers that setmaxnreg asks for.",
-        example({"registers": 240}, registers=168),
-        source="PTX ISA, setmaxnreg",
-    ),
-    pipeline_rule(
-        "pipeline-scope",
-        "An arrival that lets another block see data has the scope of the cluster.",
-        example(
-            _WRITE | {"when": "rank == 0"},
-            _FENCE,
-            _ARRIVE | {"mask": 2, "scope": "cta", "when": "rank == 0"},
-            _WAIT | {"when": "rank == 1"},
-            _EXPECT | {"bytes": 4096, "mask": 1, "when": "rank == 1"},
-            _COPY | {"bytes": 4096, "mask": 1, "when": "rank == 1"},
-            _WAIT | {"when": "rank == 0"},
-            {"cluster": "sync"},
-            cluster=[2, 1],
-        ),
-        source="PTX ISA, mbarrier.arrive",
-    ),
-    pipeline_rule(
-        "pipeline-stage",
-        "An index names a stage that the barrier or slot has.",
-        example({"arrive": "full[3]"}),
-        source="the steps themselves",
-    ),
-    pipeline_rule(
-        "pipeline-stale",
-        "A slot holds the tile that its reader expects.",
-        example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
-        source="the tiles that the steps name",
-    ),
-    pipeline_rule(
-        "pipeline-start",
-        "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
-        example(
-            _WAIT_EMPTY,
-            _EXPECT,
-            _COPY,
-            others=((_WAIT, _READ, {"release": "empty"}),),
-            barriers=_FULL_AND_EMPTY,
-        ),
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-sync",
-        "A bar.sync gets exactly the threads that all who come there name, and every role comes to the cluster barrier.",
-        example({"sync": 1, "threads": 64}),
-        source="PTX ISA, bar; barrier.cluster",
-        basis="measured",
-    ),
-    pipeline_rule(
-        "pipeline-warps",
-        "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote.",
-        example(_WRITE, _FENCE, _STORE, _COMMIT, {"wait_group": "bulk"}, threads=128),
-        source="PTX ISA, bar; memory consistency model",
-    ),
-    pipeline_rule(
-        "pipeline-unfilled",
-        "A slot is filled before it is read.",
-        example(_READ),
-        source="the steps themselves",
+PIPELINE_ARRIVALS = rule(
+    "pipeline-arrivals",
+    "A phase gets exactly the arrivals that its barrier counts: with fewer it never ends, "
+    "and an instruction that brings more faults.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_ARRIVE, _WAIT, barriers={"full": {"count": 2}}),
+)
+PIPELINE_BYTES = rule(
+    "pipeline-bytes",
+    "A phase expects exactly the bytes that its copies bring, and expects them before its last arrival.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_EXPECT | {"bytes": 128}, _COPY, _WAIT, _READ),
+)
+PIPELINE_BEYOND = rule(
+    "pipeline-beyond",
+    "A copy ends within its slot.",
+    source="an H200",
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_EXPECT | {"bytes": 8192}, _COPY | {"bytes": 8192}, _WAIT, _READ),
+)
+PIPELINE_CIRCLE = rule(
+    "pipeline-circle",
+    "Some role can always go on.",
+    source="what waiting means",
+    passing=PLANNED,
+    failing=example(_WAIT, {"arrive": "empty"}, others=((_WAIT_EMPTY, _ARRIVE),), barriers=_FULL_AND_EMPTY),
+)
+PIPELINE_EXIT = rule(
+    "pipeline-exit",
+    "A block stays until everything that is sent to it has arrived, and until TMA has read what the block stores.",
+    source="PTX ISA, cp.async.bulk.wait_group; mapa",
+    passing=PLANNED,
+    failing=example(_WRITE, _FENCE, _STORE, _COMMIT),
+)
+PIPELINE_FENCE = rule(
+    "pipeline-fence",
+    "A fence stands between an access of threads and one of TMA or tensor cores, in tensor memory too.",
+    source="PTX ISA, async proxy; tcgen05.fence",
+    passing=PLANNED,
+    failing=example(_WRITE, _STORE),
+)
+PIPELINE_FLAG = rule(
+    "pipeline-flag",
+    "A flag in global memory reaches every value that a role polls for.",
+    source="what waiting means",
+    passing=PLANNED,
+    failing=example({"signal": "done"}, {"poll": "done", "value": 2}, flags={"done": {}}),
+)
+PIPELINE_INIT = rule(
+    "pipeline-init",
+    "A barrier is initialised before it is used, with a sync between; for other blocks with fence.mbarrier_init too.",
+    source=_MBARRIER,
+    passing=PLANNED,
+    failing=example({"init": ["full"]}, others=((_ARRIVE,),)),
+)
+PIPELINE_LATE = rule(
+    "pipeline-late",
+    "A phase ends only when every role that waits for the phase before has seen that one end.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(
+        _ARRIVE,
+        _ARRIVE,
+        {"arrive": "empty"},
+        others=((_WAIT_EMPTY, _WAIT),),
+        barriers=_FULL_AND_EMPTY,
     ),
 )
-DEMANDS = {row.name: row for row in _ROWS}
+PIPELINE_MASK = rule(
+    "pipeline-mask",
+    "A mask names at least one block, and only blocks of the cluster.",
+    argument="mask",
+    found="mask {mask:#x} of {agent}",
+    limit="bits of the ranks 0 to {last_rank}",
+    fix="Use {everyone:#x} for all blocks of the cluster.",
+    source="PTX ISA, cp.async.bulk, ctaMask",
+    passing=PLANNED,
+    failing=example(_ARRIVE | {"mask": 2}),
+)
+MASK_OF_CP_ASYNC = PIPELINE_MASK.worded(
+    found="mask {mask:#x} of cp.async of {agent}",
+    limit="cp.async writes memory of its own block",
+    fix="Leave the mask out, or use by = bulk.",
+)
+BARRIER_RANK = PIPELINE_MASK.worded(
+    argument="barrier_rank",
+    found="barrier_rank {ranks} of {agent}",
+    limit="ranks 0 to {last_rank}",
+    fix="Use the rank of a block of the cluster.",
+)
+PIPELINE_OVERLAP = rule(
+    "pipeline-overlap",
+    "The copies of one phase fill different bytes of their slot.",
+    source="an H200",
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_EXPECT | {"bytes": 8192}, _COPY | {"bytes": 4096}, _COPY | {"bytes": 4096}, _WAIT, _READ),
+)
+PIPELINE_PARTIAL = rule(
+    "pipeline-partial",
+    "A slot that is read has been filled whole since it was last read.",
+    source="an H200",
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_EXPECT, _COPY, _WAIT, _READ),
+)
+PIPELINE_PARITY = rule(
+    "pipeline-parity",
+    "A role waits with the parity of the phase that it needs, counted over the whole kernel.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_ARRIVE, _WAIT | {"parity": 1}, _ARRIVE),
+)
+PIPELINE_RACE = rule(
+    "pipeline-race",
+    "A slot is written only when all reads of it are finished, and read only when it is filled.",
+    source="PTX ISA, memory consistency model",
+    passing=PLANNED,
+    failing=example(_EXPECT, _COPY, _READ),
+)
+PIPELINE_RECEIVER = rule(
+    "pipeline-receiver",
+    "Every block that receives bytes expects them on its own barrier.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(_COPY, _WAIT),
+)
+PIPELINE_REGISTERS = rule(
+    "pipeline-registers",
+    "The block's pool has the registers that setmaxnreg asks for.",
+    source="PTX ISA, setmaxnreg",
+    passing=PLANNED,
+    failing=example({"registers": 240}, registers=168),
+)
+PIPELINE_SCOPE = rule(
+    "pipeline-scope",
+    "An arrival that lets another block see data has the scope of the cluster.",
+    source="PTX ISA, mbarrier.arrive",
+    passing=PLANNED,
+    failing=example(
+        _WRITE | {"when": "rank == 0"},
+        _FENCE,
+        _ARRIVE | {"mask": 2, "scope": "cta", "when": "rank == 0"},
+        _WAIT | {"when": "rank == 1"},
+        _EXPECT | {"bytes": 4096, "mask": 1, "when": "rank == 1"},
+        _COPY | {"bytes": 4096, "mask": 1, "when": "rank == 1"},
+        _WAIT | {"when": "rank == 0"},
+        {"cluster": "sync"},
+        cluster=[2, 1],
+    ),
+)
+PIPELINE_STAGE = rule(
+    "pipeline-stage",
+    "An index names a stage that the barrier or slot has.",
+    argument="{reference}",
+    found="{name}[{stage}], from {reference}",
+    limit="{name} has stages 0 to {last_stage}",
+    fix="Take the index modulo {stages}.",
+    source=_STEPS,
+    passing=PLANNED,
+    failing=example({"arrive": "full[3]"}),
+)
+PIPELINE_STALE = rule(
+    "pipeline-stale",
+    "A slot holds the tile that its reader expects.",
+    source="the tiles that the steps name",
+    passing=PLANNED,
+    failing=example(_WRITE | {"tile": 0}, _READ | {"tile": 1}),
+)
+PIPELINE_START = rule(
+    "pipeline-start",
+    "A producer starts with parity 1, which passes on a fresh barrier, or its slots are freed first.",
+    source=_MBARRIER_MEASURED,
+    basis="measured",
+    passing=PLANNED,
+    failing=example(
+        _WAIT_EMPTY,
+        _EXPECT,
+        _COPY,
+        others=((_WAIT, _READ, {"release": "empty"}),),
+        barriers=_FULL_AND_EMPTY,
+    ),
+)
+PIPELINE_SYNC = rule(
+    "pipeline-sync",
+    "A bar.sync gets exactly the threads that all who come there name, and every role comes to the cluster barrier.",
+    source="PTX ISA, bar; barrier.cluster",
+    basis="measured",
+    passing=PLANNED,
+    failing=example({"sync": 1, "threads": 64}),
+)
+PIPELINE_WARPS = rule(
+    "pipeline-warps",
+    "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote.",
+    source="PTX ISA, bar; memory consistency model",
+    passing=PLANNED,
+    failing=example(_WRITE, _FENCE, _STORE, _COMMIT, {"wait_group": "bulk"}, threads=128),
+)
+PIPELINE_UNFILLED = rule(
+    "pipeline-unfilled",
+    "A slot is filled before it is read.",
+    source=_STEPS,
+    passing=PLANNED,
+    failing=example(_READ),
+)

@@ -12,74 +12,59 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tilescope.errors import Violation, argument_range, argument_type, raise_all, unknown_name
-from tilescope.pipeline.demands import GRAMMAR, example, pipeline_rule
+from tilescope.pipeline.demands import GRAMMAR, PLANNED, Plain, example
+from tilescope.pipeline.expression import Expression, Reference, reference
 from tilescope.pipeline.mbarrier import ARRIVALS_END
-from tilescope.pipeline.parts import (
-    MAX_BLOCKS,
-    MAX_STAGES,
-    OPERATIONS,
-    Argument,
-    Barrier,
-    Expression,
-    Flag,
-    Loop,
-    Operation,
-    Role,
-    Slot,
-    Step,
-    reference,
-)
+from tilescope.pipeline.operations import OPERATIONS, Argument, Operation, Written
+from tilescope.pipeline.parts import MAX_STAGES, Barrier, Flag, Loop, Role, Slot, Step
+from tilescope.pipeline.threads import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCKS, MOST_REGISTERS
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
+from tilescope.rule import rule
 from tilescope.sentence import printed
 from tilescope.value import Value
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
+SPACES = ("smem", "tmem", "gmem")
 MAX_ROLES = 64
+MAX_INSTANCES = 32
+MAX_SLOT_BYTES = (1 << 24) - 1
 _TOP = ("kind", "extra", "name", "cluster", "constants", "registers", "barriers", "slots", "flags", "roles")
+_ROLE = ("name", "threads", "instances", "earlier", "mask", "steps")
 _MAX_DEPTH = 8
-_LARGEST = 1 << 40
-_STAGES = partial(integer, least=1, most=MAX_STAGES)
-# names of fields: the default (None: it must be there), and the reader
-_FIELDS: dict[str, dict[str, tuple[Any, Callable[..., Any]]]] = {
-    "barriers": {"count": (None, partial(integer, least=1, most=ARRIVALS_END - 1)), "stages": (1, _STAGES)},
-    "slots": {
-        "stages": (1, _STAGES),
-        "bytes": (0, partial(integer, least=0, most=(1 << 24) - 1)),
-        "space": ("smem", partial(known_name, known=("smem", "tmem", "gmem"), what="space")),
-    },
-    "flags": {"stages": (1, _STAGES)},
-    "roles": {
-        "threads": (1, partial(integer, least=1, most=1024)),
-        "instances": (1, partial(integer, least=1, most=32)),
-        "earlier": (False, flag),
-    },
-}
-# what is taken for a field that nobody states
-FIELD_DEFAULTS = {
-    kind: {name: default for name, (default, _) in fields.items() if default is not None}
-    for kind, fields in _FIELDS.items()
-}
+_LARGEST_CONSTANT = 1 << 40
 Read = TypeVar("Read")
 
-NAME = pipeline_rule(
+NAME = rule(
     "pipeline-name",
     "Barriers, slots, loop counters and roles have names of their own, none of which a role knows of itself.",
-    example(barriers={"rank": {"count": 1}}),
+    argument="{at}",
+    found="{shown}",
+    limit="a name, none of {used:, }",
+    fix="Use a name such as full or tile_a.",
     source=GRAMMAR,
+    passing=PLANNED,
+    failing=example(barriers={"rank": {"count": 1}}),
 )
-FILE = pipeline_rule(
+SAME_NAME = NAME.worded(
+    argument="roles", found="two roles called {name}", limit="names differ", fix="Call one of them {name} 2."
+)
+FILE = rule(
     "pipeline-file",
     "A pipeline's file is JSON or TOML: a table with barriers, slots and roles.",
-    """type(ts.plan_pipeline(ts.plan((64, 64), "bf16").best)).from_text(b"{", "kernel.json")""",
+    argument="file",
+    found="{name}: {error}",
+    limit="JSON or TOML",
+    fix="Start from what `tilescope pipeline 128x64 bf16 --describe` prints.",
     source=GRAMMAR,
+    passing=PLANNED,
+    failing="""type(ts.plan_pipeline(ts.plan((64, 64), "bf16").best)).from_text(b"{", "kernel.json")""",
 )
 
 
@@ -120,18 +105,19 @@ class Pipeline(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """The pipeline as it is written in a file."""
-        optional = {
-            "cluster": list(self.cluster) if self.blocks > 1 else None,
-            "constants": dict(self.constants) or None,
-            "registers": self.registers,
-        }
-        tables = {
-            name: {row.pop("name"): row for row in map(asdict, rows)}
-            for name, rows in (("barriers", self.barriers), ("slots", self.slots), ("flags", self.flags))
-            if rows or name != "flags"
-        }
-        shown = {name: value for name, value in optional.items() if value is not None} | tables
-        return {"kind": self.kind, "name": self.name} | shown | {"roles": [role.plain() for role in self.roles]}
+        data: dict[str, Any] = {"kind": self.kind, "name": self.name}
+        if self.blocks > 1:
+            data["cluster"] = list(self.cluster)
+        if self.constants:
+            data["constants"] = dict(self.constants)
+        if self.registers is not None:
+            data["registers"] = self.registers
+        data["barriers"] = _table(self.barriers)
+        data["slots"] = _table(self.slots)
+        if self.flags:
+            data["flags"] = _table(self.flags)
+        data["roles"] = [role.plain() for role in self.roles]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
@@ -150,12 +136,29 @@ class Pipeline(Value):
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
-            fix = "Start from what `tilescope pipeline 128x64 bf16 --describe` prints."
-            raise FILE.error("file", f"{name}: {error}", "JSON or TOML", fix, error=str(error)) from None
+            raise FILE.error(name=name, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)
 
 
-def _number(at: str, written: Any, argument: Argument, names: Collection[str]) -> None:
+def field_defaults(row: type[Barrier] | type[Slot] | type[Flag] | type[Role]) -> Plain:
+    """What is taken for the fields of a row that nobody states.
+
+    >>> field_defaults(Slot)
+    {'stages': 1, 'bytes': 0, 'space': 'smem'}
+    """
+    return {field.name: field.default for field in fields(row) if field.default is not MISSING}
+
+
+def _table(rows: Sequence[Barrier | Slot | Flag]) -> dict[str, Plain]:
+    """Rows by their names, as they are written in a file."""
+    table = {}
+    for row in rows:
+        fields = asdict(row)
+        table[fields.pop("name")] = fields
+    return table
+
+
+def _number(at: str, written: object, argument: Argument, names: Collection[str]) -> None:
     """Read an argument's expression; a number is also checked, others are when their names have values."""
     expression = Expression.read(at, written, names)
     if expression.code is None:
@@ -167,48 +170,45 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Violation] = []
-        self.known: dict[str, list[str]] = {}  # names of barriers and of slots
+        self.known: dict[str, list[str]] = {}  # names of barriers, slots and flags, by the kind of an argument
 
-    def pipeline(self, data: Mapping[str, Any]) -> Pipeline:
+    def pipeline(self, data: object) -> Pipeline:
         """The pipeline, or a RuleError with all problems."""
-        data = self._table("pipeline", data, _TOP)
+        top = self._table("pipeline", data, _TOP)
         constants = {
-            name: self._try(0, integer, f"constants.{name}", value, -_LARGEST, _LARGEST)
-            for name, value in self._table("constants", data.get("constants", {})).items()
+            name: self._integer(f"constants.{name}", value, -_LARGEST_CONSTANT, _LARGEST_CONSTANT, otherwise=0)
+            for name, value in self._table("constants", top.get("constants", {})).items()
         }
-        barriers = tuple(Barrier(name, **fields) for name, fields in self._rows("barriers", data))
-        slots = tuple(Slot(name, **fields) for name, fields in self._rows("slots", data))
-        flags = tuple(Flag(name, **fields) for name, fields in self._rows("flags", data))
+        barriers = tuple(self._barrier(name, row) for name, row in self._rows("barriers", top))
+        slots = tuple(self._slot(name, row) for name, row in self._rows("slots", top))
+        flags = tuple(self._flag(name, row) for name, row in self._rows("flags", top))
         self.known = {
             "barrier": [row.name for row in barriers],
             "slot": [row.name for row in slots],
             "counter": [row.name for row in flags],
         }
-        cluster = self._cluster(data.get("cluster", (1, 1)))
+        cluster = self._cluster(top.get("cluster", (1, 1)))
         names = (*SELF_NAMES, *constants)
-        roles = tuple(
-            self._role(number, row, names, cluster[0] * cluster[1])
-            for number, row in enumerate(self._list("roles", data.get("roles", ()))[:MAX_ROLES])
-        )
-        registers = self._optional("registers", data.get("registers"), 24, 256)
+        rows = self._list("roles", top.get("roles", ()))[:MAX_ROLES]
+        roles = tuple(self._role(number, row, names, prod(cluster)) for number, row in enumerate(rows))
+        registers = self._optional("registers", top.get("registers"), LEAST_REGISTERS, MOST_REGISTERS)
         self._check_roles(roles, registers)
         raise_all(self.problems)
-        name = str(data.get("name", "pipeline"))
+        name = str(top.get("name", "pipeline"))
         return Pipeline(name, barriers, slots, roles, cluster, constants, registers, flags)
 
-    def _check_roles(self, roles: tuple[Role, ...], registers: int | None) -> None:
+    def _check_roles(self, roles: Sequence[Role], registers: int | None) -> None:
         """Problems of all roles together: there are some, their names differ, and setmaxnreg knows what it starts from."""
         if not roles:
             self.problems.append(argument_range("roles", roles, "a pipeline has at least one role", "Add [[roles]]."))
         used = [role.name for role in roles]
         for name in sorted({name for name in used if used.count(name) > 1}):
-            fix = f"Call one of them {name} 2."
-            self.problems.append(NAME.violation("roles", f"two roles called {name}", "names differ", fix))
+            self.problems.append(SAME_NAME.violation(name=name))
         if registers is None and any(step.op == "registers" for role in roles for step in role.all_steps()):
             wanted = "the registers of a thread at entry, since a step uses setmaxnreg"
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
 
-    def _cluster(self, written: Any) -> tuple[int, int]:
+    def _cluster(self, written: object) -> tuple[int, int]:
         extents = [plain_int(extent) or 0 for extent in (written if isinstance(written, list | tuple) else [written])]
         if len(extents) == 1:
             extents.append(1)
@@ -218,20 +218,46 @@ class _Reader:
             return 1, 1
         return extents[0], extents[1]
 
-    def _rows(self, kind: str, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name, row in self._table(kind, data.get(kind, {})).items():
-            at = f"{kind}.{name}"
-            self._name(at, name, SELF_NAMES)
-            yield name, self._fields(at, self._table(at, row, _FIELDS[kind]), kind)
+    def _rows(self, kind: str, top: Mapping[str, object]) -> list[tuple[str, object]]:
+        """The rows of a table of barriers, slots or flags, with their names."""
+        return list(self._table(kind, top.get(kind, {})).items())
 
-    def _role(self, number: int, row: Any, names: tuple[str, ...], blocks: int) -> Role:
-        table = self._table(f"roles[{number}]", row, ("name", *_FIELDS["roles"], "mask", "steps"))
-        name = str(table.get("name", f"role {number}"))
-        mask = self._optional(f"{name}.mask", table.get("mask"), 1, (1 << blocks) - 1)
-        steps = self._steps(name, table.get("steps", ()), names, 0)
-        return Role(name, steps, mask=mask, **self._fields(name, table, "roles"))
+    def _barrier(self, name: str, written: object) -> Barrier:
+        at = f"barriers.{name}"
+        self._name(at, name, SELF_NAMES)
+        row = {**field_defaults(Barrier), **self._table(at, written, ("count", "stages"))}
+        count = self._integer(f"{at}.count", row.get("count"), 1, ARRIVALS_END - 1)
+        return Barrier(name, count, self._stages(at, row["stages"]))
 
-    def _steps(self, where: str, written: Any, names: tuple[str, ...], depth: int) -> tuple[Step | Loop, ...]:
+    def _slot(self, name: str, written: object) -> Slot:
+        at = f"slots.{name}"
+        self._name(at, name, SELF_NAMES)
+        row = {**field_defaults(Slot), **self._table(at, written, ("stages", "bytes", "space"))}
+        stages = self._stages(at, row["stages"])
+        size = self._integer(f"{at}.bytes", row["bytes"], 0, MAX_SLOT_BYTES)
+        space = self._try("smem", known_name, f"{at}.space", row["space"], SPACES, "space")
+        return Slot(name, stages, size, space)
+
+    def _flag(self, name: str, written: object) -> Flag:
+        at = f"flags.{name}"
+        self._name(at, name, SELF_NAMES)
+        row = {**field_defaults(Flag), **self._table(at, written, ("stages",))}
+        return Flag(name, self._stages(at, row["stages"]))
+
+    def _stages(self, at: str, written: object) -> int:
+        return self._integer(f"{at}.stages", written, 1, MAX_STAGES)
+
+    def _role(self, number: int, written: object, names: tuple[str, ...], blocks: int) -> Role:
+        row = {**field_defaults(Role), **self._table(f"roles[{number}]", written, _ROLE)}
+        name = str(row.get("name", f"role {number}"))
+        mask = self._optional(f"{name}.mask", row["mask"], 1, (1 << blocks) - 1)
+        steps = self._steps(name, row.get("steps", ()), names, 0)
+        threads = self._integer(f"{name}.threads", row["threads"], 1, BLOCK_THREADS)
+        instances = self._integer(f"{name}.instances", row["instances"], 1, MAX_INSTANCES)
+        earlier = self._try(False, flag, f"{name}.earlier", row["earlier"])
+        return Role(name, steps, threads, instances, mask, earlier)
+
+    def _steps(self, where: str, written: object, names: tuple[str, ...], depth: int) -> tuple[Step | Loop, ...]:
         if depth > _MAX_DEPTH:
             fix = f"Put at most {_MAX_DEPTH} loops inside each other."
             self.problems.append(argument_range(where, depth, f"loops are at most {_MAX_DEPTH} deep", fix))
@@ -240,77 +266,83 @@ class _Reader:
         for number, row in enumerate(self._list(f"{where}.steps", written)):
             at = f"{where}.steps[{number}]"
             table = self._table(at, row)
+            op = next((name for name in table if name in OPERATIONS), None)
             if "loop" in table:
                 steps.append(self._loop(at, table, names, depth))
-            elif op := next((name for name in table if name in OPERATIONS), ""):
+            elif op is not None:
                 steps.append(self._step(at, OPERATIONS[op], table, names))
             else:
                 self.problems.append(unknown_name("step", at, next(iter(table), ""), [*OPERATIONS, "loop"]))
         return tuple(steps)
 
-    def _loop(self, at: str, table: Mapping[str, Any], names: tuple[str, ...], depth: int) -> Loop:
+    def _loop(self, at: str, table: Mapping[str, object], names: tuple[str, ...], depth: int) -> Loop:
         self._table(at, table, ("loop", "count", "start", "steps"))
-        counter, count, start = str(table["loop"]), table.get("count"), table.get("start", 0)
+        counter = str(table["loop"])
+        count = table.get("count")
+        start = table.get("start", 0)
         self._name(f"{at}.loop", table["loop"], names)
         self._expression(f"{at}.count", count, names)
         self._expression(f"{at}.start", start, names)
-        return Loop(counter, count, self._steps(at, table.get("steps", ()), (*names, counter), depth + 1), start)
+        steps = self._steps(at, table.get("steps", ()), (*names, counter), depth + 1)
+        return Loop(counter, _written(count), steps, _written(start))
 
-    def _step(self, at: str, row: Operation, table: Mapping[str, Any], names: tuple[str, ...]) -> Step:
-        arguments = {argument.name: table[argument.name] for argument in row.arguments if argument.name in table}
+    def _step(self, at: str, row: Operation, table: Mapping[str, object], names: tuple[str, ...]) -> Step:
         self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
         target = table[row.name]
-        if row.target.many:
-            target = tuple(target) if isinstance(target, list | tuple) else (target,)
-        step = Step(row.name, target, arguments, table.get("when"))
-        for argument, value in step.values():
+        targets = tuple(target) if row.target.many and isinstance(target, list | tuple) else (target,)
+        for each in targets:
+            self._value(f"{at}.{row.name}", row.target, each, names)
+        arguments: dict[str, Written] = {}
+        for argument in row.arguments:
+            place = f"{at}.{argument.name}"
             if argument.name in table:
-                self._value(f"{at}.{argument.name}", argument, value, names)
+                self._value(place, argument, table[argument.name], names)
+                arguments[argument.name] = _written(table[argument.name])
             elif argument.default is None:
-                needed = f"what {row.name} needs"
-                self.problems.append(argument_type(f"{at}.{argument.name}", None, needed, f"Add {argument.name}."))
+                self.problems.append(argument_type(place, None, f"what {row.name} needs", f"Add {argument.name}."))
         if "when" in table:
-            self._expression(f"{at}.when", step.when, names)
-        return step
+            self._expression(f"{at}.when", table["when"], names)
+        when = table.get("when")
+        acted_on = tuple(map(str, targets)) if row.target.many else _written(target)
+        return Step(row.name, acted_on, arguments, None if when is None else _written(when))
 
-    def _value(self, at: str, argument: Argument, written: Any, names: tuple[str, ...]) -> None:
+    def _value(self, at: str, argument: Argument, written: object, names: tuple[str, ...]) -> None:
         """What a step acts on, or an argument of it."""
         kind = "choice" if written in argument.choices else argument.kind
-        readers: dict[str, tuple[Any, ...]] = {
-            "number": (_number, argument, names),
-            "bar": (_number, argument, names),
-            "flag": (flag,),
-            "barriers": (known_name, self.known["barrier"], "barrier"),
-            "choice": (known_name, argument.choices, argument.name),
-        }
-        if kind in readers:
-            reader, *limits = readers[kind]
-            self._try(None, reader, at, written, *limits)
-        else:
-            name, index = self._try(("", "0"), reference, at, written)
-            if name and name not in self.known[kind]:
-                what = "flag" if kind == "counter" else kind
-                self.problems.append(unknown_name(what, at, name, self.known[kind]))
-            self._expression(at, index, names)
+        match kind:
+            case "number" | "bar":
+                self._try(None, _number, at, written, argument, names)
+            case "flag":
+                self._try(False, flag, at, written)
+            case "barriers":
+                self._try("", known_name, at, written, self.known["barrier"], "barrier")
+            case "choice":
+                self._try("", known_name, at, written, argument.choices, argument.name)
+            case _:
+                self._reference(at, kind, written, names)
 
-    def _expression(self, at: str, written: Any, names: tuple[str, ...]) -> None:
+    def _reference(self, at: str, kind: str, written: object, names: tuple[str, ...]) -> None:
+        """A barrier, slot or flag, and the expression of its stage."""
+        name, index = self._try(Reference("", "0"), reference, at, written)
+        if name and name not in self.known[kind]:
+            what = "flag" if kind == "counter" else kind
+            self.problems.append(unknown_name(what, at, name, self.known[kind]))
+        self._expression(at, index, names)
+
+    def _expression(self, at: str, written: object, names: tuple[str, ...]) -> None:
         self._try(None, Expression.read, at, written, names)
 
-    def _fields(self, at: str, table: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        return {
-            name: self._try(1 if default is None else default, reader, f"{at}.{name}", table.get(name, default))
-            for name, (default, reader) in _FIELDS[kind].items()
-        }
+    def _integer(self, at: str, written: object, least: int, most: int, otherwise: int = 1) -> int:
+        return self._try(otherwise, integer, at, written, least, most)
 
-    def _optional(self, at: str, written: Any, least: int, most: int) -> int | None:
-        return None if written is None else self._try(least, integer, at, written, least, most)
+    def _optional(self, at: str, written: object, least: int, most: int) -> int | None:
+        return None if written is None else self._integer(at, written, least, most, otherwise=least)
 
-    def _name(self, at: str, written: Any, used: tuple[str, ...]) -> None:
+    def _name(self, at: str, written: object, used: tuple[str, ...]) -> None:
         if not isinstance(written, str) or not written.isidentifier() or written in used:
-            limit = f"a name, none of {', '.join(used)}"
-            self.problems.append(NAME.violation(at, printed(written), limit, "Use a name such as full or tile_a."))
+            self.problems.append(NAME.violation(at=at, shown=printed(written), used=used))
 
-    def _table(self, at: str, written: Any, known: Collection[str] = ()) -> Mapping[str, Any]:
+    def _table(self, at: str, written: object, known: Collection[str] = ()) -> Mapping[str, object]:
         """A table of names and values; where `known` lists names, no others."""
         if not isinstance(written, Mapping) or not all(isinstance(name, str) for name in written):
             fix = "Use { count = 1 }, for example."
@@ -320,11 +352,16 @@ class _Reader:
         self.problems += [unknown_name(f"key of {at}", at, name, known) for name in strange]
         return written
 
-    def _list(self, at: str, written: Any) -> list[Any]:
+    def _list(self, at: str, written: object) -> list[object]:
         if isinstance(written, list | tuple):
             return list(written)
         self.problems.append(argument_type(at, written, "a list", "Use a list such as [1, 2]."))
         return []
 
-    def _try(self, otherwise: Read, reader: Callable[..., Read], *arguments: Any) -> Read:
+    def _try(self, otherwise: Read, reader: Callable[..., Read], *arguments: object) -> Read:
         return attempted(self.problems, otherwise, reader, *arguments)
+
+
+def _written(value: object) -> Written:
+    """What a user wrote, once it is checked: whatever is no number and no text stands among the problems."""
+    return cast("Written", value)

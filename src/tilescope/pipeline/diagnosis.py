@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import chain, islice, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tilescope.pipeline.action import WAITS, Action
 from tilescope.pipeline.kinds import BULK_CUT
 from tilescope.pipeline.machine import Machine
-from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.parts import WARPGROUP_THREADS
-from tilescope.pipeline.program import WAITS, Action
-from tilescope.sentence import counted
+from tilescope.pipeline.mistake import EarlierStep, MistakeFoundError
+from tilescope.pipeline.threads import REGISTER_STEP, WARPGROUP_THREADS
+from tilescope.pipeline.wording import mistake_error, said
 from tilescope.swizzle import CHUNK_BYTES
 
 _LOOKAHEAD = 4096  # actions of a role that are looked at for its next arrival
 _ARRIVE_OPS = ("arrive", "release", "cp_arrive", "commit")
 _MEET_OPS = ("sync", "bar_arrive", "cluster")
-_REGISTER_STEP = 8  # setmaxnreg takes multiples of it
 _WAITS_SHOWN = 4
-
-
-class EarlierStep(NamedTuple):
-    """A step that somebody waits for, and the wait of its own role that would have to come behind it."""
-
-    held: int  # the agent
-    needed: Action
-    wait: Action
-    sentence: str
 
 
 def check_hang(machine: Machine) -> None:
@@ -41,10 +31,11 @@ def check_hang(machine: Machine) -> None:
     blocked = blocked_agents(machine)
     roots = [(agent, action) for agent, action in blocked if not _would_be_ended(machine, agent, action)]
     for suspects in (roots, blocked):
-        for cause, ops in _CAUSES.items():
+        for cause in _CAUSES:
             for agent, action in suspects:
-                if action.op in ops:
-                    cause(machine, agent, action, action.barrier)
+                found = cause.find(machine, agent, action, action.barrier) if action.op in cause.ops else None
+                if found is not None:
+                    raise found
     raise _circle(machine, blocked)
 
 
@@ -68,23 +59,25 @@ def _would_be_ended(machine: Machine, agent: int, action: Action) -> bool:
 
 def blocked_agents(machine: Machine) -> list[tuple[int, Action]]:
     """Agents that cannot act, and the action before which they stand."""
-    return [
-        (agent, action)
-        for agent in range(machine.agents)
-        if (action := machine.current(agent)) is not None and not machine.enabled(agent)
-    ]
+    blocked = []
+    for agent in range(machine.agents):
+        action = machine.current(agent)
+        if action is not None and not machine.enabled(agent):
+            blocked.append((agent, action))
+    return blocked
 
 
 def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFoundError:
     """Every role waits for another: a step that somebody waits for has to come before the wait that holds it up."""
     program = machine.program
     texts = [
-        f"{program.agents[agent].title} at {program.said(action)!r}{_counts(machine, action)}"
+        f"{program.agents[agent].title} at {said(program, action)!r}{_counts(machine, action)}"
         for agent, action in blocked[:_WAITS_SHOWN]
     ]
     more = f" and {len(blocked) - _WAITS_SHOWN} more" if len(blocked) > _WAITS_SHOWN else ""
     orders = _earlier_steps(machine, blocked)
-    error = program.mistake(
+    error = mistake_error(
+        program,
         "circle",
         agent=blocked[0][0],
         waits="; ".join(texts) + more,
@@ -92,7 +85,7 @@ def _circle(machine: Machine, blocked: list[tuple[int, Action]]) -> MistakeFound
         agents=[agent for agent, _ in blocked],
         counts=[(action.number, action.times, *_state(machine, action.barrier)) for _, action in blocked],
     )
-    error.facts["earlier_steps"] = orders
+    error.earlier_steps = orders
     return error
 
 
@@ -110,7 +103,7 @@ def _earlier_steps(machine: Machine, blocked: list[tuple[int, Action]]) -> list[
                 if needed is None or (held == agent and needed.op in _MEET_OPS):  # nobody meets with itself
                     continue
                 sentence = (
-                    f"Let {program.agents[held].title} do {program.said(needed)!r} before {program.said(wait)!r}: "
+                    f"Let {program.agents[held].title} do {said(program, needed)!r} before {said(program, wait)!r}: "
                     f"{program.agents[agent].title} waits for it."
                 )
                 rank = (
@@ -140,28 +133,31 @@ def _counts(machine: Machine, action: Action) -> str:
     """What the barrier of a wait has counted: " (full[2], phase 1: 0 of 1 arrivals, 4096 bytes missing)"."""
     if not action.waits:
         return ""
-    phase, came, expected, tx = _state(machine, action.barrier)
-    missing = ""
-    if tx:
-        missing = f", {tx} bytes missing" if tx > 0 else f", {-tx} bytes too many"
+    counts = _state(machine, action.barrier)
+    parts = [f"{counts.came} of {counts.expected} arrivals"]
+    if counts.tx > 0:
+        parts.append(f"{counts.tx} bytes missing")
+    elif counts.tx < 0:
+        parts.append(f"{-counts.tx} bytes too many")
     name = machine.program.barriers[action.barrier].title
-    return f" ({name}, phase {phase}: {came} of {expected} arrivals{missing})"
+    return f" ({name}, phase {counts.phase}: {', '.join(parts)})"
 
 
-def _registers(machine: Machine, agent: int, action: Action, _: int) -> None:
+def _registers(machine: Machine, agent: int, action: Action, _: int) -> MistakeFoundError | None:
     free = machine.pool[machine.program.agents[agent].home]
     most = machine.registers[agent] + free // machine.program.agents[agent].of.whole_threads(WARPGROUP_THREADS)
-    raise machine.program.mistake(
+    return mistake_error(
+        machine.program,
         "registers",
         agent=agent,
         registers=action.number,
         need=machine.register_need(agent, action),
         free=free,
-        most=most // _REGISTER_STEP * _REGISTER_STEP,
+        most=most // REGISTER_STEP * REGISTER_STEP,
     )
 
 
-def _meetings(machine: Machine, waiting: int, _: Action, barrier: int) -> None:
+def _meetings(machine: Machine, waiting: int, _: Action, barrier: int) -> MistakeFoundError | None:
     """A meeting to which nobody else will come."""
     came = machine.noted(barrier, "arrive").agents
     absent = [
@@ -172,13 +168,13 @@ def _meetings(machine: Machine, waiting: int, _: Action, barrier: int) -> None:
         and machine.program.earlier[other] == machine.program.earlier[waiting]
     ]
     if any(barrier in later.barriers for other in absent for later in _coming(machine, other)):
-        return  # it would come, and is held up elsewhere
+        return None  # it would come, and is held up elsewhere
     if machine.program.cluster <= barrier < machine.program.first_flag:
-        raise machine.program.mistake("cluster", agents=came, agents_absent=absent)
-    raise machine.miscounted(barrier, "sync")
+        return mistake_error(machine.program, "cluster", agents=came, agents_absent=absent)
+    return machine.miscounted(barrier, "sync")
 
 
-def _flag(machine: Machine, agent: int, action: Action, flag: int) -> None:
+def _flag(machine: Machine, agent: int, action: Action, flag: int) -> MistakeFoundError | None:
     """A flag that never reaches the value for which somebody polls."""
     coming = sum(
         later.times
@@ -189,50 +185,73 @@ def _flag(machine: Machine, agent: int, action: Action, flag: int) -> None:
     )
     reached = machine.tx[flag] + coming
     if reached < action.number:
-        raise machine.program.mistake("flag", agent=agent, barrier=flag, value=action.number, reached=reached)
+        return mistake_error(machine.program, "flag", agent=agent, barrier=flag, value=action.number, reached=reached)
+    return None
 
 
-def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> None:
+def _bytes(machine: Machine, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
     """All arrived, and the bytes do not match."""
     tx = machine.tx[barrier]
     if tx == 0 or machine.pending[barrier] > 0 or _bytes_to_come(machine, barrier) == tx:
-        return
-    expected, brought = machine.noted(barrier, "expect").amount, machine.noted(barrier, "bytes").amount
-    more = BULK_CUT if expected % CHUNK_BYTES else ""
+        return None
+    expected = machine.noted(barrier, "expect").amount
+    brought = machine.noted(barrier, "bytes").amount
     if not brought:
         kind = "no bytes"
     else:
         kind = "too few bytes" if brought < expected else "too many bytes"
-    raise machine.program.mistake(
-        kind, barrier=barrier, phase=machine.phase[barrier], expected=expected, brought=brought, more=more
+    return mistake_error(
+        machine.program,
+        kind,
+        barrier=barrier,
+        phase=machine.phase[barrier],
+        expected=expected,
+        brought=brought,
+        more=BULK_CUT if expected % CHUNK_BYTES else "",
     )
 
 
-def _count(machine: Machine, _: int, __: Action, barrier: int) -> None:
+def _count(machine: Machine, _: int, __: Action, barrier: int) -> MistakeFoundError | None:
     """Everyone who ever arrives there has arrived in this phase, and it wants more."""
     agents, came = machine.noted(barrier, "arrive")
     if not machine.pending[barrier] or not agents or _arrives(machine, barrier, but=agents):
-        return
+        return None
     if machine.noted(barrier, "more").agents:
-        raise machine.miscounted(barrier, "noinc")
-    raise machine.miscounted(barrier, "too few arrivals" if came else "only empty arrivals")
+        return machine.miscounted(barrier, "noinc")
+    return machine.miscounted(barrier, "too few arrivals" if came else "only empty arrivals")
 
 
-def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> None:
+def _nobody(machine: Machine, agent: int, _: Action, barrier: int) -> MistakeFoundError | None:
     """Arrivals are missing and nobody will make them."""
     pending = machine.pending[barrier]
     if pending == 0 or _arrives(machine, barrier):
-        return
-    phase, came, expected, tx = _state(machine, barrier)
-    facts: dict[str, Any] = {"barrier": barrier, "phase": phase, "came": came, "expected": expected}
-    if tx < 0:
-        raise machine.program.mistake("receiver", **facts, bytes=-tx, landed=machine.noted(barrier, "bytes").amount)
-    if came:
+        return None
+    counts = _state(machine, barrier)
+    if counts.tx < 0:
+        return mistake_error(
+            machine.program,
+            "receiver",
+            barrier=barrier,
+            phase=counts.phase,
+            came=counts.came,
+            expected=counts.expected,
+            bytes=-counts.tx,
+            landed=machine.noted(barrier, "bytes").amount,
+        )
+    if counts.came:
         kind = "some arrive"
     else:
-        kind = "nobody arrives again" if phase else "nobody arrives"
-    arrivals = counted(expected, "arrival")
-    raise machine.program.mistake(kind, **facts, agent=agent, pending=pending, arrivals=arrivals)
+        kind = "nobody arrives again" if counts.phase else "nobody arrives"
+    return mistake_error(
+        machine.program,
+        kind,
+        barrier=barrier,
+        phase=counts.phase,
+        came=counts.came,
+        expected=counts.expected,
+        agent=agent,
+        pending=pending,
+    )
 
 
 def _behind(machine: Machine, agent: int, barrier: int) -> int:
@@ -240,40 +259,69 @@ def _behind(machine: Machine, agent: int, barrier: int) -> int:
     return machine.phase[barrier] - machine.last_pass.get((agent, barrier), 0)
 
 
-def _late(machine: Machine, agent: int, action: Action, barrier: int) -> None:
+def _late(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
     """More than one phase went by without the role."""
-    behind, arrivers, expected = _behind(machine, agent, barrier), machine.arrivers[barrier], machine.expected[barrier]
+    behind = _behind(machine, agent, barrier)
     if behind < 2:
-        return
+        return None
+    arrivers = machine.arrivers[barrier]
+    expected = machine.expected[barrier]
     if len(arrivers) > expected:
-        raise machine.program.mistake(
-            "several roles", barrier=barrier, expected=expected, roles=len(arrivers), agents=arrivers, agent=agent
+        return mistake_error(
+            machine.program,
+            "several roles",
+            barrier=barrier,
+            expected=expected,
+            roles=len(arrivers),
+            agents=arrivers,
+            agent=agent,
         )
-    raise machine.program.mistake("late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
+    return mistake_error(machine.program, "late", agent=agent, barrier=barrier, parity=action.number, behind=behind)
 
 
-def _parity(machine: Machine, agent: int, action: Action, barrier: int) -> None:
+def _parity(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
     """A phase that the role has not seen yet has ended; with the other parity its wait would pass."""
-    if _behind(machine, agent, barrier) >= 1:
-        facts = {"parity": action.number, "phase": machine.phase[barrier] - 1, "other": 1 - action.number}
-        raise machine.program.mistake("parity", agent=agent, barrier=barrier, **facts)
+    if _behind(machine, agent, barrier) < 1:
+        return None
+    return mistake_error(
+        machine.program,
+        "parity",
+        agent=agent,
+        barrier=barrier,
+        parity=action.number,
+        phase=machine.phase[barrier] - 1,
+        other=1 - action.number,
+    )
 
 
-def _start(machine: Machine, agent: int, action: Action, barrier: int) -> None:
+def _start(machine: Machine, agent: int, action: Action, barrier: int) -> MistakeFoundError | None:
     """A role that fills slots waits for the first phase of a barrier that only its readers end."""
     fills = any(step.op in ("copy", "write") for step in machine.program.agents[agent].of.all_steps())
     fresh = not machine.phase[barrier] and not action.number and (agent, barrier) not in machine.last_pass
     if fills and fresh and not any(note.op in ("expect", "bytes") for note in machine.notes[barrier]):
-        raise machine.program.mistake("start", agent=agent, barrier=barrier)
+        return mistake_error(machine.program, "start", agent=agent, barrier=barrier)
+    return None
 
 
-# the first that holds for a blocked agent is the mistake, and the operations before which it may stand
-_CAUSES: dict[Callable[[Machine, int, Action, int], None], tuple[str, ...]] = {
-    _registers: ("registers",),
-    _meetings: _MEET_OPS,
-    _flag: ("poll",),
-    **dict.fromkeys((_bytes, _count, _late, _nobody, _parity, _start), WAITS),
-}
+class _Cause(NamedTuple):
+    """Why an agent may be blocked for ever before one of some operations."""
+
+    ops: tuple[str, ...]
+    find: Callable[[Machine, int, Action, int], MistakeFoundError | None]  # from an agent, its action and the barrier
+
+
+# the first that holds for a blocked agent is the mistake
+_CAUSES = (
+    _Cause(("registers",), _registers),
+    _Cause(_MEET_OPS, _meetings),
+    _Cause(("poll",), _flag),
+    _Cause(WAITS, _bytes),
+    _Cause(WAITS, _count),
+    _Cause(WAITS, _late),
+    _Cause(WAITS, _nobody),
+    _Cause(WAITS, _parity),
+    _Cause(WAITS, _start),
+)
 
 
 def _coming(machine: Machine, agent: int) -> Iterator[Action]:

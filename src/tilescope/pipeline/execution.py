@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tilescope.pipeline.action import NONE, Action, Flight, Key
 from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.diagnosis import blocked_agents, check_hang
 from tilescope.pipeline.machine import Machine
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import NONE, Action, Flight, Key, Program
+from tilescope.pipeline.program import Program
 from tilescope.pipeline.sight import Sight
+from tilescope.pipeline.wording import told
 
 COPY_TICKS = 6
 MULTIPLY_TICKS = 4
@@ -39,21 +42,29 @@ class Mark(NamedTuple):
     phase: int = NONE
 
 
+class Due(NamedTuple):
+    """What comes next in a run: at equal ticks, in the order in which it was noted."""
+
+    tick: int
+    order: int
+    agent: int  # NONE: something lands
+    flight: Key
+
+
 class Run:
     """One run against the nominal clock; `slow` agents and late landings act when nothing else can."""
 
     def __init__(self, program: Program, *, slow: int | None = None, copy_ticks: int = COPY_TICKS) -> None:
         self.clocks = Clocks(program)
         self.machine = Machine(program, self.clocks)
-        self.slow, self.ticks = slow, {"copy": copy_ticks}  # from issue to landing; arrivals take MULTIPLY_TICKS
+        self.slow = slow
+        self.copy_ticks = copy_ticks  # from issue to landing
         self.first_marks: list[Mark] = []
         self.last_marks: deque[Mark] = deque(maxlen=_HELD_MARKS)
         self.waiting: dict[int, int] = {}  # agent: since when
         self.order = count(self.machine.agents)
-        # tick, order, agent or NONE, flight; empty at the end, unless that was beyond MAX_ACTIONS
-        self.queue: list[tuple[int, int, int, Key]] = [
-            (0, agent, agent, _NO_KEY) for agent in range(self.machine.agents)
-        ]
+        # a heap; empty at the end, unless that was beyond MAX_ACTIONS
+        self.queue = [Due(0, agent, agent, _NO_KEY) for agent in range(self.machine.agents)]
         self.parked: dict[int, list[int]] = {}  # barrier, or NONE: agents that wait
         self.busy_until = [0] * self.machine.agents
         self.parities: dict[tuple[str, str], int] = {}  # barrier and role: the parity of its first wait
@@ -65,23 +76,24 @@ class Run:
         machine = self.machine
         try:
             while self.queue:
-                self.tick, _, agent, flight = heapq.heappop(self.queue)
-                if agent == NONE:
-                    self._land(machine.flights[flight])
+                due = heapq.heappop(self.queue)
+                self.tick = due.tick
+                if due.agent == NONE:
+                    self._land(machine.flights[due.flight])
                 else:
-                    self.act(agent)
+                    self.act(due.agent)
                 if machine.actions_done > MAX_ACTIONS:
                     return None
             check_hang(machine)
             for barrier in range(machine.barriers):
-                state = machine.phase[barrier], machine.pending[barrier], machine.tx[barrier]
-                self.clocks.stays_open(barrier, *state)
+                self.clocks.stays_open(barrier, machine.phase[barrier], machine.pending[barrier], machine.tx[barrier])
             self.clocks.checks_registers()
             machine.check_exits(self.clocks)
         except MistakeFoundError as error:
             for agent, action in blocked_agents(machine):  # waits that never pass, up to the end of the run
-                since, at = self.waiting.get(agent, self.tick), self._barrier(action)
-                self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, *at))
+                since = self.waiting.get(agent, self.tick)
+                barrier, phase = self._barrier(action)
+                self._mark(Mark(since, self.tick + COPY_TICKS, agent, "stuck", action, barrier, phase))
             self.error = error
             return error.mistake
         return None
@@ -91,20 +103,25 @@ class Run:
         return sorted([*self.first_marks, *self.last_marks], key=lambda mark: (mark.start, mark.agent))
 
     def _mark(self, mark: Mark) -> None:
-        (self.first_marks if len(self.first_marks) < _HELD_MARKS else self.last_marks).append(mark)
+        if len(self.first_marks) < _HELD_MARKS:
+            self.first_marks.append(mark)
+        else:
+            self.last_marks.append(mark)
 
     def _push(self, ticks: int, agent: int, flight: Key = _NO_KEY) -> None:
         """Let an agent act, or something land, after that many ticks."""
         tick = self.tick + (_AT_LAST if agent == self.slow else ticks)
-        heapq.heappush(self.queue, (tick, next(self.order), agent, flight))
+        heapq.heappush(self.queue, Due(tick, next(self.order), agent, flight))
 
     def act(self, agent: int) -> None:
         """Let an agent do its next action, or wait for it."""
         machine = self.machine
-        action, place, took = machine.current(agent), machine.pc[agent], 1
+        action = machine.current(agent)
+        place = machine.pc[agent]
+        took = 1
         barrier, phase = self._barrier(action)
         if action is not None and action.waits:
-            names = machine.program.barriers[barrier].of.name, machine.program.agents[agent].of.name
+            names = machine.program.barriers[barrier].row_name, machine.program.agents[agent].row_name
             self.parities.setdefault(names, action.number)
         if not machine.enabled(agent):
             assert action is not None
@@ -114,7 +131,7 @@ class Run:
             return
         machine.perform(agent)
         for key in machine.sent:
-            self._push(self.ticks.get(machine.flights[key].op, MULTIPLY_TICKS), NONE, key)
+            self._push(self._ticks(machine.flights[key]), NONE, key)
         if action is not None:
             if action.op == "multiply":
                 self.busy_until[agent] = max(self.busy_until[agent], self.tick) + MULTIPLY_TICKS
@@ -134,8 +151,13 @@ class Run:
         barrier = NONE if action is None else action.barrier
         return (barrier, self.machine.phase[barrier]) if 0 <= barrier < self.machine.barriers else (NONE, NONE)
 
+    def _ticks(self, flight: Flight) -> int:
+        """How long something is under way."""
+        return self.copy_ticks if flight.op == "copy" else MULTIPLY_TICKS
+
     def _land(self, flight: Flight) -> None:
-        start, phase = self.tick - self.ticks.get(flight.op, MULTIPLY_TICKS), self.machine.phase[flight.barrier]
+        start = self.tick - self._ticks(flight)
+        phase = self.machine.phase[flight.barrier]
         self._mark(Mark(start, self.tick, flight.agent, "flight", flight, flight.barrier, phase))
         self.machine.land(flight)
         self._wake(flight.agent, flight)
@@ -168,13 +190,15 @@ def search(program: Program, max_states: int) -> Found:
     queue: deque[tuple[Machine, Way]] = deque([(machine, None)])
     while queue:
         machine, path = queue.popleft()
-        acting, way = machine, path
+        acting = machine
+        way = path
         try:
             moves = _moves(machine)
             if not moves:
                 check_hang(machine)
             for agent, done in moves:
-                acting, way = machine.clone(), (path, agent, done)
+                acting = machine.clone()
+                way = (path, agent, done)
                 if isinstance(done, Flight):
                     acting.land(done)
                 else:
@@ -198,7 +222,7 @@ def _sight(machine: Machine) -> Sight:
     return machine.order
 
 
-def _key(machine: Machine) -> tuple[Any, ...]:
+def _key(machine: Machine) -> Hashable:
     """Equal for two machines if the same may come after both: a search visits only one of them."""
     return machine.key(), _sight(machine).key()
 
@@ -208,7 +232,7 @@ def _steps(program: Program, way: Way) -> list[str]:
     steps: list[str] = []
     while way is not None:
         way, agent, done = way
-        steps.append(program.told(agent, done))
+        steps.append(told(program, agent, done))
     return steps[::-1]
 
 
@@ -230,9 +254,9 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
         moves.append((agent, action))
     flights = [*filter(machine.can_land, machine.flights.values())]
     pieces = [  # of copies whose first bytes leave their barrier's count at 0 before the last have come
-        flight._replace(number=missing)
+        flight._replace(number=machine.tx[flight.barrier])
         for flight in flights
-        if flight.op == "copy" and 0 < (missing := machine.tx[flight.barrier]) < flight.number
+        if flight.op == "copy" and 0 < machine.tx[flight.barrier] < flight.number
     ]
     return moves + [(NONE, flight) for flight in (*flights, *pieces)]
 
@@ -240,5 +264,5 @@ def _moves(machine: Machine) -> list[tuple[int, Action | Flight | None]]:
 def with_way(mistake: Mistake, machine: Machine, steps: list[str]) -> Mistake:
     """The mistake with a way into it; for a hang, what every role waits for stands at its end."""
     blocked = blocked_agents(machine) if mistake.outcome == "hang" else []
-    ends = [f"{machine.program.told(agent, action)}: never passes" for agent, action in blocked]
+    ends = [f"{told(machine.program, agent, action)}: never passes" for agent, action in blocked]
     return replace(mistake, way=(*steps, *ends))

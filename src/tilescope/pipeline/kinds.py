@@ -3,16 +3,41 @@
     row      "{agent} reads tile {tile} from {slot}, which holds tile {held}"        facts    agent 1, slot 0, tile 3, held 1
         ──▶  consumer reads tile 3 from a[0], which holds tile 1: it works on the wrong tile. Let writer and reader count …
 
-The texts of a row are templates for the facts of a case. `Program.mistake` fills them in.
+The texts of a row are templates for the facts of a case (`tilescope.sentence` has their language); `wording.mistake_error`
+fills them in.
 """
 
 from __future__ import annotations
 
+from tilescope.pipeline.demands import (
+    PIPELINE_ARRIVALS,
+    PIPELINE_BEYOND,
+    PIPELINE_BYTES,
+    PIPELINE_CIRCLE,
+    PIPELINE_EXIT,
+    PIPELINE_FENCE,
+    PIPELINE_FLAG,
+    PIPELINE_INIT,
+    PIPELINE_LATE,
+    PIPELINE_MASK,
+    PIPELINE_OVERLAP,
+    PIPELINE_PARITY,
+    PIPELINE_PARTIAL,
+    PIPELINE_RACE,
+    PIPELINE_RECEIVER,
+    PIPELINE_REGISTERS,
+    PIPELINE_SCOPE,
+    PIPELINE_STALE,
+    PIPELINE_START,
+    PIPELINE_SYNC,
+    PIPELINE_UNFILLED,
+    PIPELINE_WARPS,
+)
 from tilescope.pipeline.mistake import Mistake
 from tilescope.swizzle import CHUNK_BYTES
 
-BULK_CUT = f" A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."
-NO_PEER = " With cta_group::1 a commit has no peer: leave the peer's bit out."
+BULK_CUT = f"A bulk copy's size is cut down to a multiple of {CHUNK_BYTES}."
+NO_PEER = "With cta_group::1 a commit has no peer: leave the peer's bit out."
 
 _NEVER_ENDS = "the phase never ends"
 _UNDEFINED = "what happens then is not defined"
@@ -27,16 +52,16 @@ _NO_FURTHER_ARRIVAL = (
 KINDS = {
     # masks
     "mask": Mistake(
-        rule="pipeline-mask",
+        rule=PIPELINE_MASK.name,
         outcome="launch failure",
         subject="subject",
-        found="the {op} of {agent} has mask {mask:#x}, which names block {beyond}, but the cluster has {size}",
+        found="the {op} of {agent} has mask {mask:#x}, which names block {beyond}, but the cluster has {blocks:block}",
         consequence="the launch fails with an address out of range (Xid 13)",
-        fix="Use mask {works:#x}.{more}",
+        fix="Use mask {works:#x}.[[ {more}]]",
     ),
     # leaving
     "stores": Mistake(
-        rule="pipeline-exit",
+        rule=PIPELINE_EXIT.name,
         outcome="race",
         subject="agent",
         found="{agent} leaves while its TMA stores may still read shared memory",
@@ -44,7 +69,7 @@ KINDS = {
         fix="Let the thread that stores end with cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0.",
     ),
     "left": Mistake(
-        rule="pipeline-exit",
+        rule=PIPELINE_EXIT.name,
         outcome="launch failure",
         subject="where",
         found="{where} may have left when {who} reaches {what}",
@@ -52,7 +77,7 @@ KINDS = {
         fix="Let a role of {where} wait for that before it leaves: on all stages (a tail), or at a cluster barrier.",
     ),
     "products": Mistake(
-        rule="pipeline-exit",
+        rule=PIPELINE_EXIT.name,
         outcome="race",
         subject="agent",
         found="{agent} leaves while its {unit} may still read shared memory",
@@ -60,7 +85,7 @@ KINDS = {
         fix="End with {ended}.",
     ),
     "cp.async left": Mistake(
-        rule="pipeline-exit",
+        rule=PIPELINE_EXIT.name,
         outcome="race",
         subject="agent",
         found="{agent} leaves without having waited for all of its cp.async",
@@ -68,7 +93,7 @@ KINDS = {
         fix="End with cp.async.wait_all.",
     ),
     "arrival left": Mistake(
-        rule="pipeline-exit",
+        rule=PIPELINE_EXIT.name,
         outcome="undefined",
         subject="barrier",
         found="{where} may have left when the arrival of a commit or of cp.async reaches {barrier}",
@@ -77,7 +102,7 @@ KINDS = {
     ),
     # counting on a barrier
     "init twice": Mistake(
-        rule="pipeline-init",
+        rule=PIPELINE_INIT.name,
         outcome="undefined",
         subject="barrier",
         found="{agent} initialises {barrier}, which is initialised already",
@@ -85,7 +110,7 @@ KINDS = {
         fix="Initialise the barrier once, or put mbarrier.inval between.",
     ),
     "init": Mistake(
-        rule="pipeline-init",
+        rule=PIPELINE_INIT.name,
         outcome="undefined",
         subject="barrier",
         found="{agent} may use {barrier} before it is initialised",
@@ -93,7 +118,7 @@ KINDS = {
         fix="Put a sync between init and the first use; between blocks, a cluster sync.",
     ),
     "init fence": Mistake(
-        rule="pipeline-init",
+        rule=PIPELINE_INIT.name,
         outcome="undefined",
         subject="barrier",
         found="{agent} uses {barrier}, which another block initialised without fence.mbarrier_init",
@@ -101,15 +126,15 @@ KINDS = {
         fix="Put fence.mbarrier_init.release.cluster between init and the cluster barrier.",
     ),
     "too many arrivals": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="launch failure",
         subject="barrier",
-        found="{barrier} counts {expected}, and phase {phase} gets {came} arrivals ({agents}{still})",
+        found="{barrier} counts {expected}, and phase {phase} gets {came} arrivals ({agents}[[, {tx} bytes still missing]])",
         consequence="in one instruction they fail the launch (719); one after another they end the next phase too soon",
         fix="Initialise the barrier with {came}, or let {surplus} fewer arrive.",
     ),
     "piece": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="race",
         subject="barrier",
         found="{barrier}, phase {phase} ends when {tx} of the {bytes} bytes of a copy have landed",
@@ -117,7 +142,7 @@ KINDS = {
         fix=_TORN_PHASE,
     ),
     "outstanding": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="launch failure",
         subject="barrier",
         found="{barrier}, phase {phase} has {tx} bytes outstanding, and a barrier counts at most {limit}",
@@ -126,7 +151,7 @@ KINDS = {
     ),
     # memory
     "unfilled": Mistake(
-        rule="pipeline-unfilled",
+        rule=PIPELINE_UNFILLED.name,
         outcome="wrong data",
         subject="slot",
         found="{agent} reads {slot} before anything has filled it",
@@ -134,7 +159,7 @@ KINDS = {
         fix="Fill {slot}, and let {agent} wait for the barrier that says so; a barrier's first phase has parity 0.",
     ),
     "stale": Mistake(
-        rule="pipeline-stale",
+        rule=PIPELINE_STALE.name,
         outcome="wrong data",
         subject="slot",
         found="{agent} reads tile {tile} from {slot}, which holds tile {held}",
@@ -142,7 +167,7 @@ KINDS = {
         fix="Let writer and reader count stages and phases through the whole kernel.",
     ),
     "beyond": Mistake(
-        rule="pipeline-beyond",
+        rule=PIPELINE_BEYOND.name,
         outcome="wrong data",
         subject="slot",
         found="{agent} copies {bytes} bytes to offset {offset} of {slot}, which has {size} bytes",
@@ -150,7 +175,7 @@ KINDS = {
         fix="Use a slot of {end} bytes, or a smaller copy.",
     ),
     "too much": Mistake(
-        rule="pipeline-overlap",
+        rule=PIPELINE_OVERLAP.name,
         outcome="wrong data",
         subject="slot",
         found="the copies of one phase bring {together} bytes into {slot}, which has {size} (the last copy is that of {agent})",
@@ -158,7 +183,7 @@ KINDS = {
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
     "overlap": Mistake(
-        rule="pipeline-overlap",
+        rule=PIPELINE_OVERLAP.name,
         outcome="wrong data",
         subject="slot",
         found="{agent} copies into bytes {first} to {last} of {slot}, and another copy of the same phase fills some of them",
@@ -166,7 +191,7 @@ KINDS = {
         fix="Give every copy of a phase bytes of its own: offset = …, or another slot.",
     ),
     "two tiles": Mistake(
-        rule="pipeline-overlap",
+        rule=PIPELINE_OVERLAP.name,
         outcome="wrong data",
         subject="slot",
         found="the copies of one phase bring two tiles into {slot}",
@@ -174,7 +199,7 @@ KINDS = {
         fix="Give every tile a slot of its own, or a phase of its own.",
     ),
     "partial": Mistake(
-        rule="pipeline-partial",
+        rule=PIPELINE_PARTIAL.name,
         outcome="wrong data",
         subject="slot",
         found="{agent} reads all {size} bytes of {slot}, but bytes {first} to {last} were not filled",
@@ -182,7 +207,7 @@ KINDS = {
         fix="Copy all {size} bytes, or state bytes = {bytes} for {slot}.",
     ),
     "warps": Mistake(
-        rule="pipeline-warps",
+        rule=PIPELINE_WARPS.name,
         outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot} with {warps} warps, and {agent} {does} it ({how}) before these warps have met",
@@ -190,7 +215,7 @@ KINDS = {
         fix="Put a sync of all threads of {agent_before} after the access, or let every warp arrive: count = {warps}.",
     ),
     "store warps": Mistake(
-        rule="pipeline-warps",
+        rule=PIPELINE_WARPS.name,
         outcome="race",
         subject="slot",
         found="{agent} {does} {slot} with {warps} warps, and only one of them has waited for the store that uses it",
@@ -198,7 +223,7 @@ KINDS = {
         fix="Put a sync of all threads of {agent} after cp.async.bulk.wait_group.read.",
     ),
     "scope": Mistake(
-        rule="pipeline-scope",
+        rule=PIPELINE_SCOPE.name,
         outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot}, and {agent} {does} it after an arrival with scope = cta at another block's barrier",
@@ -206,7 +231,7 @@ KINDS = {
         fix="Use scope = cluster, which is the default there.",
     ),
     "early end": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="race",
         subject="barrier",
         found="phase {phase} of {barrier} ends before all copies that signal it have landed in {slot}",
@@ -214,7 +239,7 @@ KINDS = {
         fix=_TORN_PHASE,
     ),
     "race": Mistake(
-        rule="pipeline-race",
+        rule=PIPELINE_RACE.name,
         outcome="race",
         subject="slot",
         found="{slot} is {done} by {agent} ({how}) while {doing} it",
@@ -222,7 +247,7 @@ KINDS = {
         fix="{finish}",
     ),
     "fence": Mistake(
-        rule="pipeline-fence",
+        rule=PIPELINE_FENCE.name,
         outcome="race",
         subject="slot",
         found="{agent_before} {did} {slot} ({how_before}), and {agent} {does} it ({how}) without {fence} between",
@@ -231,7 +256,7 @@ KINDS = {
     ),
     # barriers of threads
     "sync counts": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="undefined",
         subject="barrier",
         found="{barrier} is asked for {expected} and for {other} threads at once",
@@ -239,7 +264,7 @@ KINDS = {
         fix="Use threads = {expected} in all roles that meet there.",
     ),
     "cluster wait": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="undefined",
         subject="the cluster barrier",
         found="{agent} waits at the cluster barrier without having arrived",
@@ -247,7 +272,7 @@ KINDS = {
         fix="Put a cluster arrive before the wait, or use cluster sync.",
     ),
     "cluster again": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="undefined",
         subject="the cluster barrier",
         found="{agent} arrives at the cluster barrier again without having waited there",
@@ -255,7 +280,7 @@ KINDS = {
         fix="Put a cluster wait between the two arrivals.",
     ),
     "sync surplus": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="undefined",
         subject="barrier",
         found="{barrier} waits for {expected} threads and {came} come ({agents})",
@@ -263,7 +288,7 @@ KINDS = {
         fix="Use threads = {came}, or another barrier id for some of them.",
     ),
     "sync": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="hang",
         subject="barrier",
         found="{barrier} waits for {expected} threads and {came} come ({agents})",
@@ -271,7 +296,7 @@ KINDS = {
         fix="Use threads = {came}, or let the other threads come too.",
     ),
     "cluster": Mistake(
-        rule="pipeline-sync",
+        rule=PIPELINE_SYNC.name,
         outcome="hang",
         subject="the cluster barrier",
         found="the cluster barrier gets the arrivals of {agents}, and never those of {agents_absent}",
@@ -280,7 +305,7 @@ KINDS = {
     ),
     # nobody moves
     "registers": Mistake(
-        rule="pipeline-registers",
+        rule=PIPELINE_REGISTERS.name,
         outcome="hang",
         subject="agent",
         found="{agent} asks for {registers} registers a thread, {need} more in all, and the block's pool has {free}",
@@ -288,7 +313,7 @@ KINDS = {
         fix="Use at most {most} registers a thread in {agent}.",
     ),
     "flag": Mistake(
-        rule="pipeline-flag",
+        rule=PIPELINE_FLAG.name,
         outcome="hang",
         subject="barrier",
         found="{agent} polls {barrier} until it is {value}, and it only reaches {reached}",
@@ -296,7 +321,7 @@ KINDS = {
         fix="Poll for {reached}, or add {value} in all.",
     ),
     "no bytes": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, and no copy brings any",
@@ -304,23 +329,23 @@ KINDS = {
         fix="Let the copies of these {expected} bytes signal {barrier}, or expect none.",
     ),
     "too few bytes": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
         consequence=_NEVER_ENDS,
-        fix="Expect {brought} bytes.{more}",
+        fix="Expect {brought} bytes.[[ {more}]]",
     ),
     "too many bytes": Mistake(
-        rule="pipeline-bytes",
+        rule=PIPELINE_BYTES.name,
         outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} expects {expected} bytes, the copies bring {brought}",
         consequence="the phase ends before the last bytes have landed, or never",
-        fix="Expect {brought} bytes.{more}",
+        fix="Expect {brought} bytes.[[ {more}]]",
     ),
     "noinc": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected}, but cp.async.mbarrier.arrive without .noinc first adds the {added} arrivals "
@@ -329,23 +354,23 @@ KINDS = {
         fix="Use .noinc.",
     ),
     "too few arrivals": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
-        found="{barrier} counts {expected}, and phase {phase} gets {arrivals}, from {agents}",
+        found="{barrier} counts {expected}, and phase {phase} gets {came:arrival}, from {agents}",
         consequence=_NEVER_ENDS,
         fix=_MORE_ARRIVALS,
     ),
     "only empty arrivals": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
-        found="{barrier} counts {expected}, and phase {phase} gets {arrivals}, from {agents}",
+        found="{barrier} counts {expected}, and phase {phase} gets {came:arrival}, from {agents}",
         consequence=_NEVER_ENDS,
         fix="Let {pending} arrive: an arrival with count = 0 counts for nothing.",
     ),
     "receiver": Mistake(
-        rule="pipeline-receiver",
+        rule=PIPELINE_RECEIVER.name,
         outcome="hang",
         subject="barrier",
         found="{barrier}, phase {phase} gets {bytes} bytes that nobody expects there, and {came} of {expected} arrivals",
@@ -353,7 +378,7 @@ KINDS = {
         fix="Let every block that receives bytes expect them on its own barrier: {landed} bytes on {barrier}.",
     ),
     "some arrive": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
@@ -361,15 +386,15 @@ KINDS = {
         fix=_MORE_ARRIVALS,
     ),
     "nobody arrives": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
         consequence=_NEVER_ENDS,
-        fix="Let some role arrive there: the phase needs {arrivals}.",
+        fix="Let some role arrive there: the phase needs {expected:arrival}.",
     ),
     "nobody arrives again": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
         found=_NO_FURTHER_ARRIVAL,
@@ -377,7 +402,7 @@ KINDS = {
         fix="Let some role arrive there once more, or let {agent} wait once less.",
     ),
     "several roles": Mistake(
-        rule="pipeline-arrivals",
+        rule=PIPELINE_ARRIVALS.name,
         outcome="hang",
         subject="barrier",
         found="{barrier} counts {expected} and {roles} roles arrive ({agents})",
@@ -385,7 +410,7 @@ KINDS = {
         fix="Initialise the barrier with {roles}.",
     ),
     "late": Mistake(
-        rule="pipeline-late",
+        rule=PIPELINE_LATE.name,
         outcome="hang",
         subject="barrier",
         found="{agent} waits with parity {parity} on {barrier}, where {behind} phases have ended since {agent} last passed",
@@ -393,7 +418,7 @@ KINDS = {
         fix="Let every phase need an arrival that comes after {agent} has passed the wait for the phase before.",
     ),
     "parity": Mistake(
-        rule="pipeline-parity",
+        rule=PIPELINE_PARITY.name,
         outcome="hang",
         subject="barrier",
         found="{agent} waits on {barrier} with parity {parity}, but phase {phase} has ended and parity {other} would pass",
@@ -401,7 +426,7 @@ KINDS = {
         fix="Count uses of the stage over the whole kernel: parity (i / stages) % 2, and that XOR 1 for a producer.",
     ),
     "start": Mistake(
-        rule="pipeline-start",
+        rule=PIPELINE_START.name,
         outcome="hang",
         subject="barrier",
         found="{agent} starts with parity 0 on {barrier}",
@@ -409,7 +434,7 @@ KINDS = {
         fix="Start with parity 1, which passes on a fresh barrier, or let the consumers arrive once before their loop.",
     ),
     "circle": Mistake(
-        rule="pipeline-circle",
+        rule=PIPELINE_CIRCLE.name,
         outcome="hang",
         subject="agent",
         found="every role waits: {waits}",

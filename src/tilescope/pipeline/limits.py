@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import Role, Step, reference
+from tilescope.pipeline.expression import reference
+from tilescope.pipeline.parts import Role, Step
 
 _ARRIVING = ("arrive", "release", "expect", "commit")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
 from tilescope.bits import ones
+from tilescope.pipeline.action import NONE, Action
 from tilescope.pipeline.clocks import Clocks
 from tilescope.pipeline.copies import Copies
 from tilescope.pipeline.kinds import NO_PEER
 from tilescope.pipeline.memory import HOW
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.parts import WARPGROUP_THREADS
-from tilescope.pipeline.program import NONE, Action
-from tilescope.sentence import counted
+from tilescope.pipeline.threads import WARPGROUP_THREADS
+from tilescope.pipeline.wording import mistake_error
+from tilescope.sentence import filled
 
 
 class Machine(Copies):
@@ -31,7 +33,7 @@ class Machine(Copies):
             return action.choice == "launch" or self.program.earlier[agent] or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
-        if action.op in ("sync", "bar_arrive", "cluster") and action.choice != "wait" and self._late_arrivals(agent):
+        if action.op in _MEETINGS and action.choice != "wait" and self._late_arrivals(agent):
             return False
         if action.meets:
             standing = self.standing.get((agent, action.barriers[0]))
@@ -70,44 +72,39 @@ class Machine(Copies):
 
     def _do(self, agent: int, action: Action) -> bool:
         """Change the state as an action says; whether it is over: a meeting takes two, arriving and leaving."""
-        match action.op:
-            case "wait" | "tail":
-                self.pass_wait(action.barriers[0], agent)
-            case "expect" | "arrive" | "release":
-                self._arrive(agent, action)
-            case "init":
-                self._initialise(agent, action)
-            case "sync" | "bar_arrive" | "cluster":
-                return self._meet_threads(agent, action)
-            case "copy":
-                self._copy(agent, action)
-            case "cp_arrive":
-                self._cp_arrive(agent, action)
-            case "commit" if action.choice:
-                self.groups[agent, action.choice] = (*self._groups(agent, action.choice), ())
-            case "commit":
-                self._commit(agent, action)
-            case "wait_group":
-                self._wait_group(agent, action)
-            case "fence" if action.choice == "mbarrier_init":
-                self.order.shows_init(agent)
-            case "fence":
-                own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
-                self.order.fences(agent, action.choice, chain(*self.accesses), own)
-            case "signal":
-                self.signal(action.barriers[0], agent, action.times, action.step)
-            case "poll":
-                thresholds = self.program.thresholds.get(action.barriers[0], [])
-                phase = thresholds.index(action.number) if action.number else NONE
-                self.order.polls(action.barriers[0], phase, agent)
-            case "griddepcontrol":
-                if action.choice == "wait":
-                    self.order.meets(self.program.grid, agent)
-            case "registers":
-                self._take_registers(agent, action)
-            case _:
-                self._touch(agent, action)
+        if action.op in _MEETINGS:
+            return self._meet_threads(agent, action)
+        _DOING[action.op](self, agent, action)
         return True
+
+    def _wait(self, agent: int, action: Action) -> None:
+        self.pass_wait(action.barriers[0], agent)
+
+    def _close_group(self, agent: int, action: Action) -> None:
+        """A commit closes the group that is open; that of tcgen05 names a barrier instead."""
+        if not action.choice:
+            self._commit(agent, action)
+            return
+        self.groups[agent, action.choice] = (*self._groups(agent, action.choice), ())
+
+    def _fence(self, agent: int, action: Action) -> None:
+        if action.choice == "mbarrier_init":
+            self.order.shows_init(agent)
+            return
+        own = {access.key for access in chain(*self.accesses) if self._is_by_own_threads(access, agent)}
+        self.order.fences(agent, action.choice, chain(*self.accesses), own)
+
+    def _signal(self, agent: int, action: Action) -> None:
+        self.signal(action.barriers[0], agent, action.times, action.step)
+
+    def _poll(self, agent: int, action: Action) -> None:
+        thresholds = self.program.thresholds.get(action.barriers[0], [])
+        phase = thresholds.index(action.number) if action.number else NONE
+        self.order.polls(action.barriers[0], phase, agent)
+
+    def _depend_on_grid(self, agent: int, action: Action) -> None:
+        if action.choice == "wait":
+            self.order.meets(self.program.grid, agent)
 
     def register_need(self, agent: int, action: Action) -> int:
         """Registers that setmaxnreg takes from the block's pool; negative where it gives some back."""
@@ -115,14 +112,16 @@ class Machine(Copies):
         return int((action.number - self.registers[agent]) * threads)
 
     def _take_registers(self, agent: int, action: Action) -> None:
-        block, need = self.program.agents[agent].home, self.register_need(agent, action)
+        block = self.program.agents[agent].home
+        need = self.register_need(agent, action)
         self.pool[block] -= need
         self.registers[agent] = action.number
         self.order.takes_registers(agent, block, need)
         self.ended.append(NONE)
 
     def _mask_mistake(self, agent: int, action: Action) -> MistakeFoundError:
-        program, blocks = self.program, self.program.pipeline.blocks
+        program = self.program
+        blocks = program.pipeline.blocks
         beyond = [rank for rank in ones(action.mask) if rank >= blocks]
         every = (1 << blocks) - 1
         subjects = [
@@ -130,7 +129,8 @@ class Machine(Copies):
             *(program.slots[number] for number in action.slots),
             program.agents[agent],
         ]
-        return program.mistake(
+        return mistake_error(
+            program,
             "mask",
             more=NO_PEER if action.op == "commit" else "",
             subject=subjects[0].title,
@@ -138,7 +138,6 @@ class Machine(Copies):
             agent=agent,
             mask=action.mask,
             beyond=", ".join(map(str, beyond)),
-            size=counted(blocks, "block"),
             blocks=blocks,
             works=action.mask & every or every,
         )
@@ -146,15 +145,15 @@ class Machine(Copies):
     def _leave_work(self, agent: int) -> None:
         """Stop where an agent leaves work behind that reads or writes its block's memory."""
         if any(self._groups(agent, "bulk")):
-            raise self.program.mistake("stores", agent=agent)
+            raise mistake_error(self.program, "stores", agent=agent)
         if any(self._groups(agent, "wgmma")):
-            raise self.program.mistake("products", agent=agent, unit="wgmma", ended="wgmma.wait_group 0")
+            raise mistake_error(self.program, "products", agent=agent, unit="wgmma", ended="wgmma.wait_group 0")
         if self.uncommitted.get(agent):
             ended = "a wait for the barrier of a tcgen05.commit"
-            raise self.program.mistake("products", agent=agent, unit="tcgen05.mma", ended=ended)
+            raise mistake_error(self.program, "products", agent=agent, unit="tcgen05.mma", ended=ended)
         if {*chain(*self._groups(agent, "cp.async"))} - {*self.heard_of.get(agent, ())}:
             title = self.program.agents[agent].title
-            self.warn(self.program.mistake("cp.async left", agent=agent).mistake, title, title)
+            self.warn(mistake_error(self.program, "cp.async left", agent=agent).mistake, title, title)
         self._cover(agent)
 
     def _leave_memory(self, block: int) -> None:
@@ -170,7 +169,7 @@ class Machine(Copies):
                 if not (is_untold or access.agent not in agents):
                     continue
                 if not any(self.order.knows(access, agent) for agent in agents):
-                    who = HOW[access.how].subject.format(self.program.agents[access.agent].title)
+                    who = filled(HOW[access.how].subject, {"first": self.program.agents[access.agent].title})
                     raise self.exit_mistake(block, who, slot.title)
 
     def check_exits(self, clocks: Clocks) -> None:
@@ -185,5 +184,30 @@ class Machine(Copies):
             raise self.exit_mistake(block, f"the last warp that arrives at {title}", "it")
         for block, place in clocks.unseen(clocks.local):
             barrier = place - self.agents
-            mistake = self.program.mistake("arrival left", where=self._where(block), barrier=barrier).mistake
-            self.warn(mistake, self.program.barriers[barrier].of.name, "")
+            mistake = mistake_error(self.program, "arrival left", where=self._where(block), barrier=barrier).mistake
+            self.warn(mistake, self.program.barriers[barrier].row_name, "")
+
+
+_MEETINGS = ("sync", "bar_arrive", "cluster")
+# what the other operations do
+_DOING: dict[str, Callable[[Machine, int, Action], None]] = {
+    "init": Machine._initialise,
+    "wait": Machine._wait,
+    "tail": Machine._wait,
+    "expect": Machine._arrive,
+    "arrive": Machine._arrive,
+    "release": Machine._arrive,
+    "copy": Machine._copy,
+    "cp_arrive": Machine._cp_arrive,
+    "read": Machine._touch,
+    "write": Machine._touch,
+    "multiply": Machine._touch,
+    "store": Machine._touch,
+    "commit": Machine._close_group,
+    "wait_group": Machine._wait_group,
+    "fence": Machine._fence,
+    "signal": Machine._signal,
+    "poll": Machine._poll,
+    "griddepcontrol": Machine._depend_on_grid,
+    "registers": Machine._take_registers,
+}

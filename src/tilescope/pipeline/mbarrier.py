@@ -18,10 +18,11 @@ The fault (719) comes later than the instruction: always where the block lives o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from tilescope.errors import Violation, raise_all
+from tilescope.arithmetic import ceil_div
+from tilescope.errors import Violation, Wording, raise_all
+from tilescope.pipeline.threads import BLOCK_THREADS, MAX_BLOCKS
 from tilescope.reading import attempted, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import counted, printed, printed_hex
@@ -29,48 +30,80 @@ from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
 TX_END_BYTES = 1 << 20  # so are the bytes outstanding, either way
-CLUSTER_THREADS = 16 * 1024  # of the largest cluster: no barrier waits for more
+CLUSTER_THREADS = MAX_BLOCKS * BLOCK_THREADS  # of the largest cluster: no barrier waits for more
+_H200 = "an H200, driver 580.159.04, CUDA 13.0"
 ARGUMENT = rule(
     "mbarrier-argument",
     "Counts of an mbarrier are 1 to 2^20 - 1, parities 0 or 1, bytes an unsigned 32-bit number.",
+    argument="{name}",
+    found="{name} = {shown}",
+    limit="an mbarrier counts {least} to 2^20 - 1 arrivals",
+    fix="Use {least} to {most}.",
     source="PTX ISA, mbarrier",
     passing="ts.Mbarrier(1)",
     failing="ts.Mbarrier(0)",
 )
-_H200 = "an H200, driver 580.159.04, CUDA 13.0"
-_measured = partial(rule, source=_H200, basis="measured")
-ARRIVALS = _measured(
+PHASE = ARGUMENT.worded(limit="the parity of a phase is 0 or 1")
+PARITY = ARGUMENT.worded(limit="a parity is 0 or 1")
+OUTSTANDING_BYTES = ARGUMENT.worded(limit="an mbarrier counts at most 2^20 - 1 bytes")
+COUNTED_BYTES = ARGUMENT.worded(limit="bytes are an unsigned 32-bit number")
+ARRIVALS = rule(
     "mbarrier-arrivals",
     "One instruction, all lanes of its warp together, brings no more arrivals than are pending.",
+    argument="count",
+    found="{arrivals:arrival} with {pending} pending",
+    limit="more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",
+    fix="Let {pending:arrival} come, or initialise the barrier with {needed}.",
+    source=_H200,
+    basis="measured",
     code=719,
     passing="ts.Mbarrier(2).arrive(2)",
     failing="ts.Mbarrier(2).arrive(3)",
 )
-BYTES = _measured(
+BYTES = rule(
     "mbarrier-bytes",
     "At most 2^20 - 1 bytes are outstanding on an mbarrier, either way.",
+    argument="bytes",
+    found="{tx_bytes} bytes outstanding",
+    limit="an mbarrier counts from {least} to {most} bytes",
+    fix="Spread the copies over {barriers} barriers or phases.",
     source=f"{_H200}; PTX ISA, mbarrier, for the exact limit",
+    basis="measured",
     code=719,
     passing="ts.Mbarrier(1).expect_tx(2**20 - 1)",
     failing="ts.Mbarrier(1).expect_tx(2**20)",
 )
-WORD = _measured(
+WORD = rule(
     "mbarrier-word",
     "An mbarrier is a 64-bit word whose bits 42 and 0 are 0.",
+    argument="word",
+    found="{word:#x}: bit {bit} is set",
+    limit="bits 42 and 0 of an mbarrier are 0",
+    fix="Read the word that mbarrier.inval wrote.",
+    source=_H200,
+    basis="measured",
     passing="ts.Mbarrier.decode(0x7FFFF800001FFFFE)",
     failing="ts.Mbarrier.decode(0x7FFFF800001FFFFF)",
 )
-TOKEN = _measured(
+NO_WORD = WORD.worded(found="{shown}", limit="an mbarrier is an integer of 64 bits", fix="Use 0x7ffff800001ffffe.")
+TOKEN = rule(
     "mbarrier-token",
     "The token of an arrival is a 64-bit word whose bit 42 is 0.",
+    argument="token",
+    found="{word:#x}: bit {bit} is set",
+    limit="bit 42 of a token is 0",
+    fix="Use what mbarrier.arrive returned.",
+    source=_H200,
+    basis="measured",
     passing="ts.Mbarrier.decode_token(0x7FFFF80000000000)",
     failing="ts.Mbarrier.decode_token(1 << 42)",
 )
-_PHASE_BIT, _PENDING_BIT, _TX_BIT, _EXPECTED_BIT = 63, 43, 21, 1
-_UNUSED_BITS = {  # argument and rule: the bits that no field holds
-    "word": (WORD, (42, 0), "bits 42 and 0 of an mbarrier are 0", "Read the word that mbarrier.inval wrote."),
-    "token": (TOKEN, (42,), "bit 42 of a token is 0", "Use what mbarrier.arrive returned."),
-}
+_PHASE_BIT = 63
+_PENDING_BIT = 43
+_ZERO_BIT = 42  # that no field holds
+_TX_BIT = 21
+_EXPECTED_BIT = 1
+_LAST_BIT = 0  # nor this one
 _TX_FIELD_END = 2 * TX_END_BYTES  # 21 bits
 _TOKEN_BIT = 32  # a token holds the word from here on
 
@@ -100,17 +133,16 @@ class Mbarrier(Value):
 
     def __init__(self, count: int, *, phase: int = 0, pending: int | None = None, tx_bytes: int = 0) -> None:
         problems: list[Violation] = []
-        read = partial(attempted, problems, 0, _argument)
-        expected = read("count", count, "count" if pending is None else "pending")  # arrive_drop may leave none
-        fields = {
-            "count": expected,
-            "phase": read("phase", phase),
-            "pending": expected if pending is None else read("pending", pending),
-            "tx_bytes": read("tx_bytes", tx_bytes),
-        }
+        counts = _COUNT if pending is None else _PENDING  # arrive_drop may leave none
+        expected = attempted(problems, 0, counts.read, "count", count)
+        parity = attempted(problems, 0, _PHASE.read, "phase", phase)
+        missing = expected if pending is None else attempted(problems, 0, _PENDING.read, "pending", pending)
+        outstanding = attempted(problems, 0, _TX_BYTES.read, "tx_bytes", tx_bytes)
         raise_all(problems)
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "count", expected)
+        object.__setattr__(self, "phase", parity)
+        object.__setattr__(self, "pending", missing)
+        object.__setattr__(self, "tx_bytes", outstanding)
 
     @property
     def expected(self) -> int:
@@ -123,23 +155,23 @@ class Mbarrier(Value):
         >>> Mbarrier(1).passes(0), Mbarrier(1).passes(1)  # fresh: a consumer waits, a producer does not
         (False, True)
         """
-        return self.phase != _argument("parity", parity)
+        return self.phase != _PARITY.read("parity", parity)
 
     def arrive(self, count: int = 1) -> Mbarrier:
         """After `count` arrivals."""
-        return self._after(arrivals=_argument("count", count))
+        return self._after(arrivals=_COUNT.read("count", count))
 
     def expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002  the promised name
         """After `bytes` more are expected in this phase."""
-        return self._after(tx_bytes=_argument("bytes", bytes))
+        return self._after(tx_bytes=_BYTES.read("bytes", bytes))
 
     def complete_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
         """After a copy has brought `bytes`; it may come before they are expected."""
-        return self._after(tx_bytes=-_argument("bytes", bytes))
+        return self._after(tx_bytes=-_BYTES.read("bytes", bytes))
 
     def arrive_expect_tx(self, bytes: int) -> Mbarrier:  # noqa: A002
         """After expecting `bytes` and one arrival, as one operation."""
-        return self._after(tx_bytes=_argument("bytes", bytes), arrivals=1)
+        return self._after(tx_bytes=_BYTES.read("bytes", bytes), arrivals=1)
 
     def arrive_drop(self, count: int = 1) -> Mbarrier:
         """After `count` arrivals of participants that leave: later phases expect as many fewer.
@@ -147,27 +179,22 @@ class Mbarrier(Value):
         >>> Mbarrier(2).arrive_drop().arrive()
         Mbarrier(count=1, phase=1, pending=1)
         """
-        return self._after(arrivals=_argument("count", count), dropped=count)
+        return self._after(arrivals=_COUNT.read("count", count), dropped=count)
 
     def _after(self, *, tx_bytes: int = 0, arrivals: int = 0, dropped: int = 0) -> Mbarrier:
         """The state after an operation, into the next phase where it ends this one."""
-        left, outstanding, expected = self.pending - arrivals, self.tx_bytes + tx_bytes, self.count - dropped
+        left = self.pending - arrivals
+        outstanding = self.tx_bytes + tx_bytes
+        expected = self.count - dropped
         if left < 0:
-            raise ARRIVALS.error(
-                "count",
-                f"{counted(arrivals, 'arrival')} with {self.pending} pending",
-                "more arrivals than pending in one instruction (lanes of a warp add up) are a launch failure",
-                f"Let {counted(self.pending, 'arrival')} come, or initialise the barrier with {self.count - left}.",
-                arrivals=arrivals,
-                pending=self.pending,
-            )
+            raise ARRIVALS.error(arrivals=arrivals, pending=self.pending, needed=self.count - left)
         if abs(outstanding) >= TX_END_BYTES:
+            most = TX_END_BYTES - 1
             raise BYTES.error(
-                "bytes",
-                f"{outstanding} bytes outstanding",
-                f"an mbarrier counts from {1 - TX_END_BYTES} to {TX_END_BYTES - 1} bytes",
-                f"Spread the copies over {-(-abs(outstanding) // (TX_END_BYTES - 1))} barriers or phases.",
                 tx_bytes=outstanding,
+                least=-most,
+                most=most,
+                barriers=ceil_div(abs(outstanding), most),
             )
         if left == 0 and outstanding == 0:
             return Mbarrier(expected, phase=1 - self.phase, pending=expected)
@@ -193,7 +220,10 @@ class Mbarrier(Value):
         >>> Mbarrier.decode(0x000003F0001FFFFE)
         Mbarrier(count=1, pending=0, tx_bytes=32768)
         """
-        number = _word("word", word)
+        number = _word(word)
+        for bit in (_ZERO_BIT, _LAST_BIT):
+            if number >> bit & 1:
+                raise WORD.error(word=number, bit=bit)
         return cls(
             -(number >> _EXPECTED_BIT) % ARRIVALS_END,
             phase=number >> _PHASE_BIT,
@@ -208,7 +238,9 @@ class Mbarrier(Value):
         >>> Mbarrier.decode_token(Mbarrier(2).arrive_expect_tx(32768).encode())
         MbarrierToken(phase=0, pending=1, tx_bytes_lowest=30721, tx_bytes_highest=32768)
         """
-        number = _word("token", token)
+        number = _word(token)
+        if number >> _ZERO_BIT & 1:
+            raise TOKEN.error(word=number, bit=_ZERO_BIT)
         unknown = (1 << _TOKEN_BIT - _TX_BIT) - 1  # the low bits of the field lie in the lower half
         highest_field = number >> _TX_BIT & ~unknown
         lowest, highest = _tx_bytes(highest_field + unknown), _tx_bytes(highest_field)
@@ -265,33 +297,34 @@ def _tx_bytes(field: int) -> int:
     return missing - _TX_FIELD_END if missing > TX_END_BYTES else missing
 
 
-_ARGUMENTS = {  # name: least, most, and what it is
-    "count": (1, ARRIVALS_END - 1, "an mbarrier counts 1 to 2^20 - 1 arrivals"),
-    "pending": (0, ARRIVALS_END - 1, "an mbarrier counts 0 to 2^20 - 1 arrivals"),
-    "phase": (0, 1, "the parity of a phase is 0 or 1"),
-    "parity": (0, 1, "a parity is 0 or 1"),
-    "tx_bytes": (1 - TX_END_BYTES, TX_END_BYTES - 1, "an mbarrier counts at most 2^20 - 1 bytes"),
-    "bytes": (0, (1 << 32) - 1, "bytes are an unsigned 32-bit number"),
-}
+class _Range(NamedTuple):
+    """The integers that an argument may be, and how another one is refused."""
+
+    least: int
+    most: int
+    told: Wording
+
+    def read(self, name: str, value: object) -> int:
+        """The argument `name`."""
+        number = plain_int(value)
+        if number is None or not self.least <= number <= self.most:
+            facts: dict[str, Any] = {name: value}
+            raise self.told.error(name=name, shown=printed(value), least=self.least, most=self.most, **facts)
+        return number
 
 
-def _argument(name: str, value: Any, row: str = "") -> int:
-    """An integer in the range of its name, or of another row."""
-    least, most, limit = _ARGUMENTS[row or name]
-    number = plain_int(value)
-    if number is None or not least <= number <= most:
-        raise ARGUMENT.error(name, f"{name} = {printed(value)}", limit, f"Use {least} to {most}.", **{name: value})
-    return number
+_COUNT = _Range(1, ARRIVALS_END - 1, ARGUMENT.wording)
+_PENDING = _Range(0, ARRIVALS_END - 1, ARGUMENT.wording)
+_PHASE = _Range(0, 1, PHASE)
+_PARITY = _Range(0, 1, PARITY)
+_TX_BYTES = _Range(1 - TX_END_BYTES, TX_END_BYTES - 1, OUTSTANDING_BYTES)
+_BYTES = _Range(0, (1 << 32) - 1, COUNTED_BYTES)
 
 
-def _word(name: str, value: Any) -> int:
-    """64 bits of which those that no field holds are 0."""
+def _word(value: object) -> int:
+    """64 bits."""
     number = plain_int(value)
     if number is None or not 0 <= number < 1 << 64:
         shown = printed(value) if number is None else printed_hex(number)
-        raise WORD.error("word", shown, "an mbarrier is an integer of 64 bits", "Use 0x7ffff800001ffffe.", word=value)
-    broken, unused, limit, fix = _UNUSED_BITS[name]
-    for bit in unused:
-        if number >> bit & 1:
-            raise broken.error(name, f"{number:#x}: bit {bit} is set", limit, fix, word=number, bit=bit)
+        raise NO_WORD.error(shown=shown, word=value)
     return number

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilescope.pipeline.action import NONE, Action, Key
 from tilescope.pipeline.contents import Segment, gap, read
+from tilescope.pipeline.instances import Instance
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.order import Access
-from tilescope.pipeline.program import NONE, Action, Instance, Key
 from tilescope.pipeline.state import Groups, State
+from tilescope.pipeline.wording import mistake_error
+from tilescope.sentence import filled
 
 _NO_GROUPS: Groups = ((),)
 
@@ -24,7 +27,7 @@ class How(NamedTuple):
     """A way to reach memory: in words, as the subject of a sentence, and what lets others know that it is finished."""
 
     words: str
-    subject: str
+    subject: str  # templates
     finish: str
 
 
@@ -38,27 +41,31 @@ class Fence(NamedTuple):
     between_agents: bool = False  # one agent alone needs none
 
 
+# in these texts, {first} is the agent of an access and {second} that of the next one
 _COPIED = "Expect the copy's bytes on its barrier, and wait for that phase first."
-_ORDERED = "Put a barrier between: {} arrives after its access, and {} waits before its own."
+_ORDERED = "Put a barrier between: {first} arrives after its access, and {second} waits before its own."
 _VERB = {True: "writes", False: "reads"}
+_VERB_BEFORE = {True: "wrote", False: "read"}
 HOW = {
-    "generic": How("threads", "{} (threads)", _ORDERED),
+    "generic": How("threads", "{first} (threads)", _ORDERED),
     "cp.async": How(
         "cp.async",
-        "cp.async of {}",
+        "cp.async of {first}",
         "Commit its group and wait for it (cp.async.wait_group), or wait for its barrier first.",
     ),
-    "tma": How("TMA", "a TMA copy of {}", _COPIED),
-    "bulk": How("bulk copy", "a bulk copy of {}", _COPIED),
-    "wgmma": How("wgmma", "wgmma of {}", "Commit its group and wait for it (wgmma.wait_group) before the release."),
+    "tma": How("TMA", "a TMA copy of {first}", _COPIED),
+    "bulk": How("bulk copy", "a bulk copy of {first}", _COPIED),
+    "wgmma": How(
+        "wgmma", "wgmma of {first}", "Commit its group and wait for it (wgmma.wait_group) before the release."
+    ),
     "tcgen05": How(
         "tcgen05",
-        "{} (tcgen05)",
+        "{first} (tcgen05)",
         "Wait for the barrier of a tcgen05.commit first: a thread's arrival does not wait for products.",
     ),
     "store": How(
         "TMA store",
-        "a TMA store of {}",
+        "a TMA store of {first}",
         "Let the thread that stores commit its group and wait with cp.async.bulk.wait_group.read first.",
     ),
 }
@@ -125,18 +132,27 @@ class Memory(State):
 
     def _require_content(self, slot: int, agent: int, action: Action) -> None:
         """Stop where a slot does not hold what its reader means."""
-        contents, program = self.contents[slot], self.program
+        contents = self.contents[slot]
+        program = self.program
         if not contents:
-            raise program.mistake("unfilled", agent=agent, slot=slot)
+            raise mistake_error(program, "unfilled", agent=agent, slot=slot)
         size = program.slots[slot].of.bytes or 1
         missing = gap(contents, size)
         if missing is not None:
             first, end = missing
-            facts = {"agent": agent, "slot": slot, "size": size, "first": first, "last": end - 1}
-            raise program.mistake("partial", **facts, bytes=size - (end - first))
+            raise mistake_error(
+                program,
+                "partial",
+                agent=agent,
+                slot=slot,
+                size=size,
+                first=first,
+                last=end - 1,
+                bytes=size - (end - first),
+            )
         for part in contents:
             if None not in (action.tile, part.tile) and part.tile != action.tile:
-                raise program.mistake("stale", agent=agent, slot=slot, tile=action.tile, held=part.tile)
+                raise mistake_error(program, "stale", agent=agent, slot=slot, tile=action.tile, held=part.tile)
         self.contents[slot] = read(contents)
 
     def _begin(self, slot: int, access: Access, *, ends_at_once: bool) -> None:
@@ -164,10 +180,16 @@ class Memory(State):
         if earlier.fill is not None and earlier.fill == access.fill:  # copies of one phase
             named_apart = None not in (earlier.tile, access.tile) and earlier.tile != access.tile
             if self.program.slots[slot].of.bytes:
-                facts = {"slot": slot, "agent": access.agent, "first": access.start, "last": access.end - 1}
-                raise self.program.mistake("overlap", **facts)
+                raise mistake_error(
+                    self.program,
+                    "overlap",
+                    slot=slot,
+                    agent=access.agent,
+                    first=access.start,
+                    last=access.end - 1,
+                )
             if named_apart:
-                raise self.program.mistake("two tiles", slot=slot, agent=access.agent)
+                raise mistake_error(self.program, "two tiles", slot=slot, agent=access.agent)
             return True
         own = earlier.agent == access.agent
         if own and earlier.how == access.how == "tcgen05":  # they run in order
@@ -188,16 +210,26 @@ class Memory(State):
 
     def _race(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
         program = self.program
-        how, first, second = HOW[earlier.how], program.agents[earlier.agent], program.agents[access.agent]
         if earlier.key in self.uncovered.get(earlier.agent, ()):
             return self._race_of_warps(slot, earlier, access)
         if self.order.is_out_of_scope(earlier, access.agent):
-            facts = {"agent": access.agent, "agent_before": earlier.agent, "slot": slot}
-            return program.mistake("scope", **facts, does=_VERB[access.write], did="wrote" if earlier.write else "read")
+            return mistake_error(
+                program,
+                "scope",
+                agent=access.agent,
+                agent_before=earlier.agent,
+                slot=slot,
+                does=_VERB[access.write],
+                did=_VERB_BEFORE[earlier.write],
+            )
         barrier, phase, _ = earlier.fill or (NONE, 0, NONE)
         if not access.write and barrier != NONE and self.last_pass.get((access.agent, barrier), 0) > phase:
-            return program.mistake("early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
-        return program.mistake(
+            return mistake_error(program, "early end", phase=phase, barrier=barrier, slot=slot, agent=access.agent)
+        how = HOW[earlier.how]
+        titles = {"first": program.agents[earlier.agent].title, "second": program.agents[access.agent].title}
+        still = "" if earlier.how == "generic" else "still "
+        return mistake_error(
+            program,
             "race",
             slot=slot,
             agent=access.agent,
@@ -205,19 +237,20 @@ class Memory(State):
             done="written" if access.write else "read",
             how=HOW[access.how].words,
             how_before=earlier.how,
-            doing=f"{how.subject.format(first.title)} {'' if earlier.how == 'generic' else 'still '}{_VERB[earlier.write]}",
-            finish=how.finish.format(first.title, second.title),
+            doing=f"{filled(how.subject, titles)} {still}{_VERB[earlier.write]}",
+            finish=filled(how.finish, titles),
         )
 
     def _race_of_warps(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
         """A warp of a role goes on before the others know, or are done."""
-        return self.program.mistake(
+        return mistake_error(
+            self.program,
             "warps" if earlier.how != "store" else "store warps",
             agent=access.agent,
             agent_before=earlier.agent,
             slot=slot,
             warps=self.program.agents[earlier.agent].of.warps,
-            did="wrote" if earlier.write else "read",
+            did=_VERB_BEFORE[earlier.write],
             does=_VERB[access.write],
             how=HOW[access.how].words,
         )
@@ -232,7 +265,8 @@ class Memory(State):
         by = {"first": (earlier.agent,), "second": (access.agent,), "any": None}[fence.by]
         if self.order.is_fenced(earlier, fence.kind, by, access.agent):
             return
-        error = program.mistake(
+        error = mistake_error(
+            program,
             "fence",
             slot=slot,
             agent=access.agent,
@@ -240,7 +274,7 @@ class Memory(State):
             fence=fence.instruction,
             where=fence.where,
             does=_VERB[access.write],
-            did="wrote" if earlier.write else "read",
+            did=_VERB_BEFORE[earlier.write],
             how=HOW[access.how].words,
             how_before=HOW[earlier.how].words,
         )
@@ -264,7 +298,7 @@ class Memory(State):
 
     def exit_mistake(self, block: int, who: str, what: str) -> MistakeFoundError:
         """Something reaches into a block that may have left."""
-        return self.program.mistake("left", where=self._where(block), who=who, what=what, block=block)
+        return mistake_error(self.program, "left", where=self._where(block), who=who, what=what, block=block)
 
     def _where(self, block: int) -> str:
         grid, rank = divmod(block, self.program.pipeline.blocks)

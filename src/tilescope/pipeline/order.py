@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from tilescope.pipeline.action import Clock, Key
 from tilescope.pipeline.contents import Fill
-from tilescope.pipeline.program import Key
 
 
 class Access(NamedTuple):
@@ -32,17 +32,17 @@ class Access(NamedTuple):
 class Reports:
     """What a run reports of phases, blocks and registers: one order alone has no use for it, so nothing is done here."""
 
-    def past(self, agent: int) -> Any:
+    def past(self, agent: int) -> Clock | None:
         """What an agent knows now, for what it sends on its way; None where one order alone is looked at."""
         return None
 
-    def counts(self, barrier: int, phase: int, agent: int, past: Any, *, weak: bool = False) -> None:
+    def counts(self, barrier: int, phase: int, agent: int, past: Clock | None, *, weak: bool = False) -> None:
         """Something counts on a barrier: an agent's action, or with `past` a landing of what it sent."""
 
     def raises(self, barrier: int, agent: int) -> None:
         """An agent raises what a phase waits for without arriving."""
 
-    def arrives(self, barrier: int, agent: int, past: Any) -> None:
+    def arrives(self, barrier: int, agent: int, past: Clock | None) -> None:
         """An arrival that the phase needs."""
 
     def leaves(self, barrier: int, agent: int, *, in_next_phase: bool) -> None:
@@ -165,9 +165,9 @@ class Order(Reports, ABC):
         """A fence.mbarrier_init: other blocks see what the agent has initialised."""
 
     @abstractmethod
-    def is_ready(self, barrier: int, agent: int, past: Any) -> bool:
+    def is_ready(self, barrier: int, agent: int, past: Clock | None) -> bool:
         """Whether an agent knows that a barrier is initialised."""
 
     @abstractmethod
-    def is_shown(self, barrier: int, agent: int, past: Any) -> bool:
+    def is_shown(self, barrier: int, agent: int, past: Clock | None) -> bool:
         """Whether a fence has made the init of a barrier known to other blocks."""

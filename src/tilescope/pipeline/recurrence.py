@@ -12,16 +12,21 @@ left count on with their own numbers, so what comes behind the loop finds the ti
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from tilescope.pipeline.action import NONE, Key
 from tilescope.pipeline.description import SELF_NAMES, Pipeline
 from tilescope.pipeline.execution import Run
-from tilescope.pipeline.parts import Expression, Loop, Step, reference
-from tilescope.pipeline.program import NONE, Instance, Program, agent_names, loop_values
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.instances import Agent
+from tilescope.pipeline.operations import Written
+from tilescope.pipeline.parts import Loop, Step
+from tilescope.pipeline.program import Program, agent_names, loop_values
 
 _LONGEST_PERIOD = 128
 _WARM_UP_ROUNDS = 6
@@ -30,63 +35,104 @@ _SHORT_LOOP = 256  # steps that are simply run
 _ROUNDS = 2  # a recurrence may take 1 or 2 rounds
 
 
+class _LongLoop(NamedTuple):
+    """A long loop of an agent's role: where it stands in the role, the values of its counter, and the names known there."""
+
+    role: str
+    place: int
+    loop: Loop
+    values: range
+    names: dict[str, int]
+
+
 def shortened(pipeline: Pipeline) -> Shortened | None:
     """The pipeline with its long loops cut by whole rounds, or None where that is not worth it or not known to be the same."""
-    known = [(agent.of, agent_names(pipeline, agent)) for agent in Program(pipeline).agents]
-    long = {
-        (role.name, place, values)
-        for role, names in known
-        for place, step in enumerate(role.steps)
-        if isinstance(step, Loop) and len(values := loop_values(step, names)) > _SHORT_LOOP
-    }
-    loops, ranges = {name: place for name, place, _ in long}, {values for *_, values in long}
-    if len(ranges) != 1 or len(loops) < len(long):  # no long loop, unequal ones, or two in a role
+    loops = list(_loops(pipeline))
+    long = [loop for loop in loops if len(loop.values) > _SHORT_LOOP]
+    places = {loop.role: loop.place for loop in long}
+    if not long or any(loop.values != long[0].values or loop.place != places[loop.role] for loop in long):
+        return None  # no long loop, unequal ones, or two in a role
+    values = long[0].values
+    of_all_blocks = [loop for loop in loops if places.get(loop.role) == loop.place]
+    if any(loop.values != values for loop in of_all_blocks):  # shorter in some block
         return None
-    values = ranges.pop()
-    inside = [(role.steps[loops[role.name]], names) for role, names in known if role.name in loops]
-    if any(loop_values(loop, names) != values for loop, names in inside):  # shorter in some block
-        return None
-    period = _period(inside, values)
+    period = _period(of_all_blocks, values)
     if not period:
         return None
     modulus = period * _ROUNDS
     cut = (len(values) - max(period * _WARM_UP_ROUNDS, _WARM_UP_STEPS)) // modulus * modulus
-    return Shortened(pipeline, loops, len(values) - cut, period, cut) if cut > 0 else None
+    return Shortened(pipeline, places, len(values) - cut, period, cut) if cut > 0 else None
 
 
-def _period(loops: list[tuple[Loop, dict[str, int]]], values: range) -> int:
+def _loops(pipeline: Pipeline) -> Iterator[_LongLoop]:
+    """The outermost loops of all agents."""
+    for agent in Program(pipeline).agents:
+        names = agent_names(pipeline, agent)
+        for place, step in enumerate(agent.of.steps):
+            if isinstance(step, Loop):
+                yield _LongLoop(agent.of.name, place, step, loop_values(step, names), names)
+
+
+class _Text(NamedTuple):
+    """An expression of a step, and whether `rank` in it is the rank of a block that receives a copy."""
+
+    written: Written
+    is_of_receiver: bool = False
+
+
+class _Use(NamedTuple):
+    """An expression that depends on a loop's counter, with the values of the other names."""
+
+    expression: Expression
+    names: dict[str, int]
+
+    @property
+    def key(self) -> tuple[str, tuple[int, ...]]:
+        """Equal for two uses that give the same numbers: the text, and what it uses of what a role knows of itself."""
+        assert self.expression.code is not None
+        used = self.expression.code.co_names
+        return self.expression.text, tuple(self.names[name] for name in used if name in SELF_NAMES)
+
+
+def _period(loops: Iterable[_LongLoop], values: range) -> int:
     """The smallest period of all expressions in the long loops, or 0; tiles must count up instead."""
-    columns: dict[tuple[str, tuple[int, ...]], Any] = {}
-    for loop, known in loops:
-        counter, names = loop.counter, known | {loop.counter: 0}
-        for step in loop.steps:
+    columns: dict[tuple[str, tuple[int, ...]], npt.NDArray[np.int64]] = {}
+    for long in loops:
+        counter = long.loop.counter
+        for step in long.loop.steps:
             if isinstance(step, Loop) or str(step.arguments.get("tile", counter)).strip() != counter:
                 return 0
-            for text, is_of_receiver in _texts(step):
-                expression = Expression.read(step.op, text, names)
-                used = () if expression.code is None else expression.code.co_names
-                for rank in range(known["blocks"]) if is_of_receiver else (known["rank"],):
-                    here = names | {"rank": rank}
-                    key = (expression.text, tuple(here[name] for name in used if name in SELF_NAMES))
-                    if counter in used and key not in columns:
-                        columns[key] = np.array([expression.value(here | {counter: value}) for value in values])
-    fits = (
-        period
-        for period in range(1, _LONGEST_PERIOD + 1)
-        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values())
-    )
-    return next(fits, 0)
+            for use in _uses(step, long):
+                if use.key not in columns:
+                    numbers = [use.expression.value(use.names | {counter: value}) for value in values]
+                    columns[use.key] = np.array(numbers)
+    for period in range(1, _LONGEST_PERIOD + 1):
+        if all(np.array_equal(column[period:], column[:-period]) for column in columns.values()):
+            return period
+    return 0
 
 
-def _texts(step: Step) -> Iterator[tuple[Any, bool]]:
-    """The expressions of a step that may depend on a loop's counter, its tile apart; whether `rank` is a receiver's there."""
+def _uses(step: Step, long: _LongLoop) -> Iterator[_Use]:
+    """The expressions of a step that depend on the loop's counter; those of receivers for every block that may be one."""
+    names = long.names | {long.loop.counter: 0}
+    for text in _texts(step):
+        expression = Expression.read(step.op, text.written, names)
+        if expression.code is None or long.loop.counter not in expression.code.co_names:
+            continue
+        ranks = range(names["blocks"]) if text.is_of_receiver else [names["rank"]]
+        for rank in ranks:
+            yield _Use(expression, names | {"rank": rank})
+
+
+def _texts(step: Step) -> Iterator[_Text]:
+    """The expressions of a step, its tile apart."""
     for argument, value in step.values():
         if argument.kind in ("number", "bar") and argument.name != "tile" and value != "":
-            yield value, argument.name == "barrier_rank"
-        elif argument.kind in ("barrier", "slot", "counter") and "[" in value:
-            yield reference(argument.name, value)[1], False
+            yield _Text(value, is_of_receiver=argument.name == "barrier_rank")
+        elif argument.kind in ("barrier", "slot", "counter") and "[" in str(value):
+            yield _Text(reference(argument.name, value).stage)
     if step.when is not None:
-        yield step.when, False
+        yield _Text(step.when)
 
 
 class Shortened(Run):
@@ -99,29 +145,30 @@ class Shortened(Run):
         before = steps - period  # steps before the cut
         long = [role.steps[loops[role.name]] for role in pipeline.roles if role.name in loops]
         super().__init__(Program(pipeline, left_out={id(loop): range(before, before + cut) for loop in long}))
-        self.steps, self.period = steps, period  # left of every long loop; of a round
-        self.places = {  # agents that act in a long loop
-            number: place
-            for number, agent in enumerate(self.machine.program.agents)
-            if agent.of.name in loops and (place := self._place(agent, loops[agent.of.name])).actions
-        }
-        self.leader, self.ends = min(self.places, default=NONE), before // period
+        self.steps = steps  # that are left of every long loop
+        self.period = period  # steps of a round
+        self.places: dict[int, _LoopPlace] = {}  # agents that act in a long loop
+        whole = Program(pipeline)
+        for number, agent in enumerate(whole.agents):
+            if agent.of.name in loops:
+                place = self._place(whole, agent, loops[agent.of.name])
+                if place.actions:
+                    self.places[number] = place
+        self.leader = min(self.places, default=NONE)
+        self.ends = before // period  # rounds before the cut
         self.seen: dict[bytes, int] = {}
-        self.first_round: list[Any] = []  # of barriers: what they had counted when it began
+        self.first_round: list[_Counted] = []  # of barriers, when it began
         self.rounds_seen = 0
         self.recurs = False
         self.actions_cut = cut // period * sum(place.actions for place in self.places.values())
 
-    def _place(self, agent: Instance, at: int) -> _LoopPlace:
-        role, actions = agent.of, Program(self.machine.program.pipeline).actions
-        loop = role.steps[at]
+    def _place(self, whole: Program, agent: Agent, at: int) -> _LoopPlace:
+        steps = agent.of.steps
+        loop = steps[at]
         assert isinstance(loop, Loop)
         one_round = replace(loop, count=self.period)
-        first, length = (
-            sum(1 for _ in actions(agent._replace(of=replace(role, steps=steps))))
-            for steps in (role.steps[:at], (one_round,))
-        )
-        return _LoopPlace(first, length)
+        first = _actions_in(steps[:at], whole, agent)
+        return _LoopPlace(first, _actions_in((one_round,), whole, agent))
 
     def proves(self) -> bool:
         """Whether the short run is right, certain of its phases, and repeats itself: so is the long one."""
@@ -142,26 +189,49 @@ class Shortened(Run):
             before = self.seen.setdefault(state, rounds)
             self.recurs = before < rounds and _ROUNDS % (rounds - before) == 0
 
+    def _relative(self, key: Key) -> Key:
+        """A key whose action is counted from where its agent stands."""
+        agent, place, number = key
+        return agent, place - self.machine.pc[agent], number
+
     def _state(self, rounds: int) -> bytes | None:
         """All that the future depends on, counted from now; None while some agent is not in its loop."""
-        machine, positions = self.machine, []
+        machine = self.machine
+        positions = []
         for agent, (pc, left) in enumerate(zip(machine.pc, machine.left, strict=True)):
             first, length = self.places.get(agent, (0, 0))
             if agent in self.places and (left or not 0 <= pc - first < self.ends * length):
                 return None
             positions.append((pc - first - rounds * length, left))
-        barriers = [*zip(machine.phase, map(len, machine.notes), self.clocks.passed, strict=True)]
+        barriers = [
+            _Counted(phase, len(notes), passed)
+            for phase, notes, passed in zip(machine.phase, machine.notes, self.clocks.passed, strict=True)
+        ]
         self.first_round = self.first_round or barriers
         unused = [now == first for now, first in zip(barriers, self.first_round, strict=True)]
         queue = [
-            (tick - self.tick, agent, None if agent != NONE else (sender, place - machine.pc[sender], number))
-            for tick, _, agent, (sender, place, number) in sorted(self.queue)
+            (due.tick - self.tick, due.agent, None if due.agent != NONE else self._relative(due.flight))
+            for due in sorted(self.queue)
         ]
         parked = sorted((barrier, agents) for barrier, agents in self.parked.items() if agents)
         busy = [max(0, until - self.tick) for until in self.busy_until]
         known = self.clocks.relative(machine.phase, machine.pc, unused)
         state = machine.relative(rounds * self.period, unused)
         return pickle.dumps((positions, known, state, queue, parked, busy))
+
+
+def _actions_in(steps: tuple[Step | Loop, ...], program: Program, agent: Agent) -> int:
+    """The number of actions that an agent does in some steps."""
+    doing_these = agent._replace(of=replace(agent.of, steps=steps))
+    return sum(1 for _ in program.actions(doing_these))
+
+
+class _Counted(NamedTuple):
+    """What a barrier has counted: unused in a round that changes none of it."""
+
+    phase: int
+    notes: int
+    passed: dict[int, int]
 
 
 class _LoopPlace(NamedTuple):

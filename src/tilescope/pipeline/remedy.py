@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tilescope.pipeline.action import Action
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.expression import reference
 from tilescope.pipeline.mistake import MistakeFoundError
-from tilescope.pipeline.parts import BARS, WARP_THREADS, Barrier, Loop, Role, Step, flattened, reference
-from tilescope.pipeline.program import Action, Program
+from tilescope.pipeline.operations import Written
+from tilescope.pipeline.parts import Barrier, Loop, Role, Step, flattened
+from tilescope.pipeline.program import Program
+from tilescope.pipeline.threads import BARS, LEAST_REGISTERS, REGISTER_STEP, WARP_THREADS
 
 _ARRIVING = ("arrive", "release")
 _BAR_OPS = ("sync", "bar_arrive")
-_LEAST_REGISTERS, _REGISTER_STEP = 24, 8
 _MAX_ARRIVALS_LOOKED_AT = 4096
 
 StepChange = Callable[[Step], tuple[Step, ...]]  # from a step to those that stand in its place
@@ -34,7 +37,7 @@ class Remedy(NamedTuple):
 
 def remedies(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """Changes that could cure a mistake, the most likely first; nothing where only advice can be given."""
-    makers: dict[str, Callable[[Program, dict[str, Any]], Iterator[Remedy]]] = {
+    makers: dict[str, Callable[[Program, MistakeFoundError], Iterator[Remedy]]] = {
         "too few bytes": _other_bytes,
         "too many bytes": _other_bytes,
         "too few arrivals": _other_arrivals,
@@ -57,7 +60,7 @@ def remedies(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
         "products": _last_wait,
     }
     maker = makers.get(error.kind)
-    return iter(()) if maker is None else maker(program, error.facts)
+    return iter(()) if maker is None else maker(program, error)
 
 
 # ---- changing steps
@@ -79,7 +82,7 @@ def _changed(pipeline: Pipeline, role: Role, change: StepChange) -> Pipeline:
     return replace(pipeline, roles=tuple(changed if one is role else one for one in pipeline.roles))
 
 
-def _with_argument(pipeline: Pipeline, role: Role, which: Callable[[Step], bool], **arguments: Any) -> Pipeline:
+def _with_argument(pipeline: Pipeline, role: Role, which: Callable[[Step], bool], **arguments: Written) -> Pipeline:
     """The pipeline in which the steps of a role that `which` names have other arguments."""
 
     def change(step: Step) -> tuple[Step, ...]:
@@ -112,10 +115,11 @@ def _steps(pipeline: Pipeline) -> Iterator[tuple[Role, Step]]:
 # ---- barriers
 
 
-def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _other_bytes(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """A copy by one lane, or other expected bytes."""
-    name, brought = program.barriers[facts["barrier"]].of.name, facts["brought"]
-    missing = brought - facts["expected"]
+    name = program.barriers[error.number("barrier")].row_name
+    brought = error.number("brought")
+    missing = brought - error.number("expected")
     pipeline = program.pipeline
     for role, step in _steps(pipeline):
         is_by_lanes = step.op == "copy" and step.arguments.get("lanes", 1) != 1
@@ -133,14 +137,15 @@ def _other_bytes(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
             yield Remedy(f"Let {role.name} expect {change}: {brought} in all.", changed)
 
 
-def _other_arrivals(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _other_arrivals(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """Another kind of arrival, another count of the barrier, or more arrivals."""
-    row = program.barriers[facts["barrier"]].of
-    if isinstance(row, str):  # a barrier of threads
+    barrier = error.number("barrier")
+    row = program.barriers[barrier].of
+    if not isinstance(row, Barrier):  # a barrier of threads
         return
-    of_a_round = _arrivals_of_a_round(program, facts["barrier"])
+    of_a_round = _arrivals_of_a_round(program, barrier)
     yield from _other_instructions(program.pipeline, row)
-    yield from _other_counts(program.pipeline, row, (of_a_round, facts.get("came", 0)))
+    yield from _other_counts(program.pipeline, row, (of_a_round, error.number("came")))
     yield from _more_arrivals(program.pipeline, row, of_a_round)
 
 
@@ -184,8 +189,8 @@ def _arrivals_of_a_round(program: Program, barrier: int) -> int:
     total = 0
     for agent in program.agents:
         for number, action in enumerate(program.actions(agent)):
-            if barrier in action.barriers and (arrivals := _arrivals(action)):
-                total += arrivals * action.barriers.count(barrier)
+            if barrier in action.barriers and _arrivals(action):
+                total += _arrivals(action) * action.barriers.count(barrier)
                 break
             if number >= _MAX_ARRIVALS_LOOKED_AT:
                 break
@@ -198,8 +203,9 @@ def _arrivals(action: Action) -> int:
     return action.times if action.op in (*_ARRIVING, "cp_arrive") else int(action.op == "commit")
 
 
-def _other_parity(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
-    name, role = program.barriers[facts["barrier"]].of.name, program.agents[facts["agent"]].of
+def _other_parity(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
+    name = program.barriers[error.number("barrier")].row_name
+    role = program.agents[error.number("agent")].of
     waits = [step for step in role.all_steps() if _on(name, "wait", "tail")(step)]
     written = {str(step.arguments["parity"]) for step in waits}
     if len(written) != 1:
@@ -207,7 +213,7 @@ def _other_parity(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     text = written.pop()
     parity = _flipped(text)
     changed = _with_argument(program.pipeline, role, _on(name, "wait", "tail"), parity=parity)
-    if "parity" not in facts:  # it never passed: a producer
+    if "parity" not in error.facts:  # it never passed: a producer
         sentence = f"Start with parity 1, which passes on a fresh barrier: parity = {parity}."
     else:
         sentence = f"Let {role.name} wait with the other parity: {parity}."
@@ -226,9 +232,10 @@ def _flipped(text: str) -> str | int:
     return head.strip() if tail.strip() == "1" and head.strip() else f"({text}) ^ 1"
 
 
-def _other_threads(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _other_threads(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """bar.sync with as many threads as come."""
-    came, asked = facts["came"], facts["expected"]
+    came = error.number("came")
+    asked = error.number("expected")
 
     def asks(step: Step) -> bool:
         return step.op in _BAR_OPS and step.arguments.get("threads", 0) in (asked, 0)
@@ -242,9 +249,11 @@ def _other_threads(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
 # ---- memory
 
 
-def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
-    name, instruction = program.slots[facts["slot"]].of.name, facts["fence"]
-    first, second = (program.agents[facts[agent]].of for agent in ("agent_before", "agent"))
+def _more_fences(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
+    name = program.slots[error.number("slot")].of.name
+    instruction = error.text("fence")
+    first = program.agents[error.number("agent_before")].of
+    second = program.agents[error.number("agent")].of
     kinds = {
         "fence.proxy.async": "proxy.async",
         "tcgen05.fence::after_thread_sync": "tcgen05.after",
@@ -268,9 +277,10 @@ def _more_fences(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
         yield Remedy(sentence, _changed(program.pipeline, second, before))
 
 
-def _more_meetings(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _more_meetings(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """A sync of the role's warps behind what they read or wrote."""
-    role, name = program.agents[facts["agent_before"]].of, program.slots[facts["slot"]].of.name
+    role = program.agents[error.number("agent_before")].of
+    name = program.slots[error.number("slot")].of.name
     used = {step.target for _, step in _steps(program.pipeline) if step.op in _BAR_OPS}
     free = [bar for bar in range(1, BARS) if bar not in used]
     if not free or role.instances > 1:
@@ -293,9 +303,9 @@ def _more_meetings(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
     yield Remedy(f"Put a sync of {all_threads} after the access.", after_access)
 
 
-def _more_waits(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _more_waits(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """A wait for a group before a slot is released, or before it is touched again."""
-    role = program.agents[facts["agent_before"]].of
+    role = program.agents[error.number("agent_before")].of
     waits = {
         "wgmma": _GroupWait("wgmma", "wgmma.wait_group 0", "the release", _ARRIVING),
         "store": _GroupWait("bulk", "cp.async.bulk.wait_group.read 0", "the next write", ("write", "sync")),
@@ -303,7 +313,7 @@ def _more_waits(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
             "cp.async", "cp.async.wait_group 0", "the read or the arrival", ("read", "multiply", *_ARRIVING)
         ),
     }
-    missing = waits.get(facts["how_before"])
+    missing = waits.get(error.text("how_before"))
     if missing is None:
         return
     commit = Step("commit", missing.group)
@@ -329,9 +339,10 @@ class _GroupWait(NamedTuple):
 # ---- roles
 
 
-def _fewer_registers(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
-    role, asked = program.agents[facts["agent"]].of, facts["registers"]
-    for registers in range(asked - _REGISTER_STEP, _LEAST_REGISTERS - 1, -_REGISTER_STEP):
+def _fewer_registers(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
+    role = program.agents[error.number("agent")].of
+    asked = error.number("registers")
+    for registers in range(asked - REGISTER_STEP, LEAST_REGISTERS - 1, -REGISTER_STEP):
 
         def change(step: Step, registers: int = registers) -> tuple[Step, ...]:
             return (replace(step, target=registers),) if (step.op, step.target) == ("registers", asked) else (step,)
@@ -340,11 +351,15 @@ def _fewer_registers(program: Program, facts: dict[str, Any]) -> Iterator[Remedy
         yield Remedy(sentence, _changed(program.pipeline, role, change))
 
 
-def _other_order(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _other_order(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """A step before the wait that holds it up."""
-    for order in facts["earlier_steps"]:
+    for order in error.earlier_steps:
         role = program.agents[order.held].of
-        changed = replace(role, steps=_moved(role.steps, order.needed.step, order.wait.step))
+        needed = order.needed.step
+        wait = order.wait.step
+        assert needed is not None
+        assert wait is not None
+        changed = replace(role, steps=_moved(role.steps, needed, wait))
         roles = tuple(changed if one is role else one for one in program.pipeline.roles)
         yield Remedy(order.sentence, replace(program.pipeline, roles=roles))
 
@@ -364,15 +379,16 @@ def _moved(steps: tuple[Step | Loop, ...], needed: Step, wait: Step) -> tuple[St
     return tuple(made)
 
 
-def _last_wait(program: Program, facts: dict[str, Any]) -> Iterator[Remedy]:
+def _last_wait(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
     """A wait for all groups at the end of a role."""
-    role = program.agents[facts["agent"]].of
-    kinds = {
-        "wgmma": ("wgmma", "End with wgmma.wait_group 0."),
-        "": ("bulk", "End with cp.async.bulk.wait_group.read 0."),
-    }
-    group, sentence = kinds.get(facts.get("unit", ""), ("", ""))
-    if not group:
+    role = program.agents[error.number("agent")].of
+    if error.kind == "stores":
+        group = "bulk"
+        sentence = "End with cp.async.bulk.wait_group.read 0."
+    elif error.text("unit") == "wgmma":
+        group = "wgmma"
+        sentence = "End with wgmma.wait_group 0."
+    else:
         return
     waits = [Step("commit", group), Step("wait_group", group, {"read": True} if group == "bulk" else {})]
     longer = replace(role, steps=(*role.steps, *waits))

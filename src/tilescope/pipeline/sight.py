@@ -9,11 +9,10 @@ It knows nothing of what could have been: an access that begins while another is
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import Any
+from collections.abc import Container, Hashable, Iterable
 
+from tilescope.pipeline.action import Clock, Key
 from tilescope.pipeline.order import Access, Order
-from tilescope.pipeline.program import Key
 
 
 class Sight(Order):
@@ -33,12 +32,15 @@ class Sight(Order):
     def clone(self) -> Sight:
         """An independent copy."""
         other = Sight()
-        other.under_way, other.fenced, other.shown = self.under_way, self.fenced, self.shown
+        other.under_way = self.under_way
+        other.ends_with_step = self.ends_with_step.copy()
         other.closing = self.closing
-        other.ends_with_step, other.initialised = self.ends_with_step.copy(), self.initialised.copy()
+        other.fenced = self.fenced
+        other.initialised = self.initialised.copy()
+        other.shown = self.shown
         return other
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Hashable:
         """Equal for two orders after which the same may come."""
         ending = tuple(sorted(self.ends_with_step.items()))
         return self.under_way, ending, self.closing, self.fenced, tuple(sorted(self.initialised.items())), self.shown
@@ -108,10 +110,10 @@ class Sight(Order):
         """A fence.mbarrier_init: other blocks see what the agent has initialised."""
         self.shown |= {barrier for barrier, maker in self.initialised.items() if maker == agent}
 
-    def is_ready(self, barrier: int, agent: int, past: None) -> bool:
+    def is_ready(self, barrier: int, agent: int, past: Clock | None) -> bool:
         """Whether a barrier is initialised."""
         return barrier in self.initialised
 
-    def is_shown(self, barrier: int, agent: int, past: None) -> bool:
+    def is_shown(self, barrier: int, agent: int, past: Clock | None) -> bool:
         """Whether a fence has made the init of a barrier known to other blocks."""
         return barrier in self.shown

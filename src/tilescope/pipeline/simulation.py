@@ -13,24 +13,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type
+from tilescope.pipeline.action import NONE, Flight
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.execution import COPY_TICKS, Found, Mark, Run, search, with_way
 from tilescope.pipeline.limits import limits
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
-from tilescope.pipeline.program import NONE, Flight, Program
+from tilescope.pipeline.program import Program
 from tilescope.pipeline.recurrence import shortened
 from tilescope.pipeline.remedy import remedies
+from tilescope.pipeline.wording import said, told
 from tilescope.reading import integer
 from tilescope.sentence import counted
 from tilescope.value import Value
 
 Verdict = Literal["proven", "mistake", "undecided"]
 MAX_STATES = 20_000
-_SUSPECTS, _SLOW_ROLES = 8, 16  # roles that are delayed in turn: first those with ambiguities
+_SUSPECTS = 8  # roles with ambiguities that are delayed in turn
+_SLOW_ROLES = 16  # among which the others are delayed after them
 _NEVER_TICKS = 1 << 30  # of a copy that lands when nothing else can happen
 _SHORT_STATES = 400  # searched for the shortest way into a mistake that is known already
 _SHORT_ACTIONS = 1_000
@@ -98,10 +101,13 @@ class Simulation(Value):
         if self.mistake is not None:
             return str(self.mistake)
         if self.verdict == "undecided":
+            looked_at = f"{self.states} states" if self.states else f"{self.actions} actions"
             why = f" {self.aliasing[0]}." if self.aliasing else ""
-            return f"Undecided after {self.states or self.actions} {'states' if self.states else 'actions'}.{why}"
-        searched = f" and {counted(self.states, 'state')}" if self.states else ""
-        return f"Proven for every order: {counted(self.actions, 'action')}{searched}, no hang, no race."
+            return f"Undecided after {looked_at}.{why}"
+        looked_at = counted(self.actions, "action")
+        if self.states:
+            looked_at += f" and {counted(self.states, 'state')}"
+        return f"Proven for every order: {looked_at}, no hang, no race."
 
 
 def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATES) -> Simulation:
@@ -129,7 +135,8 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
             [argument_type("pipeline", pipeline, "a Pipeline, or its plain data", "Use ts.plan_pipeline(…).")]
         )
     decided = _decide(pipeline, integer("max_states", max_states, least=0))
-    run, mistake = decided.run, decided.mistake
+    run = decided.run
+    mistake = decided.mistake
     machine = run.machine
     if mistake is not None:
         verdict: Verdict = "mistake"
@@ -137,16 +144,16 @@ def simulate(pipeline: Pipeline | dict[str, Any], *, max_states: int = MAX_STATE
     else:
         verdict = "proven" if decided.is_complete else "undecided"
     return Simulation(
-        verdict,
-        pipeline,
-        mistake,
-        tuple(machine.warnings.values()),
-        tuple(run.clocks.doubts),
-        machine.actions_done + decided.actions_cut,
-        decided.states,
-        tuple(_barrier_facts(run)),
-        tuple(_event(machine.program, mark) for mark in run.marks()),
-        tuple(limits(pipeline)),
+        verdict=verdict,
+        pipeline=pipeline,
+        mistake=mistake,
+        warnings=tuple(machine.warnings.values()),
+        aliasing=tuple(run.clocks.doubts),
+        actions=machine.actions_done + decided.actions_cut,
+        states=decided.states,
+        barriers=tuple(_barrier_facts(run)),
+        events=tuple(_event(machine.program, mark) for mark in run.marks()),
+        limits=tuple(limits(pipeline)),
     )
 
 
@@ -163,15 +170,18 @@ def _with_remedy(program: Program, mistake: Mistake, error: MistakeFoundError | 
             continue
         if left.mistake is None and left.is_complete:
             return replace(mistake, fix=remedy.sentence)
-        if left.mistake is not None and (left.mistake.rule, left.mistake.subject) != (mistake.rule, mistake.subject):
-            helping = (
-                helping or f"{remedy.sentence} Then another mistake shows: {left.mistake.found} ({left.mistake.rule})."
-            )
+        if not helping and left.mistake is not None and not _is_same(left.mistake, mistake):
+            helping = f"{remedy.sentence} Then another mistake shows: {left.mistake.found} ({left.mistake.rule})."
     if helping:
         return replace(mistake, fix=helping)
     if tried:
         return replace(mistake, fix=_NO_CURE)
     return mistake
+
+
+def _is_same(one: Mistake, other: Mistake) -> bool:
+    """Whether two mistakes break the same rule in the same place."""
+    return one.rule == other.rule and one.subject == other.subject
 
 
 class _Decided(NamedTuple):
@@ -209,20 +219,41 @@ def _decide(pipeline: Pipeline, max_states: int, copy_ticks: int = COPY_TICKS) -
     return _Decided(run)
 
 
-def _touched(program: Program, mark: Mark) -> tuple[str, ...]:
-    """The name of its barrier, or nothing, and those of the slots that were touched: by the end of a phase none."""
+class _Touched(NamedTuple):
+    """The title of a barrier, empty where there is none, and those of slots."""
+
+    barrier: str
+    slots: tuple[str, ...]
+
+
+def _touched(program: Program, mark: Mark) -> _Touched:
+    """The barrier and the slots of what was done; the end of a phase touches no slots."""
     slots = () if mark.op in ("phase", "stuck") else mark.done.slots
     barrier = "" if mark.barrier == NONE else program.barriers[mark.barrier].title
-    return (barrier, *(program.slots[slot].title for slot in slots))
+    return _Touched(barrier, tuple(program.slots[slot].title for slot in slots))
+
+
+def _touches(program: Program, mark: Mark, title: str) -> bool:
+    touched = _touched(program, mark)
+    return title == touched.barrier or title in touched.slots
 
 
 def _event(program: Program, mark: Mark) -> Event:
-    barrier, *slots = _touched(program, mark)
-    size = mark.done.number if mark.op in ("copy", "expect") or (mark.op == "flight" and slots) else 0
+    touched = _touched(program, mark)
+    moves_bytes = mark.op in ("copy", "expect") or (mark.op == "flight" and touched.slots)
     agent = program.agents[mark.agent]
     block = program.barriers[mark.done.barrier].block if isinstance(mark.done, Flight) else agent.block
-    what = program.said(mark.done, block)
-    return Event(mark.start, mark.end, agent.title, mark.op, what, barrier, mark.phase, tuple(slots), size)
+    return Event(
+        start=mark.start,
+        end=mark.end,
+        role=agent.title,
+        op=mark.op,
+        said=said(program, mark.done, block),
+        barrier=touched.barrier,
+        phase=mark.phase,
+        slots=touched.slots,
+        bytes=mark.done.number if moves_bytes else 0,
+    )
 
 
 def _other_orders(run: Run, max_states: int) -> Found:
@@ -230,13 +261,17 @@ def _other_orders(run: Run, max_states: int) -> Found:
     machine = run.machine
     suspects = list(dict.fromkeys(run.clocks.doubts.values()))[:_SUSPECTS]
     others = [agent for agent in range(machine.agents)[:_SLOW_ROLES] if agent not in suspects]
-    late_copies: list[dict[str, Any]] = [{"copy_ticks": _NEVER_TICKS}, {"copy_ticks": 0}]
-    for options in [{"slow": agent} for agent in suspects] + late_copies + [{"slow": agent} for agent in others]:
-        other = Run(machine.program, **options)
+    program = machine.program
+    runs = chain(
+        (Run(program, slow=agent) for agent in suspects),
+        (Run(program, copy_ticks=ticks) for ticks in (_NEVER_TICKS, 0)),
+        (Run(program, slow=agent) for agent in others),
+    )
+    for other in runs:
         mistake = other()
         if mistake is not None and mistake.outcome in ("hang", "launch failure"):
             return Found(_shortest(other, mistake), 0, is_complete=False, error=other.error)
-    return search(machine.program, max_states)
+    return search(program, max_states)
 
 
 def _shortest(run: Run, mistake: Mistake) -> Mistake:
@@ -244,20 +279,22 @@ def _shortest(run: Run, mistake: Mistake) -> Mistake:
     program = run.machine.program
     if mistake.outcome != "hang" and run.machine.actions_done <= _SHORT_ACTIONS:
         other = search(program, _SHORT_STATES).mistake
-        if other is not None and (other.rule, other.subject) == (mistake.rule, mistake.subject):
+        if other is not None and _is_same(other, mistake):
             return replace(mistake, way=other.way)
     done = [mark for mark in run.marks() if mark.op not in ("stuck", "phase")]
-    touching = [mark for mark in done if mistake.subject in _touched(program, mark)]
-    steps = [program.told(mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
+    touching = [mark for mark in done if _touches(program, mark, mistake.subject)]
+    steps = [told(program, mark.agent, mark.done) for mark in (touching or done)[-_WAY_STEPS:]]
     return with_way(mistake, run.machine, steps)
 
 
 def _barrier_facts(run: Run) -> Iterator[BarrierFacts]:
-    machine, pipeline = run.machine, run.machine.program.pipeline
+    machine = run.machine
+    pipeline = machine.program.pipeline
     for barrier in pipeline.barriers:
         firsts = [at for at, part in enumerate(machine.program.barriers) if part.of == barrier and part.number == 0]
         counted_there = [machine.first_notes.get(at) or machine.notes[at] for at in firsts]
-        notes, of_earlier_grid = counted_there[: pipeline.blocks], counted_there[pipeline.blocks :]
+        notes = counted_there[: pipeline.blocks]
+        of_earlier_grid = counted_there[pipeline.blocks :]
         if any(of_earlier_grid) and not any(notes):
             notes = of_earlier_grid
         sizes = tuple(sum(note.amount for note in noted if note.op == "expect") for noted in notes)

@@ -7,17 +7,21 @@ A barrier of threads, bar.sync or that of the cluster, is one whose arrivals are
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import copy
 from itertools import chain, tee
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from tilescope.arithmetic import ceil_div
+from tilescope.pipeline.action import NONE, Action, Clock, Flight, Key
 from tilescope.pipeline.contents import Contents, Fill
 from tilescope.pipeline.mbarrier import ARRIVALS_END, TX_END_BYTES
 from tilescope.pipeline.mistake import Mistake, MistakeFoundError
 from tilescope.pipeline.order import Access, Order
-from tilescope.pipeline.parts import BARS, WARP_THREADS, Step
-from tilescope.pipeline.program import NONE, Action, Flight, Key, Program
-from tilescope.sentence import counted
+from tilescope.pipeline.parts import Step
+from tilescope.pipeline.program import Program
+from tilescope.pipeline.threads import BARS, WARP_THREADS
+from tilescope.pipeline.wording import mistake_error
 
 Groups = tuple[tuple[Key, ...], ...]  # keys of the accesses of closed groups, and last those of the open one
 
@@ -77,7 +81,7 @@ class State:
         self.unmet_inits: dict[int, int] = {}  # barrier: the agent of which one warp initialised it
         self.standing: dict[tuple[int, int], Standing] = {}  # (agent, barrier of threads): it has arrived
         # barriers
-        counts = [barrier.of.count for barrier in program.barriers[: self.barriers]]
+        counts = program.counts
         flags = program.grid - program.first_flag
         earlier = sum(program.earlier)
         in_grids = [agents - earlier, earlier] if earlier else [agents]
@@ -119,28 +123,26 @@ class State:
         other.order = self.order.clone()
         return other
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Hashable:
         """Equal for two states if the same may come after both, where their orders are equal too."""
-        lists: tuple[list[Any], ...] = (
-            self.pc,
-            self.left,
-            self.pending,
-            self.tx,
-            self.phase,
-            self.expected,
-            self.pool,
-            self.contents,
-            self.accesses,
-        )
-        tables: tuple[dict[Any, Any], ...] = (self.groups, self.uncovered, self.standing, self.filled)
-        flights = tuple(sorted((key, flight.number) for key, flight in self.flights.items()))
         return (
-            *map(tuple, lists),
-            *(tuple(sorted(table.items())) for table in tables),
-            flights,
+            tuple(self.pc),
+            tuple(self.left),
+            tuple(self.pending),
+            tuple(self.tx),
+            tuple(self.phase),
+            tuple(self.expected),
+            tuple(self.pool),
+            tuple(self.contents),
+            tuple(self.accesses),
+            tuple(sorted(self.groups.items())),
+            tuple(sorted(self.uncovered.items())),
+            tuple(sorted(self.standing.items())),
+            tuple(sorted(self.filled.items())),
+            tuple(sorted((key, flight.number) for key, flight in self.flights.items())),
         )
 
-    def relative(self, tiles: int, unused: list[bool]) -> list[Any]:
+    def relative(self, tiles: int, unused: list[bool]) -> list[object]:
         """The state counted from now, equal in two rounds of a loop if the second repeats the first.
 
         Phases count from the running one, keys from where their agents stand, tiles from `tiles`.
@@ -201,7 +203,7 @@ class State:
         self,
         barrier: int,
         agent: int,
-        past: Any = None,  # what the agent knew when it sent what lands now; None: the agent acts itself
+        past: Clock | None = None,  # what the agent knew when it sent what lands now; None: the agent acts itself
         *,
         arrivals: int = 0,
         tx: int = 0,  # bytes expected; negative: bytes that landed
@@ -231,9 +233,7 @@ class State:
         pending = self.pending[barrier] = self.pending[barrier] + more - arrivals
         after = self.tx[barrier] = self.tx[barrier] + tx
         self.expected[barrier] -= dropped
-        if pending < 0 or (is_dead and pending < ARRIVALS_END):
-            raise self.miscounted(barrier, "too many arrivals" if barrier < self.barriers else "sync surplus")
-        self._require_countable(barrier)
+        self._require_countable(barrier, is_dead=is_dead)
         if more or (tx > 0 and not arrivals):
             self.order.raises(barrier, agent)
         elif arrivals and not takes_back:
@@ -242,17 +242,25 @@ class State:
             self._end_phase(barrier)
         return phase
 
-    def _require_countable(self, barrier: int) -> None:
-        """Stop where the bytes of a phase go beyond what a barrier counts.
+    def _require_countable(self, barrier: int, *, is_dead: bool) -> None:
+        """Stop where more arrives than a phase waits for, or its bytes go beyond what a barrier counts.
 
         No landing of a phase certainly comes before something expected in it, so all that is expected can be outstanding.
         """
+        pending = self.pending[barrier]
+        if pending < 0 or (is_dead and pending < ARRIVALS_END):
+            raise self.miscounted(barrier, "too many arrivals" if barrier < self.barriers else "sync surplus")
         outstanding = max(self.expected_bytes[barrier], abs(self.tx[barrier]))
         if outstanding >= TX_END_BYTES:
-            most = TX_END_BYTES - 1
-            needed = -(-outstanding // most)
-            facts = {"barrier": barrier, "phase": self.phase[barrier], "tx": outstanding}
-            raise self.program.mistake("outstanding", **facts, limit=most, needed=needed)
+            raise mistake_error(
+                self.program,
+                "outstanding",
+                barrier=barrier,
+                phase=self.phase[barrier],
+                tx=outstanding,
+                limit=TX_END_BYTES - 1,
+                needed=ceil_div(outstanding, TX_END_BYTES - 1),
+            )
 
     def _end_phase(self, barrier: int) -> None:
         """The next phase begins."""
@@ -262,7 +270,8 @@ class State:
         # a barrier from which all arrivals were dropped never ends a phase again
         self.pending[barrier] = self.expected[barrier] or ARRIVALS_END
         self.first_notes.setdefault(barrier, self.notes[barrier])
-        self.notes[barrier], self.expected_bytes[barrier] = (), 0
+        self.notes[barrier] = ()
+        self.expected_bytes[barrier] = 0
         self.ended.append(barrier)
 
     def signal(self, flag: int, agent: int, amount: int, step: Step | None) -> None:
@@ -285,12 +294,13 @@ class State:
         self._require_ready(barrier, agent)
         self._require_met(barrier, agent)
         if agent in self.unmet_stores:  # all warps wait for a phase that came behind the one that waited for its store
-            heard, held = self.order.hears_of_itself(barrier, agent), self.unmet_stores[agent]
+            heard = self.order.hears_of_itself(barrier, agent)
+            held = self.unmet_stores[agent]
             self.unmet_stores[agent] = {key: time for key, time in held.items() if time > heard}
         self.order.passes(barrier, self.phase[barrier], agent)
         self.last_pass[agent, barrier] = self.phase[barrier]
 
-    def _require_ready(self, barrier: int, agent: int, past: Any = None) -> None:
+    def _require_ready(self, barrier: int, agent: int, past: Clock | None = None) -> None:
         """Stop where an agent cannot know that a barrier is initialised; of a copy that lands, could not when it was issued."""
         program = self.program
         if not program.initialises or barrier >= self.barriers:
@@ -298,35 +308,34 @@ class State:
         if past is None and (agent, barrier) in self.seen_ready:
             return
         if not self.order.is_ready(barrier, agent, past):
-            raise program.mistake("init", agent=agent, barrier=barrier)
+            raise mistake_error(program, "init", agent=agent, barrier=barrier)
         elsewhere = program.barriers[barrier].home != program.agents[agent].home
         if elsewhere and not self.order.is_shown(barrier, agent, past):
-            raise program.mistake("init fence", agent=agent, barrier=barrier)
+            raise mistake_error(program, "init fence", agent=agent, barrier=barrier)
         if past is None:
             self.seen_ready[agent, barrier] = True
 
     def _require_met(self, barrier: int, agent: int) -> None:
         """Stop where all warps of an agent use a barrier that one of them has initialised, before they have met."""
         if self.unmet_inits.get(barrier) == agent:
-            raise self.program.mistake("init", agent=agent, barrier=barrier)
+            raise mistake_error(self.program, "init", agent=agent, barrier=barrier)
 
     def miscounted(self, barrier: int, kind: str) -> MistakeFoundError:
         """The mistake of a barrier that waits for other arrivals than those that come."""
         agents, came = self.noted(barrier, "arrive")
-        expected, tx = self.expected[barrier], self.tx[barrier]
-        return self.program.mistake(
+        expected = self.expected[barrier]
+        return mistake_error(
+            self.program,
             kind,
             barrier=barrier,
             phase=self.phase[barrier],
             expected=expected,
             came=came,
             agents=agents,
-            tx=tx,
-            arrivals=counted(came, "arrival"),
+            tx=self.tx[barrier],
             added=self.noted(barrier, "more").amount,
             pending=self.pending[barrier],
             surplus=came - expected,
-            still=f", {tx} bytes still missing" if tx else "",
         )
 
     def meet(self, agent: int, action: Action) -> bool:
@@ -337,9 +346,9 @@ class State:
         has_arrived = standing is not None and (standing.place == self.pc[agent] or action.choice == "wait")
         if not has_arrived:
             if action.choice == "wait":
-                raise self.program.mistake("cluster wait", agent=agent)
+                raise mistake_error(self.program, "cluster wait", agent=agent)
             if of_cluster and standing is not None:
-                raise self.program.mistake("cluster again", agent=agent)
+                raise mistake_error(self.program, "cluster again", agent=agent)
             if not of_cluster:
                 self._expect_threads(agent, action, barrier)
             if action.meets or of_cluster:
@@ -358,9 +367,10 @@ class State:
         block = self.program.agents[agent].home
         in_block = (other.of for other in self.program.agents if other.home == block)
         asked = action.times or sum(role.whole_threads(WARP_THREADS) for role in in_block)
-        came, expected = self.notes[barrier], self.expected[barrier]
+        came = self.notes[barrier]
+        expected = self.expected[barrier]
         if came and expected != asked:
-            raise self.program.mistake("sync counts", barrier=barrier, expected=expected, other=asked)
+            raise mistake_error(self.program, "sync counts", barrier=barrier, expected=expected, other=asked)
         if not came:
             self.expected[barrier] = self.pending[barrier] = asked
 
@@ -375,7 +385,7 @@ class State:
                 for key in chain(*stored):
                     self.order.finishes_with(key, self.program.grid, 0)
         cluster = self.program.cluster_of(agent)
-        has_arrived = agent in self.noted(cluster, "arrive")[0]
+        has_arrived = agent in self.noted(cluster, "arrive").agents
         self.order.leaves(cluster, agent, in_next_phase=has_arrived)
         self.expected[cluster] -= 1
         if not has_arrived:

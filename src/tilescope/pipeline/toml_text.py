@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
-from tilescope.pipeline.description import FIELD_DEFAULTS, Pipeline
+from tilescope.pipeline.demands import Plain
+from tilescope.pipeline.description import Pipeline, field_defaults
+from tilescope.pipeline.parts import Barrier, Flag, Loop, Role, Slot, Step
 
 _INDENT = "    "
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -39,36 +40,38 @@ def toml_text(pipeline: Pipeline) -> str:
     """
     data = pipeline.to_dict()
     lines = [f"{name} = {_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data]
-    for kind in ("barriers", "slots", "flags"):
+    rows = {"barriers": Barrier, "slots": Slot, "flags": Flag}
+    for kind, row_class in rows.items():
         if data.get(kind):
             lines += ["", f"[{kind}]"]
-            lines += [f"{_key(name)} = {_value(_stated(kind, row))}" for name, row in data[kind].items()]
-    for role in data["roles"]:
+            defaults = field_defaults(row_class)
+            lines += [f"{_key(name)} = {_value(_stated(row, defaults))}" for name, row in data[kind].items()]
+    for role in pipeline.roles:
+        stated = _stated(role.plain(), field_defaults(Role))
         lines += ["", "[[roles]]"]
-        lines += [f"{name} = {_value(value)}" for name, value in _stated("roles", role).items() if name != "steps"]
-        lines += ["steps = [", *_steps(role["steps"], _INDENT), "]"]
+        lines += [f"{name} = {_value(value)}" for name, value in stated.items() if name != "steps"]
+        lines += ["steps = [", *_steps(role.steps, _INDENT), "]"]
     return "\n".join(lines) + "\n"
 
 
-def _stated(kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _stated(row: Plain, defaults: Plain) -> Plain:
     """The fields of a row that are not what a reader takes by default."""
-    defaults = FIELD_DEFAULTS[kind]
     return {name: value for name, value in row.items() if name not in defaults or value != defaults[name]}
 
 
-def _steps(steps: Sequence[Mapping[str, Any]], indent: str) -> Iterator[str]:
+def _steps(steps: Iterable[Step | Loop], indent: str) -> Iterator[str]:
     """A line for each step; those of a loop stand below it."""
     for step in steps:
-        if "loop" not in step:
-            yield f"{indent}{_value(step)},"
-            continue
-        head = ", ".join(f"{_key(name)} = {_value(value)}" for name, value in step.items() if name != "steps")
-        yield f"{indent}{{{head}, steps = ["
-        yield from _steps(step["steps"], indent + _INDENT)
-        yield f"{indent}]}},"
+        if isinstance(step, Loop):
+            fields = [f"{_key(name)} = {_value(value)}" for name, value in step.plain().items() if name != "steps"]
+            yield f"{indent}{{{', '.join(fields)}, steps = ["
+            yield from _steps(step.steps, indent + _INDENT)
+            yield f"{indent}]}},"
+        else:
+            yield f"{indent}{_value(step.plain())},"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     """A value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -25,9 +25,10 @@ from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.threads import WARPGROUP_THREADS
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.plans import Plan
-from tilescope.planner.staging import WARPGROUP_THREADS, Arrivals, Staging, plans_of_a_block, read_staging
+from tilescope.planner.staging import Arrivals, Staging, plans_of_a_block, read_staging
 from tilescope.sentence import counted
 
 Step = dict[str, object]  # by the names of pipeline.parts

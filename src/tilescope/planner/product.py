@@ -18,12 +18,12 @@ from tilescope.data_type import DataType
 from tilescope.layout import Major
 from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.instruction import INSTRUCTIONS, Instruction
+from tilescope.mma.tmem_address import TMEM_LANES
 
 Tile = tuple[int, int, int]  # m, n, k
 
 ACCUMULATOR_BYTES = 4  # f32 or s32
 REGISTER_FILE_BYTES = 65536 * 4  # of an SM
-TENSOR_MEMORY_LANES = 128
 TENSOR_MEMORY_COLUMNS = 512
 MMA_ROWS = 16  # of A; the forms with 8 rows have another D fragment than ts.plan counts for an epilogue
 _LIES_AS = {"16u4_align8b": "e2m1", "16u4_align16b": "e2m1", "16u6_align16b": "e2m3"}  # names of TMA alone
@@ -98,7 +98,7 @@ def accumulator_columns(tile: Tile) -> int:
     >>> accumulator_columns((256, 128, 64))
     256
     """
-    return -(-tile[0] // TENSOR_MEMORY_LANES) * tile[1]
+    return -(-tile[0] // TMEM_LANES) * tile[1]
 
 
 def is_exchanged(product: Product, tile: Tile) -> bool:

@@ -14,6 +14,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import Wording
 from tilescope.mma.tcgen05_kind import tcgen05_for
+from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.planner.missing import (
     CONSUMER_FIX,
     CONSUMER_FOUND,
@@ -30,7 +31,6 @@ from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
     MMA_ROWS,
     TENSOR_MEMORY_COLUMNS,
-    TENSOR_MEMORY_LANES,
     Product,
     Tile,
     accumulator_columns,
@@ -383,7 +383,7 @@ def _beyond_tensor_memory(product: Product, tile: Tile) -> Iterator[Broken]:
         yield broken(
             TENSOR_MEMORY_EXCEEDED,
             limit_columns=TENSOR_MEMORY_COLUMNS,
-            lanes=TENSOR_MEMORY_LANES,
+            lanes=TMEM_LANES,
             columns=columns,
             others="the scale factors" if scaled else None,
             m=m,
@@ -417,7 +417,7 @@ def narrow_instruction(product: Product, tile: Tile, b: Plan) -> list[Broken]:
     tensor memory, and no card has told us which is right: what all of them allow is planned.
     """
     m, n, _ = tile
-    if not product.in_tensor_memory or m % TENSOR_MEMORY_LANES or n in range(16, 257, 16):
+    if not product.in_tensor_memory or m % TMEM_LANES or n in range(16, 257, 16):
         return []
     block = b.descriptors().block_mn
     kind = tcgen05_for(product.data_type).name
@@ -426,7 +426,7 @@ def narrow_instruction(product: Product, tile: Tile, b: Plan) -> list[Broken]:
     wider = range(rounded_up(n, 16), n + 512, 16)
     up = next(extent for extent in wider if _largest_block(extent) % 16 == 0)
     block_n = None if block == n else block
-    return [broken(NARROW_TILE, n=n, up=up, block_n=block_n, rows=TENSOR_MEMORY_LANES, kind=kind)]
+    return [broken(NARROW_TILE, n=n, up=up, block_n=block_n, rows=TMEM_LANES, kind=kind)]
 
 
 def _largest_block(n: int) -> int:

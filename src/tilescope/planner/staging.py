@@ -15,7 +15,8 @@ from typing import Literal
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import PlanError, Violation, raise_all
 from tilescope.mma.consumer import CONSUMER, Consumer
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
+from tilescope.pipeline.parts import MAX_STAGES
+from tilescope.pipeline.threads import MAX_BLOCKS, WARP_THREADS, WARPGROUP_THREADS
 from tilescope.planner.gemm_plan import GemmPlan
 from tilescope.planner.obstacle import or_obstacles, violations
 from tilescope.planner.pair_tiles import half_of, partial_instructions
@@ -28,8 +29,11 @@ from tilescope.sentence import printed
 from tilescope.swizzle import CHUNK_BYTES
 
 Arrivals = Literal["warpgroup", "warp", "thread"]
-WARPGROUP_THREADS = 128
-ARRIVALS: dict[Arrivals, int] = {"warpgroup": WARPGROUP_THREADS, "warp": 32, "thread": 1}  # threads that arrive once
+ARRIVALS: dict[Arrivals, int] = {  # threads that arrive once
+    "warpgroup": WARPGROUP_THREADS,
+    "warp": WARP_THREADS,
+    "thread": 1,
+}
 LARGEST_STEPS = 1 << 24  # that are described
 LARGEST_CONSUMERS = 7
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.instances import Instance, instances_by_name
 from tilescope.pipeline.parts import Loop, Step
-from tilescope.pipeline.program import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
 from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
@@ -327,7 +327,7 @@ def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks:
     used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks}
     own = [name for name in used if name in instances and instances[name].block == block]
     lanes: Lanes = {}
-    for name in sorted(own, key=lambda name: (instances[name].of.name, instances[name].stage or 0)):
+    for name in sorted(own, key=lambda name: (instances[name].row_name, instances[name].stage or 0)):
         barrier = instances[name]
         ends = sorted((event.start, event.phase) for event in events if event.op == "phase" and event.barrier == name)
         running = ends[-1][1] + 1 if ends else 0

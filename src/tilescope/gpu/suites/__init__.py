@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -27,13 +26,15 @@ import numpy.typing as npt
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import FaultError, RuleError, unknown_name
 from tilescope.sentence import shortened
+from tilescope.swizzle import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from tilescope.gpu.device import Device
 
-Case: TypeAlias = dict[str, Any]
+Case: TypeAlias = dict[str, Any]  # plain data, as a capture keeps it
 Array: TypeAlias = npt.NDArray[Any]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Result: TypeAlias = Iterable[Array | np.generic | bytes]  # of a case, one after the other
 
 UNTOUCHED = 0xEE  # what memory holds before
 DIGEST_BYTES = 16
@@ -75,7 +76,7 @@ class Suite:
     name: str
     draw: Callable[[random.Random, str], Case | None]  # for an architecture; None or a RuleError: draw again
     predict: Callable[[Case], Sequence[Piece]]  # a FaultError says that the card ends with it
-    run: Callable[[Device, list[Case]], Iterable[Iterable[Any]]]  # the arrays of cases of one kind, in a child process
+    run: Callable[[Device, list[Case]], Iterable[Result]]  # the arrays of cases of one kind, in a child process
     kernels: tuple[str, ...] = ()  # files that `run` launches from
     kind: Callable[[Case], str] = lambda _case: ""  # cases of one kind run together
     count: int = 2000  # cases, unless told otherwise
@@ -93,9 +94,12 @@ class Suite:
 
     def _case(self, random: random.Random, arch: str) -> Case:
         while True:
-            with suppress(RuleError):
-                if case := self.draw(random, arch):
-                    return case
+            try:
+                case = self.draw(random, arch)
+            except RuleError:
+                continue
+            if case:
+                return case
 
     def expected(self, case: Case) -> Outcome:
         """What tilescope says of a case."""
@@ -110,7 +114,7 @@ class Suite:
         for kind in dict.fromkeys(map(self.kind, cases)):
             numbers = [number for number, case in enumerate(cases) if self.kind(case) == kind]
             for number, arrays in zip(numbers, self.run(device, [cases[number] for number in numbers]), strict=True):
-                results[number] = b"".join(arrays)
+                results[number] = b"".join(map(_bytes, arrays))
         return results
 
     def difference(self, case: Case, measured: Outcome) -> str:
@@ -129,6 +133,10 @@ class Suite:
         return f"{words}; case {shortened(str(case), 300)}"
 
 
+def _bytes(part: Array | np.generic | bytes) -> bytes:
+    return part if isinstance(part, bytes) else part.tobytes()
+
+
 def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
     """The first number in which the card's bytes differ from ours; what the last piece of one lacks counts as untouched.
 
@@ -139,28 +147,50 @@ def first_difference(data: bytes, expected: Sequence[Piece]) -> str:
         own = piece.numbers.tobytes()
         longest = ceil_div(max(len(own), len(data)), piece.numbers.itemsize) * piece.numbers.itemsize
         size = longest if piece is expected[-1] else len(own)
-        padded = [whole[:size].ljust(size, bytes([UNTOUCHED])) for whole in (data, own)]
-        one, other = (np.frombuffer(whole, piece.numbers.dtype) for whole in padded)
-        if (wrong := np.flatnonzero(one != other)).size:
-            numbers = one[wrong[0]].item(), other[wrong[0]].item()
-            card, ours = (f"{number:#x}" if isinstance(number, int) else str(number) for number in numbers)
+        one = _padded(data, size, piece)
+        other = _padded(own, size, piece)
+        wrong = np.flatnonzero(one != other)
+        if wrong.size:
             place = piece.words.format(*divmod(wrong[0], piece.row))
+            card = _shown(one[wrong[0]].item())
+            ours = _shown(other[wrong[0]].item())
             return f"{place}: card {card}, ours {ours} ({wrong.size} of {one.size} differ)"
         data = data[size:]
     return "the results have other lengths"
 
 
-# module here: the suites that it holds, as constants of these names
-_MODULES = {
-    "maps": "encode",
-    "copies": "loads im2col multicast gather4 bulk plans stores reductions scatter4",
-    "barriers": "faults mbarriers",
-    "tensor_cores": "wgmma tcgen05 fragments tensor_memory ldmatrix",
-    "wavefronts": "banks",
-    "emitting": "emitted",
+def _padded(data: bytes, size: int, piece: Piece) -> Array:
+    """The numbers of the first bytes; what is missing of them counts as untouched."""
+    return np.frombuffer(data[:size].ljust(size, bytes([UNTOUCHED])), piece.numbers.dtype)
+
+
+def _shown(number: object) -> str:
+    return f"{number:#x}" if isinstance(number, int) else str(number)
+
+
+# the module here that holds a suite, as a constant of its name
+_MODULE = {
+    "encode": "maps",
+    "loads": "copies",
+    "im2col": "copies",
+    "multicast": "copies",
+    "gather4": "copies",
+    "bulk": "copies",
+    "plans": "copies",
+    "stores": "copies",
+    "reductions": "copies",
+    "scatter4": "copies",
+    "faults": "barriers",
+    "mbarriers": "barriers",
+    "wgmma": "tensor_cores",
+    "tcgen05": "tensor_cores",
+    "fragments": "tensor_cores",
+    "tensor_memory": "tensor_cores",
+    "ldmatrix": "tensor_cores",
+    "banks": "wavefronts",
+    "emitted": "emitting",
     "pipelines": "pipelines",
 }
-_MODULE = {name: module for module, names in _MODULES.items() for name in names.split()}
 SUITE_NAMES = tuple(_MODULE)
 
 
@@ -177,7 +207,6 @@ def suite_named(name: str) -> Suite:
 
 
 POOL_BYTES = 1 << 20
-_CHUNK_BYTES = 16
 _ONE_IN = 8  # chunks: one of them is special
 
 # Patterns of one element, by its bytes; a chunk holds several
@@ -203,18 +232,19 @@ def splitmix_bytes(seed: int, count: int) -> Bytes:
     return z.astype("<u8").view(np.uint8)[:count]
 
 
+def _special_chunks(element_bytes: int, values: tuple[int, ...]) -> Bytes:
+    """A chunk for each value, which is followed in it by its neighbours."""
+    elements = CHUNK_BYTES // element_bytes
+    numbers = np.array(values, f"<u{element_bytes}")
+    chunks = np.array([np.roll(numbers, -first)[:elements] for first in range(len(values))])
+    return chunks.view(np.uint8)
+
+
 @cache
 def pool() -> Bytes:
     """The megabyte from which copies read, and with which memory is filled before stores; read-only."""
-    chunks = splitmix_bytes(1, POOL_BYTES).reshape(-1, _CHUNK_BYTES).copy()
-    specials = np.concatenate(
-        [  # a value, followed in its chunk by its neighbours
-            np.array(
-                [np.roll(values, -first)[: _CHUNK_BYTES // size] for first in range(len(values))], f"<u{size}"
-            ).view(np.uint8)
-            for size, values in ((size, np.array(row, f"<u{size}")) for size, row in _SPECIAL.items())
-        ]
-    )
+    chunks = splitmix_bytes(1, POOL_BYTES).reshape(-1, CHUNK_BYTES).copy()
+    specials = np.concatenate([_special_chunks(size, values) for size, values in _SPECIAL.items()])
     choice = splitmix_bytes(2, len(chunks) * 2).view("<u2")
     taken = choice % _ONE_IN == 0
     chunks[taken] = specials[choice[taken] // _ONE_IN % len(specials)]

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from tilescope.errors import MisalignedAddressError, RuleError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import Case, Piece, Suite, copies
+from tilescope.gpu.suites import Case, Piece, Result, Suite, copies
 from tilescope.gpu.suites.maps import types_of
 from tilescope.pipeline.mbarrier import TX_END_BYTES, Mbarrier
 from tilescope.tensor_map import REDUCTIONS
@@ -34,7 +33,8 @@ _STEP = np.dtype([("token", "<u4"), ("passes", "u1")])  # the token's upper half
 def _draw_sequence(random: random.Random, _arch: str) -> Case:
     """An init and fifteen operations that the barrier takes; now and then a copy's bytes come before they are expected."""
     count = random.choice((1, 1, 2, 3, random.randint(1, 1000)))
-    steps, state = [["init", count]], Mbarrier(count)
+    steps: list[list[str | int]] = [["init", count]]
+    state = Mbarrier(count)
     while len(steps) < 16:
         operation = random.choice(OPERATIONS[1:])
         argument = random.choice(_BYTES) if "tx" in operation else random.randint(1, max(1, state.pending))
@@ -43,35 +43,62 @@ def _draw_sequence(random: random.Random, _arch: str) -> Case:
         if operation == "arrive_drop" and argument >= state.count:
             continue  # a barrier that waits for nobody
         try:
-            state = getattr(state, operation)(argument)
+            state = _after(state, operation, argument)
         except RuleError:
             continue
         steps.append([operation, argument])
     return {"steps": steps}
 
 
+def _after(state: Mbarrier, operation: str, argument: int) -> Mbarrier:
+    """The state of a barrier after an operation."""
+    match operation:
+        case "arrive":
+            return state.arrive(argument)
+        case "expect_tx":
+            return state.expect_tx(argument)
+        case "complete_tx":
+            return state.complete_tx(argument)
+        case "arrive_drop":
+            return state.arrive_drop(argument)
+        case "arrive_expect_tx":
+            return state.arrive_expect_tx(argument)
+    raise AssertionError(operation)
+
+
 def _predict_sequence(case: Case) -> list[Piece]:
     """What a barrier goes through."""
-    state, steps = Mbarrier(case["steps"][0][1]), np.zeros(len(case["steps"]), _STEP)
-    for number, (operation, argument) in enumerate(case["steps"]):
+    (_, count), *operations = case["steps"]
+    state = Mbarrier(count)
+    steps = np.zeros(len(case["steps"]), _STEP)
+    steps[0] = 0, state.passes(0) | state.passes(1) << 1
+    for number, (operation, argument) in enumerate(operations, 1):
         token = state.encode() >> 32 if operation.startswith("arrive") else 0
-        state = getattr(state, operation)(argument) if number else state
+        state = _after(state, operation, argument)
         steps[number] = token, state.passes(0) | state.passes(1) << 1
     after = Piece("the word after inval", np.array([state.encode()], "<u8"))
     return [Piece("operation {}, upper half of its token and the parities that pass after it", steps), after]
 
 
-def _run_sequences(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run_sequences(device: Device, cases: list[Case]) -> Iterable[Result]:
     """What the card's barriers go through; the sequences of a call are of one length."""
     numbers = [[(OPERATIONS.index(name), argument) for name, argument in case["steps"]] for case in cases]
     operations, arguments = np.moveaxis(np.array(numbers, np.uint32), 2, 0)
-    out = steps, words = np.empty(operations.shape, _STEP), np.empty(len(cases), "<u8")
-    values = operations, arguments, operations.shape[1]
-    device.launch("barriers:sequences", *values, out=out, blocks=len(cases), threads=1)
+    steps = np.empty(operations.shape, _STEP)
+    words = np.empty(len(cases), "<u8")
+    device.launch(
+        "barriers:sequences",
+        operations,
+        arguments,
+        operations.shape[1],
+        out=(steps, words),
+        blocks=len(cases),
+        threads=1,
+    )
     return zip(steps, words, strict=True)
 
 
-MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, ("barriers",))
+MBARRIERS = Suite("mbarriers", _draw_sequence, _predict_sequence, _run_sequences, kernels=("barriers",))
 
 _DONE = [Piece("byte {}", np.frombuffer(b"done", np.uint8))]
 _ALIGNMENT_BYTES = {"barrier": 8, "map": 64}
@@ -81,14 +108,21 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
     """A copy with a coordinate, an address, an operation or an object where it may not be."""
     kind = random.choice((*("load", "store", "reduce") * 2, "im2col", "barrier", "map", "bulk", "arrivals", "bytes"))
     if kind == "bulk":
-        place, shift = random.choice(("smem", "global")), random.choice((0, 4, 8, 12))
+        place = random.choice(("smem", "global"))
+        shift = random.choice((0, 4, 8, 12))
         copy = copies.draw_bulk(random, arch)
         return copy | {"kind": kind, "size": copy["size"] + 16, place: copy[place] + shift}
     if kind in ("arrivals", "bytes"):
-        return {"kind": kind, "steps": _steps(random, kind)}
+        return {"kind": kind, "steps": [list(step) for step in _steps(random, kind)]}
     reduce = random.choice(list(REDUCTIONS)) if kind == "reduce" else None
-    options: Any = {"stores": kind in ("store", "reduce"), "im2col": float(kind == "im2col"), "reduce": reduce}
-    case = copies.drawn(random, arch, data_type=random.choice(types_of("sm_90")), **options)
+    case = copies.drawn(
+        random,
+        arch,
+        data_type=random.choice(types_of("sm_90")),
+        stores=kind in ("store", "reduce"),
+        im2col=1.0 if kind == "im2col" else 0.0,
+        reduce=reduce,
+    )
     if case is None:
         return None
     if kind in _ALIGNMENT_BYTES:
@@ -101,31 +135,42 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
     return case | {"kind": kind}
 
 
-def _steps(random: random.Random, kind: str) -> list[list[Any]]:
+def _steps(random: random.Random, kind: str) -> list[tuple[str, int]]:
     """Operations on one barrier, the last of which brings what it still takes, or more."""
     count = random.choice((1, 2, 7, random.randint(1, 200)))
     if kind == "arrivals":
-        return [["init", count + 1], ["arrive", 1], ["arrive", max(1, count + random.choice((-1, 0, 1, 5)))]]
+        return [("init", count + 1), ("arrive", 1), ("arrive", max(1, count + random.choice((-1, 0, 1, 5))))]
     most = TX_END_BYTES - 1
-    return [["init", count], *(["expect_tx", size] for size in random.choice(((most, 0, 0), (most, most, most))))]
+    sizes = random.choice(((most, 0, 0), (most, most, most)))
+    return [("init", count), *(("expect_tx", size) for size in sizes)]
 
 
 def _predict_misuse(case: Case) -> list[Piece]:
     if "shift" in case and case["shift"] % _ALIGNMENT_BYTES[case["kind"]]:
         raise MisalignedAddressError([])
-    (_predict_sequence if "steps" in case else copies.predicted)(case)
+    if "steps" in case:
+        _predict_sequence(case)
+    else:
+        copies.predicted(case)
     return _DONE
 
 
-def _run_misuse(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run_misuse(device: Device, cases: list[Case]) -> Iterable[Result]:
     for case in cases:
         shifted = case | {f"{case['kind']}_shift": case.get("shift", 0)}
-        (_run_sequences if "steps" in case else copies.run)(device, [shifted])
+        if "steps" in case:
+            _run_sequences(device, [shifted])
+        else:
+            copies.run(device, [shifted])
         yield [piece.numbers for piece in _DONE]
 
 
 FAULTS = Suite(
-    *("faults", _draw_misuse, _predict_misuse, _run_misuse, ("copies", "barriers")),
+    "faults",
+    _draw_misuse,
+    _predict_misuse,
+    _run_misuse,
+    kernels=("copies", "barriers"),
     count=100,
     together=1,
     children=6,

@@ -12,20 +12,22 @@ A load gives the barrier's word and shared memory, a store the span of global me
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
+from tilescope.arch import ArchName
 from tilescope.arithmetic import ceil_div
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Suite, maps, memory, pool
+from tilescope.gpu.suites import UNTOUCHED, Array, Bytes, Case, Piece, Result, Suite, maps, memory, pool
 from tilescope.gpu.suites.maps import IMAGE_BYTES, TENSOR_BYTES, drawn_place
+from tilescope.layout import Major
 from tilescope.planner import Plan, plan
 from tilescope.tensor_map import REDUCTIONS as TYPES_OF_REDUCTION
-from tilescope.tensor_map import AnyMap
+from tilescope.tensor_map import AnyMap, Im2colMap, TensorMap
 from tilescope.tma import bulk_load, bulk_store, gather4, load, load_multicast, scatter4, store
 from tilescope.tma.bulk import bulk_bytes
 
@@ -35,6 +37,8 @@ OPERATIONS = (None, *TYPES_OF_REDUCTION)  # as kernels/copies.cu numbers them
 _KINDS = ("tensor_map", "im2col_map", "bulk", "four rows")  # likewise
 _ROWS = 4  # that gather4 and scatter4 take
 _CLUSTER_BLOCKS = 4
+_THREADS = 256  # of a block
+_MAJORS: tuple[Major, ...] = ("K", "MN")
 _MAP_SLOT_BYTES = 192  # of a map in the card's memory: room to put it off 64 bytes
 # An mbarrier for one arrival after its first phase: phase 1, one arrival pending, no bytes outstanding
 _WORD_AFTER = 0xFFFFF800001FFFFE
@@ -58,18 +62,26 @@ def drawn(
     With `rows4` a column and four rows of a matrix: in any order, some of them outside.
     """
     is_im2col = random.random() < im2col
-    tensor_map: Any = maps.drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
+    tensor_map = maps.drawn_map(random, arch, data_type, im2col=is_im2col, dense=stores)
     too_few_rows = rows4 and (tensor_map.rank != 2 or tensor_map.dims[1] < _ROWS)
     if too_few_rows or (stores and maps.reach_bytes(tensor_map) > MEMORY_BYTES - TENSOR_OFFSET_BYTES):
         return None
-    coords = (maps.drawn_pixel if is_im2col else maps.drawn_coords)(random, tensor_map, negative=not stores)
-    if rows4:
+    if isinstance(tensor_map, Im2colMap):
+        coords = maps.drawn_pixel(random, tensor_map, negative=not stores)
+    else:
+        coords = maps.drawn_coords(random, tensor_map, negative=not stores)
+    boxes = 1
+    if rows4 and isinstance(tensor_map, TensorMap):
+        boxes = _ROWS
         tensor_map = tensor_map.with_fields(box=(tensor_map.box[0], 1))
         rows = range(tensor_map.dims[1] + 2)
-        coords = (coords[0], *(random.sample(rows, _ROWS) if stores else random.choices((-1, *rows), k=_ROWS)))
-    room_bytes = IMAGE_BYTES - tensor_map.smem_bytes * (_ROWS if rows4 else 1)
+        chosen = random.sample(rows, _ROWS) if stores else random.choices((-1, *rows), k=_ROWS)
+        coords = (coords[0], *chosen)
+    room_bytes = IMAGE_BYTES - tensor_map.smem_bytes * boxes
     smem = 128 * random.randint(0, min(8, room_bytes // 128))
-    case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem, **({"gathers": True} if rows4 else {})}
+    case: Case = {"map": tensor_map.to_dict(), "coords": list(coords), "smem": smem}
+    if rows4:
+        case["gathers"] = True
     if stores:
         return case | {"reduce": reduce, "image": drawn_place(random), "memory": drawn_place(random)}
     if is_im2col:
@@ -77,25 +89,44 @@ def drawn(
     return case | {"source": drawn_place(random)}
 
 
-def _drawing(**options: Any) -> Callable[[random.Random, str], Case | None]:
-    """How a suite draws copies that tilescope says the chip executes; what it refuses belongs to the suite of faults."""
+def _executed(case: Case | None) -> Case | None:
+    """A copy that tilescope says the chip executes; what it refuses, by a RuleError, belongs to the suite of faults."""
+    if case is not None:
+        predicted(case)
+    return case
 
-    def draw(random: random.Random, arch: str) -> Case | None:
-        case = drawn(random, arch, **options)
-        return case if case and predicted(case) else None
 
-    return draw
+def _draw_load(random: random.Random, arch: str) -> Case | None:
+    return _executed(drawn(random, arch))
+
+
+def _draw_im2col(random: random.Random, arch: str) -> Case | None:
+    return _executed(drawn(random, arch, im2col=1.0))
+
+
+def _draw_gather4(random: random.Random, arch: str) -> Case | None:
+    return _executed(drawn(random, arch, rows4=True))
+
+
+def _draw_store(random: random.Random, arch: str) -> Case | None:
+    return _executed(drawn(random, arch, stores=True, im2col=0.2))
+
+
+def _draw_scatter4(random: random.Random, arch: str) -> Case | None:
+    return _executed(drawn(random, arch, stores=True, rows4=True))
 
 
 def _draw_multicast(random: random.Random, arch: str) -> Case | None:
-    case = _drawing()(random, arch)
-    return case and case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
+    case = _draw_load(random, arch)
+    if case is None:
+        return None
+    return case | {"mask": random.randint(1, (1 << _CLUSTER_BLOCKS) - 1)}
 
 
 def _draw_reduction(random: random.Random, arch: str) -> Case | None:
     """Any operation of any type that it takes."""
     reduce, data_type = random.choice(_PAIRS)
-    return _drawing(stores=True, im2col=0.2, reduce=reduce, data_type=data_type)(random, arch)
+    return _executed(drawn(random, arch, stores=True, im2col=0.2, reduce=reduce, data_type=data_type))
 
 
 def draw_bulk(random: random.Random, _arch: str) -> Case:
@@ -115,10 +146,12 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
     """One candidate of a random problem, somewhere on a matrix that need not be a multiple of the tile."""
     data_type = random.choice(_PLANNED_TYPES)
     size = DataType.named(data_type).bits // 8
-    major = random.choice(("K", "MN")) if size == 2 else "K"
+    major = random.choice(_MAJORS) if size == 2 else "K"
     tile = (random.choice((8, 16, 24, 64, 96, 128)), 32 // size * random.choice((1, 2, 3, 4, 8)))
     consumer = random.choice(("ldmatrix", None)) if size == 2 else None
-    fold, contiguous, rows = random.random() < 0.3, 16 // size * random.randint(1, 20), random.randint(1, 200)
+    fold = random.random() < 0.3
+    contiguous = 16 // size * random.randint(1, 20)
+    rows = random.randint(1, 200)
     shape = (rows, contiguous) if major == "K" else (contiguous, rows)
     candidates = _candidates(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer)
     if not candidates or rows * contiguous * size > TENSOR_BYTES:
@@ -126,7 +159,7 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
     chosen = random.choice(candidates)
     tensor_map = chosen.tensor_map(1 << 30, shape)
     place = [random.randrange(ceil_div(extent, step)) * step for extent, step in zip(shape, tile, strict=True)]
-    boxes: list[dict[str, Any]] = [
+    boxes: list[Case] = [
         {"coords": list(chosen.copy_coords(copy, *place)), "smem": copy.smem_offset_bytes} for copy in chosen.copies
     ]
     if max(copy["smem"] for copy in boxes) + tensor_map.smem_bytes > IMAGE_BYTES:
@@ -135,9 +168,11 @@ def _draw_plan(random: random.Random, arch: str) -> Case | None:
 
 
 @cache
-def _candidates(tile: tuple[int, int], data_type: str, **options: Any) -> tuple[Plan, ...]:
+def _candidates(
+    tile: tuple[int, int], data_type: str, *, major: Major, arch: ArchName, fold: bool, consumer: str | None
+) -> tuple[Plan, ...]:
     """The plans of a problem: planning takes far longer than a copy, so a problem is planned once."""
-    return plan(tile, data_type, **options).candidates
+    return plan(tile, data_type, major=major, arch=arch, fold=fold, consumer=consumer).candidates
 
 
 def predicted(case: Case) -> list[Piece]:
@@ -155,22 +190,26 @@ def predicted(case: Case) -> list[Piece]:
 
 
 def _emulate_load(case: Case, copy: Case, images: Bytes) -> None:
-    start, smems = copy["smem"], [image[copy["smem"] :] for image in images]
-    to: Any = {"smem": smems[0], "smem_address": start}
+    start = copy["smem"]
+    smems = [image[start:] for image in images]
     if "size" in case:
-        bulk_load(_memory_before(case), case["global"], case["size"], **to)
+        bulk_load(_memory_before(case), case["global"], case["size"], smem=smems[0], smem_address=start)
         return
-    tensor_map, memory, coords = AnyMap.from_dict(case["map"]), pool()[case["source"] :], copy["coords"]
+    tensor_map = AnyMap.from_dict(case["map"])
+    memory = pool()[case["source"] :]
     if "mask" in case:
-        load_multicast(tensor_map, memory, coords, smems, cta_mask=case["mask"], smem_address=start)
+        load_multicast(tensor_map, memory, copy["coords"], smems, cta_mask=case["mask"], smem_address=start)
     elif "gathers" in case:
-        gather4(tensor_map, memory, coords[0], coords[1:], **to)
+        column, *rows = copy["coords"]
+        gather4(tensor_map, memory, column, rows, smem=smems[0], smem_address=start)
     else:
-        load(tensor_map, memory, coords, offsets=copy.get("offsets", ()), **to)
+        offsets = copy.get("offsets", ())
+        load(tensor_map, memory, copy["coords"], offsets=offsets, smem=smems[0], smem_address=start)
 
 
 def _emulate_store(case: Case, memory: Bytes) -> None:
-    start, tensor = case["smem"], memory[TENSOR_OFFSET_BYTES:]
+    start = case["smem"]
+    tensor = memory[TENSOR_OFFSET_BYTES:]
     smem = pool()[case["image"] :][start:IMAGE_BYTES]
     if "size" in case:
         bulk_store(smem, memory, case["global"], case["size"], smem_address=start)
@@ -207,28 +246,56 @@ def _changed(before: Bytes, after: Bytes) -> list[Piece]:
 
 def _kernel(case: Case) -> str:
     """The kernel of kernels/copies.cu that runs a case."""
-    stores = case["direction"] == "store" if "direction" in case else "reduce" in case
-    return "to_global" if stores else "to_cluster" if "mask" in case else "to_shared"
+    if case.get("direction") == "store" or "reduce" in case:
+        return "to_global"
+    return "to_cluster" if "mask" in case else "to_shared"
 
 
-def run(device: Device, cases: list[Case]) -> Iterable[Any]:
+def run(device: Device, cases: list[Case]) -> Iterable[Result]:
     """What the card makes of cases that one kernel runs."""
-    kernel, source = _kernel(cases[0]), device.upload(pool())
-    sizes: Any = {"threads": 256, "smem_bytes": IMAGE_BYTES}
+    kernel = _kernel(cases[0])
+    source = device.upload(pool())
     if kernel == "to_global":
-        before = np.stack([_memory_before(case) for case in cases])
-        target = device.upload(before)
-        tensors = [target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES for number in range(len(cases))]
-        tables = _tables(device, cases, tensors)
-        device.launch(f"copies:{kernel}", *tables, source, MEMORY_BYTES, target, blocks=len(cases), **sizes)
-        results = list(map(_changed, before, device.download(target, before.copy())))
+        results = _run_stores(device, cases, source)
     else:
-        tables = _tables(device, cases, [source + case.get("source", 0) for case in cases])
-        words = np.empty((len(cases), _CLUSTER_BLOCKS if kernel == "to_cluster" else 1), "<u8")
-        images = np.empty((*words.shape, IMAGE_BYTES), np.uint8)
-        device.launch(f"copies:{kernel}", *tables, source, IMAGE_BYTES, out=(images, words), blocks=words.size, **sizes)
-        results = list(map(_received, words, images))
+        results = _run_loads(device, cases, source, blocks=_CLUSTER_BLOCKS if kernel == "to_cluster" else 1)
     return ([piece.numbers for piece in pieces] for pieces in results)
+
+
+def _run_stores(device: Device, cases: list[Case], source: int) -> list[list[Piece]]:
+    before = np.stack([_memory_before(case) for case in cases])
+    target = device.upload(before)
+    tensors = [target + number * MEMORY_BYTES + TENSOR_OFFSET_BYTES for number in range(len(cases))]
+    device.launch(
+        "copies:to_global",
+        *_tables(device, cases, tensors),
+        source,
+        MEMORY_BYTES,
+        target,
+        blocks=len(cases),
+        threads=_THREADS,
+        smem_bytes=IMAGE_BYTES,
+    )
+    after = device.download(target, before.copy())
+    return list(map(_changed, before, after))
+
+
+def _run_loads(device: Device, cases: list[Case], source: int, *, blocks: int) -> list[list[Piece]]:
+    """Loads of cases that take so many blocks each."""
+    tensors = [source + case.get("source", 0) for case in cases]
+    words = np.empty((len(cases), blocks), "<u8")
+    images = np.empty((*words.shape, IMAGE_BYTES), np.uint8)
+    device.launch(
+        f"copies:{_kernel(cases[0])}",
+        *_tables(device, cases, tensors),
+        source,
+        IMAGE_BYTES,
+        out=(images, words),
+        blocks=words.size,
+        threads=_THREADS,
+        smem_bytes=IMAGE_BYTES,
+    )
+    return list(map(_received, words, images))
 
 
 def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Array, ...]:
@@ -237,13 +304,20 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
     copies: list[list[int]] = []
     blocks: list[list[int]] = []
     for case, address in zip(cases, tensors, strict=True):
-        own, shift = case.get("copies", [case]), case.get("map_shift", 0)
-        blob, kind, rank, expected = b"", "bulk", 1, bulk_bytes(case.get("size", 0))
+        own = case.get("copies", [case])
+        shift = case.get("map_shift", 0)
         if "map" in case:
             tensor_map = AnyMap.from_dict(case["map"])
-            blob, rank = device.encoded(tensor_map, address), tensor_map.rank
-            kind, rows = ("four rows", _ROWS) if "gathers" in case else (case["map"]["kind"], 1)
+            blob = device.encoded(tensor_map, address)
+            rank = tensor_map.rank
+            kind = "four rows" if "gathers" in case else case["map"]["kind"]
+            rows = _ROWS if "gathers" in case else 1
             expected = tensor_map.transaction_bytes * len(own) * rows
+        else:
+            blob = b""
+            rank = 1
+            kind = "bulk"
+            expected = bulk_bytes(case["size"])
         blocks.append([len(copies), len(own), expected, IMAGE_BYTES])
         copies += [[_KINDS.index(kind), rank, *_row(case, copy, len(blobs) + shift)] for copy in own]
         blobs += (bytes(shift) + blob).ljust(_MAP_SLOT_BYTES, b"\0")
@@ -252,25 +326,21 @@ def _tables(device: Device, cases: list[Case], tensors: list[int]) -> tuple[Arra
 
 def _row(case: Case, copy: Case, map_place: int) -> list[int]:
     """A copy as kernels/copies.cu reads it, behind its kind and rank."""
-    coords, size, mask = copy.get("coords"), case.get("size", 0), case.get("mask", 0)
+    coords = copy.get("coords")
     if coords is None:  # a bulk copy: a place in the pool, or in the memory of its block
         coords = [case["global"] + (case["memory"] if case["direction"] == "load" else 0)]
-    if _kernel(case) == "to_global":
-        size, mask = OPERATIONS.index(case["reduce"]) if "reduce" in case else size, case["image"]
+    size = OPERATIONS.index(case["reduce"]) if "reduce" in case else case.get("size", 0)
+    mask = case["image"] if _kernel(case) == "to_global" else case.get("mask", 0)
     places = [*coords, *[0] * 4][:5] + [*copy.get("offsets", []), *[0] * 3][:3]
     return [*places, copy["smem"], map_place, size, mask, case.get("barrier_shift", 0), 0]
 
 
-def _suite(name: str, draw: Any, **options: Any) -> Suite:
-    return Suite(name, draw, predicted, run, ("copies",), _kernel, **options)
-
-
-LOADS = _suite("loads", _drawing())
-IM2COL = _suite("im2col", _drawing(im2col=1.0))
-MULTICAST = _suite("multicast", _draw_multicast, count=200, together=100, feature="multicast")
-GATHER4 = _suite("gather4", _drawing(rows4=True), feature="gather4")
-BULK = _suite("bulk", draw_bulk)
-PLANS = _suite("plans", _draw_plan)
-STORES = _suite("stores", _drawing(stores=True, im2col=0.2))
-REDUCTIONS = _suite("reductions", _draw_reduction)
-SCATTER4 = _suite("scatter4", _drawing(stores=True, rows4=True), feature="scatter4")
+LOADS = Suite("loads", _draw_load, predicted, run, kernels=("copies",), kind=_kernel)
+IM2COL = replace(LOADS, name="im2col", draw=_draw_im2col)
+MULTICAST = replace(LOADS, name="multicast", draw=_draw_multicast, count=200, together=100, feature="multicast")
+GATHER4 = replace(LOADS, name="gather4", draw=_draw_gather4, feature="gather4")
+BULK = replace(LOADS, name="bulk", draw=draw_bulk)
+PLANS = replace(LOADS, name="plans", draw=_draw_plan)
+STORES = replace(LOADS, name="stores", draw=_draw_store)
+REDUCTIONS = replace(LOADS, name="reductions", draw=_draw_reduction)
+SCATTER4 = replace(LOADS, name="scatter4", draw=_draw_scatter4, feature="scatter4")

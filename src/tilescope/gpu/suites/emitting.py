@@ -7,14 +7,14 @@ import io
 import random
 import sys
 from collections.abc import Iterable
-from typing import Any
+from types import CodeType
 
 import numpy as np
 
 from tilescope.data_type import DataType
 from tilescope.emitter import emit
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import Case, Piece, Suite
+from tilescope.gpu.suites import Case, Piece, Result, Suite
 from tilescope.planner import GemmPlan, Plan, plan, plan_gemm
 
 _TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -50,15 +50,16 @@ def _planned(case: Case) -> Plan | GemmPlan:
     return folded[0] if folded else report.best
 
 
-def _run(_device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run(_device: Device, cases: list[Case]) -> Iterable[Result]:
     for case in cases:
         program = compile(emit(_planned(case), "python"), "tile.py", "exec")
         yield [bytes([_status(program), _status(program, "spoil")])]
 
 
-def _status(program: Any, *arguments: str) -> int:
+def _status(program: CodeType, *arguments: str) -> int:
     """The exit status of a Python program, run in this process: starting another takes seconds."""
-    before, sys.argv = sys.argv, ["tile.py", *arguments]
+    before = sys.argv
+    sys.argv = ["tile.py", *arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(program, {"__name__": "__main__"})  # noqa: S102  our own text

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import accumulate
 from operator import mul
-from typing import Any
 
 import numpy as np
 
 from tilescope.arch import Arch
 from tilescope.arithmetic import rounded_up
+from tilescope.cuda_error import INVALID_VALUE, SUCCESS
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import TensorMapError
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Suite
+from tilescope.gpu.suites import POOL_BYTES, Case, Piece, Result, Suite
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.tensor_map import Im2colMap, MapArguments, TensorMap
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.option import Interleave
 
 IMAGE_BYTES = 32768  # of shared memory, as a case sees it
@@ -35,10 +35,12 @@ def drawn_map(
     """A sound map of a small tensor; `dense`: without strides of which rows overlap."""
     while True:
         drawn = _columns(random, arch, data_type) if im2col else _tiled(random, arch, data_type, dense=dense)
-        with suppress(TensorMapError):
-            tensor_map = (Im2colMap if im2col else TensorMap)(**drawn)
-            if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
-                return tensor_map
+        try:
+            tensor_map = Im2colMap(**drawn) if im2col else TensorMap(**drawn)
+        except TensorMapError:
+            continue
+        if tensor_map.smem_bytes <= IMAGE_BYTES - 1024 and reach_bytes(tensor_map) <= TENSOR_BYTES:
+            return tensor_map
 
 
 def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, dense: bool = False) -> Case:
@@ -62,8 +64,15 @@ def _tiled(random: random.Random, arch: str, data_type: str | None = None, *, de
     if not dense and random.random() < 0.2:
         strides = [align * random.randint(0, 40) for _ in strides]
     steps = [random.choice((1, 1, 1, random.randint(1, 4))) for _ in dims]
-    own: Case = {"dims": dims, "strides_bytes": strides, "box": box, "element_strides": steps}
-    return _completed(random, row, arch, **own, interleave=interleave, swizzle=swizzle)
+    own: Case = {
+        "dims": dims,
+        "strides_bytes": strides,
+        "box": box,
+        "element_strides": steps,
+        "interleave": interleave,
+        "swizzle": swizzle,
+    }
+    return _completed(random, row, arch, own)
 
 
 def _columns(random: random.Random, arch: str, data_type: str | None = None) -> Case:
@@ -87,8 +96,10 @@ def _columns(random: random.Random, arch: str, data_type: str | None = None) -> 
         "channels_per_pixel": sliced // size if sliced else min(channels, span_bytes // size),
         "pixels_per_column": random.randint(1, 90),
         "element_strides": [random.choice((1, 1, random.randint(1, 3))) for _ in dims],
+        "interleave": interleave,
+        "swizzle": swizzle,
     }
-    return _completed(random, row, arch, **own, interleave=interleave, swizzle=swizzle)
+    return _completed(random, row, arch, own)
 
 
 def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
@@ -97,11 +108,16 @@ def _strides(dims: list[int], step_bits: int, align: int = 16) -> list[int]:
     return list(accumulate((row_bytes, *dims[1:-1]), mul))[: len(dims) - 1]
 
 
-def _completed(random: random.Random, row: DataType, arch: str, **own: Any) -> Case:
-    promotion = random.choice(("none", "64B", "128B", "256B"))
-    oob_fill = "nan" if row.is_float and random.random() < 0.3 else "zero"
-    last = {"l2_promotion": promotion, "oob_fill": oob_fill, "address": 1 << 30, "arch": arch}
-    return {"data_type": row.name, **own, **last}
+def _completed(random: random.Random, row: DataType, arch: str, own: Case) -> Case:
+    """The arguments of a map, with those that all kinds of maps have."""
+    return {
+        "data_type": row.name,
+        **own,
+        "l2_promotion": random.choice(("none", "64B", "128B", "256B")),
+        "oob_fill": "nan" if row.is_float and random.random() < 0.3 else "zero",
+        "address": 1 << 30,
+        "arch": arch,
+    }
 
 
 def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
@@ -113,7 +129,12 @@ def reach_bytes(tensor_map: TensorMap | Im2colMap) -> int:
 def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool = True) -> tuple[int, ...]:
     """Coordinates in and around the tensor that the instruction takes."""
     bits = tensor_map.data_type.bits
-    quantum = 1 if tensor_map.interleave.slice_bytes else PACKED_ELEMENTS if bits < 8 else max(1, 128 // bits)
+    if tensor_map.interleave.slice_bytes:
+        quantum = 1
+    elif bits < 8:
+        quantum = PACKED_ELEMENTS
+    else:
+        quantum = max(1, 128 // bits)
     lowest = -2 if negative else 0
 
     def near(extent: int) -> int:
@@ -124,7 +145,8 @@ def drawn_coords(random: random.Random, tensor_map: TensorMap, *, negative: bool
 
 def drawn_pixel(random: random.Random, tensor_map: Im2colMap, *, negative: bool = True) -> tuple[int, ...]:
     """A base pixel in the bounding box, with channels or a slice and an image around the tensor."""
-    sliced, lowest = bool(tensor_map.interleave.slice_bytes), -1 if negative else 0
+    sliced = bool(tensor_map.interleave.slice_bytes)
+    lowest = -1 if negative else 0
     spatial = tensor_map.dims[:-2] if sliced else tensor_map.dims[1:-1]
     lows = [lower if negative else max(0, lower) for lower in tensor_map.lower_corner]
     ends = [extent - 1 + upper for extent, upper in zip(spatial, tensor_map.upper_corner, strict=True)]
@@ -157,10 +179,9 @@ def _swizzles(arch: str) -> list[str]:
 
 
 _ENCODED_ARCH = "sm_90"  # whose 128 bytes tilescope knows; elsewhere the verdict alone is compared
-_MAP_BYTES = 128
 _CORNER_EDGES = (-32769, -32768, -129, -128, -17, -16, 15, 16, 127, 128, 32767, 32768)
 # Of every argument, the values at and just beyond the edge of what the driver takes
-_EDGES: dict[str, Sequence[Any]] = {
+_EDGES: dict[str, Sequence[int | str]] = {
     "dims": (0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1),
     "strides_bytes": (0, 8, 16, 24, 48, (1 << 40) - 32, (1 << 40) - 16, 1 << 40),
     "box": (0, 1, 7, 8, 16, 255, 256, 257, 128, 64, 32),
@@ -188,7 +209,8 @@ def _draw_near_edges(random: random.Random, arch: str) -> Case:
         arguments["strides_bytes"] = [32 * random.randint(1, 1 << random.randint(1, 20)) for _ in arguments["dims"][1:]]
     for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
         name = random.choice([name for name in arguments if name in _EDGES])
-        value, edge = arguments[name], random.choice(_EDGES[name])
+        value = arguments[name]
+        edge = random.choice(_EDGES[name])
         if not isinstance(value, list):
             arguments[name] = edge
         elif value:
@@ -201,18 +223,21 @@ def _predict(case: Case) -> list[Piece]:
     try:
         tensor_map = MapArguments.of(arguments).tensor_map()
     except TensorMapError:
-        result, blob = 1, b""
-    else:
-        result, blob = 0, tensor_map.encode() if arguments["arch"] == _ENCODED_ARCH else b""
+        return _answer(INVALID_VALUE, b"")
+    return _answer(SUCCESS, tensor_map.encode() if arguments["arch"] == _ENCODED_ARCH else b"")
+
+
+def _answer(result: int, blob: bytes) -> list[Piece]:
+    """What the driver answers."""
     verdict = Piece("the driver's result (0: accepted)", np.array([result], "<u4"))
-    return [verdict, Piece("word {} of the map", np.frombuffer(blob.ljust(_MAP_BYTES, b"\0"), "<u8"))]
+    return [verdict, Piece("word {} of the map", np.frombuffer(blob.ljust(DESCRIPTOR_BYTES, b"\0"), "<u8"))]
 
 
-def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
     for case in cases:
         result, blob = device.encode(case["arguments"])
         is_known = result == 0 and case["arguments"]["arch"] == _ENCODED_ARCH
-        yield np.uint32(result), blob if is_known else bytes(_MAP_BYTES)
+        yield np.uint32(result), blob if is_known else bytes(DESCRIPTOR_BYTES)
 
 
 ENCODE = Suite("encode", _draw_near_edges, _predict, _run, together=500)

@@ -13,9 +13,12 @@ from typing import Any, NamedTuple
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import OPERATIONS, WARP_THREADS, Barrier, Expression, Loop, Slot, Step, reference
+from tilescope.pipeline.expression import Expression, reference
+from tilescope.pipeline.operations import OPERATIONS, Argument, Written
+from tilescope.pipeline.parts import Barrier, Loop, Slot, Step
+from tilescope.pipeline.threads import WARP_THREADS
+from tilescope.swizzle import CHUNK_BYTES
 
-CHUNK_BYTES = 16
 _MAX_ROUNDS = 6000  # of a loop
 
 
@@ -27,8 +30,8 @@ class Action(NamedTuple):
     """A step with all its numbers: barriers and slots are numbers in a block."""
 
     op: str
-    targets: tuple[Any, ...]
-    arguments: Mapping[str, Any]
+    targets: tuple[Any, ...]  # numbers, or the word that it is
+    arguments: Mapping[str, Any]  # likewise; None: it is left out
 
     def ranks(self, own: int) -> list[int]:
         """The blocks that it acts on."""
@@ -78,7 +81,8 @@ def unrolled(pipeline: Pipeline) -> list[Agent]:
 def _actions(pipeline: Pipeline, steps: Sequence[Step | Loop], names: dict[str, int]) -> Iterator[Action]:
     for step in steps:
         if isinstance(step, Loop):
-            start, count = (_value(text, names) for text in (step.start, step.count))
+            start = _value(step.start, names)
+            count = _value(step.count, names)
             for value in range(start, start + min(count, _MAX_ROUNDS)):
                 yield from _actions(pipeline, step.steps, names | {step.counter: value})
         elif step.when is None or _value(step.when, names):
@@ -87,47 +91,45 @@ def _actions(pipeline: Pipeline, steps: Sequence[Step | Loop], names: dict[str, 
 
 def _action(pipeline: Pipeline, step: Step, names: dict[str, int]) -> Action:
     row = OPERATIONS[step.op]
-    targets: list[Any] = []
+    targets: list[Written] = []
     for target in step.targets:
         targets += _numbers(pipeline, row.target, target, names)
-    arguments: dict[str, Any] = {"mask": None}
+    arguments: dict[str, Written | None] = {"mask": None}
     for argument in row.arguments:
         value = step.arguments.get(argument.name, argument.default)
-        if value == "":
+        if value is None or value == "":
             arguments[argument.name] = None
         else:
-            (arguments[argument.name],) = _numbers(pipeline, argument, value, names)
+            arguments[argument.name] = _numbers(pipeline, argument, value, names)[0]
     return Action(step.op, tuple(targets), arguments)
 
 
-def _numbers(pipeline: Pipeline, argument: Any, value: Any, names: dict[str, int]) -> list[Any]:
+def _numbers(pipeline: Pipeline, argument: Argument, value: Written, names: Mapping[str, int]) -> Sequence[Written]:
     """What a target or an argument means: numbers, or the word that it is."""
     if argument.kind in ("flag", "choice") or value in argument.choices:
         return [value]
     if argument.kind not in ("barriers", "barrier", "slot"):
         return [_value(value, names)]
-    rows: tuple[Barrier, ...] | tuple[Slot, ...] = pipeline.slots if argument.kind == "slot" else pipeline.barriers
+    rows: Sequence[Barrier | Slot] = pipeline.slots if argument.kind == "slot" else pipeline.barriers
     name, index = reference(argument.name, value)
-    first = 0
-    for row in rows:
-        if row.name == name:
-            break
-        first += row.stages
+    place = next(place for place, row in enumerate(rows) if row.name == name)
+    first = sum(row.stages for row in rows[:place])
+    of_row = rows[place].stages
     if argument.kind == "barriers":
-        return list(range(first, first + row.stages))
+        return range(first, first + of_row)
     stage = _value(index, names)
-    if not 0 <= stage < row.stages:
+    if not 0 <= stage < of_row:
         raise NotRunnableError(f"there is no {name}[{stage}]")
     return [first + stage]
 
 
-def _value(text: Any, names: Mapping[str, int]) -> int:
-    return _expression(text, tuple(names)).value(names)
+def _value(written: Written, names: Mapping[str, int]) -> int:
+    return _expression(written, tuple(names)).value(names)
 
 
 @lru_cache(maxsize=4096)
-def _expression(text: Any, names: tuple[str, ...]) -> Expression:
-    return Expression.read("expression", text, names)
+def _expression(written: Written, names: tuple[str, ...]) -> Expression:
+    return Expression.read("expression", written, names)
 
 
 def stages(rows: Sequence[Barrier | Slot]) -> list[Part]:

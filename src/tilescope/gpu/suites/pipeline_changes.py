@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from tilescope.pipeline.parts import OPERATIONS
+from tilescope.pipeline.operations import OPERATIONS, Written
+from tilescope.pipeline.threads import WARP_THREADS
 
 Data: TypeAlias = dict[str, Any]
 Random: TypeAlias = random.Random
@@ -48,7 +49,7 @@ def _nested(steps: list[Data]) -> Iterator[list[Data]]:
             yield from _nested(step["steps"])
 
 
-def _other_number(random: Random, value: Any) -> Any:
+def _other_number(random: Random, value: Written) -> Written:
     if isinstance(value, str):
         return f"{value} + 1"
     return max(0, value + random.choice((-1, 1)))
@@ -58,11 +59,11 @@ def _other_bytes(random: Random, value: int) -> int:
     return max(0, random.choice((value - 16, value + 16, 2 * value, value // 32 * 16)))
 
 
-def _other_parity(random: Random, value: Any) -> Any:
+def _other_parity(random: Random, value: Written) -> Written:
     return random.choice((f"({value}) ^ 1", 0, 1))
 
 
-def _other_stage(random: Random, value: Any) -> Any:
+def _other_stage(random: Random, value: object) -> object:
     """The same barrier or slot, another stage; those without stages stay."""
     if isinstance(value, list) and value:
         return [_other_stage(random, value[0]), *value[1:]]
@@ -71,16 +72,38 @@ def _other_stage(random: Random, value: Any) -> Any:
     return random.choice((value.replace("[i ", "[(i + 1) "), value.partition("[")[0] + "[0]"))
 
 
-_CHANGES: dict[str, Callable[[Random, Any], Any]] = {
+def _other_arrive(_random: Random, value: object) -> object:
+    """The flag of an expect; what a step arrives at stays."""
+    return not value if isinstance(value, bool) else value
+
+
+def _other_flag(_random: Random, value: bool) -> bool:
+    return not value
+
+
+def _other_read(random: Random, value: object) -> object:
+    """The flag of a wait_group, or the slots of a read."""
+    return not value if isinstance(value, bool) else _other_stage(random, value)
+
+
+def _other_mask(random: Random, value: Written) -> Written:
+    return random.choice((1, 2, 3, value))
+
+
+def _other_threads(random: Random, value: Written) -> Written:
+    return value + random.choice((-WARP_THREADS, WARP_THREADS)) if isinstance(value, int) else value
+
+
+_CHANGES: dict[str, Callable[..., object]] = {  # of a value, by the name of its field
     "count": _other_number,
     "pending": _other_number,
     "stages": _other_number,
     "bytes": _other_bytes,
     "parity": _other_parity,
-    "arrive": lambda _random, value: not value if isinstance(value, bool) else value,
-    "noinc": lambda _random, value: not value,
-    "read": lambda random, value: not value if isinstance(value, bool) else _other_stage(random, value),
-    "mask": lambda random, value: random.choice((1, 2, 3, value)),
-    "threads": lambda random, value: value + random.choice((-32, 32)) if isinstance(value, int) else value,
+    "arrive": _other_arrive,
+    "noinc": _other_flag,
+    "read": _other_read,
+    "mask": _other_mask,
+    "threads": _other_threads,
     **{name: _other_stage for name in OPERATIONS if name not in ("arrive", "read", "cluster", "fence", "sync")},
 }

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites.pipeline_changes import change
 from tilescope.gpu.suites.pipeline_growing import grown
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.operations import Written
+from tilescope.pipeline.threads import WARP_THREADS
 
 Data: TypeAlias = dict[str, Any]
 Random: TypeAlias = random.Random
@@ -45,10 +46,12 @@ class Group(NamedTuple):
         """What a barrier counts for one group."""
         return 1 if self.syncs else self.warps
 
-    def done(self, step: str, barrier: str, bar: int | str, **arguments: Any) -> list[Data]:
+    def done(self, step: str, barrier: str, bar: int | str, **arguments: Written) -> list[Data]:
         """Arrive at a barrier once all warps are done with what they read or wrote."""
-        counted = {} if self.arrivals == 1 else {"count": self.arrivals}
-        return [*self.together(bar), {step: barrier, **counted, **arguments}]
+        arrival: Data = {step: barrier}
+        if self.arrivals != 1:
+            arrival["count"] = self.arrivals
+        return [*self.together(bar), arrival | arguments]
 
     def together(self, bar: int | str) -> list[Data]:
         """Meet at a bar, if there are several warps that do not arrive one by one."""
@@ -69,12 +72,13 @@ def _loop(count: int | str, steps: list[Data], counter: str = "i", start: int = 
     return {"loop": counter, "count": count, **begin, "steps": steps}
 
 
-def _filling(random: Random, slots: dict[str, int], full: str, place: str, **copied: Any) -> list[Data]:
+def _filling(random: Random, slots: dict[str, int], full: str, place: str) -> list[Data]:
     """Expect and copy all slots of a stage: bytes expected before or after, at once or one by one, copies whole or in parts."""
     copies: list[Data] = []
     for name, size in slots.items():
-        by = {} if random.random() < 0.5 else {"by": "bulk"}
-        whole: Data = {"copy": f"{name}[{place}]", "bytes": size, "barrier": full, "tile": "i", **by, **copied}
+        whole: Data = {"copy": f"{name}[{place}]", "bytes": size, "barrier": full, "tile": "i"}
+        if random.random() >= 0.5:
+            whole["by"] = "bulk"
         parts = [whole]
         if size >= 32 and random.random() < 0.25:
             first_bytes = random.randrange(16, size, 16)
@@ -101,15 +105,19 @@ def _drawn_slots(random: Random) -> dict[str, int]:
 
 def _ring(random: Random) -> Data:
     """A producer and consumers around some stages; the consumers share every tile, or take turns."""
-    s, count, consumers = random.choice((1, 2, 2, 3, 4)), random.randint(2, 10), random.choice((1, 1, 2, 3))
-    slots, group = _drawn_slots(random), Group.drawn(random)
+    s = random.choice((1, 2, 2, 3, 4))
+    count = random.randint(2, 10)
+    consumers = random.choice((1, 1, 2, 3))
+    slots = _drawn_slots(random)
+    group = Group.drawn(random)
     # a consumer must see every phase of a stage that it waits for, so a stage belongs to one of those that take turns
     takes_turns = s % consumers == 0 and random.random() < 0.5
     frees_first = random.random() < 0.2
     arrivals = group.arrivals * (1 if takes_turns else consumers)
-    full, empty, bar = f"full[i % {s}]", f"empty[i % {s}]", "1 + instance"
+    full = f"full[i % {s}]"
+    empty = f"empty[i % {s}]"
     read: list[Data] = [{"read": [f"{name}[i % {s}]" for name in slots], "tile": "i"}]
-    release = group.done("release", empty, bar)
+    release = group.done("release", empty, bar="1 + instance")
     if group.threads == 128 and random.random() < 0.5:
         read = [
             {"multiply": [f"{name}[i % {s}]" for name in slots], "tile": "i"},
@@ -152,25 +160,34 @@ def _with_init(random: Random, data: Data) -> Data:
 
 def _chain(random: Random) -> Data:
     """Copies into a, a role that makes c out of a, and a role that reads c or stores it."""
-    s, r, count = random.choice((1, 2, 3)), random.choice((1, 2)), random.randint(2, 8)
-    size, worker, taker = random.choice(_SLOT_BYTES), Group.drawn(random), Group.drawn(random)
+    s = random.choice((1, 2, 3))
+    r = random.choice((1, 2))
+    count = random.randint(2, 8)
+    size = random.choice(_SLOT_BYTES)
+    worker = Group.drawn(random)
+    taker = Group.drawn(random)
     stores = random.random() < 0.6
-    full, empty, made, free = f"full[i % {s}]", f"empty[i % {s}]", f"made[i % {r}]", f"free[i % {r}]"
-    fence: list[Data] = [{"fence": "proxy.async"}]
-    first_fence, second_fence = (fence, []) if random.random() < 0.5 else ([], fence)
+    worker_fences = random.random() < 0.5
+    full = f"full[i % {s}]"
+    empty = f"empty[i % {s}]"
+    made = f"made[i % {r}]"
+    free = f"free[i % {r}]"
+    fence: Data = {"fence": "proxy.async"}
     working: list[Data] = [
         {"wait": full, "parity": f"i / {s} % 2"},
         {"read": [f"a[i % {s}]"], "tile": "i"},
         {"wait": free, "parity": f"i / {r} % 2 ^ 1"},
         {"write": [f"c[i % {r}]"], "tile": "i"},
-        *(first_fence if stores else []),
+        *([fence] if stores and worker_fences else []),
         *worker.done("arrive", made, 1),
         *worker.done("release", empty, 1),
     ]
     taking: list[Data] = [{"wait": made, "parity": f"i / {r} % 2"}]
     if stores:
         taker = Group(32, syncs=False)
-        taking += [*second_fence, {"store": f"c[i % {r}]"}, {"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
+        if not worker_fences:
+            taking.append(fence)
+        taking += [{"store": f"c[i % {r}]"}, {"commit": "bulk"}, {"wait_group": "bulk", "read": True}]
     else:
         taking += [{"read": [f"c[i % {r}]"], "tile": "i"}]
     taking += taker.done("release", free, 2)
@@ -197,8 +214,10 @@ def _chain(random: Random) -> Data:
 
 def _ping_pong(random: Random) -> Data:
     """Two workers take turns, each with an order barrier that the other ends; every second tile is a worker's own."""
-    s, rounds = random.choice((2, 3, 4)), random.randint(1, 4)
-    size, group = random.choice(_SLOT_BYTES), Group.drawn(random)
+    s = random.choice((2, 3, 4))
+    rounds = random.randint(1, 4)
+    size = random.choice(_SLOT_BYTES)
+    group = Group.drawn(random)
     place = f"(2 * t + instance) % {s}"
     working: list[Data] = [
         {"wait": "order[instance]", "parity": "t % 2 ^ (instance == 0)"},
@@ -226,9 +245,11 @@ def _ping_pong(random: Random) -> Data:
 
 def _handover(random: Random) -> Data:
     """A writer hands a slot to a reader through two barriers of threads."""
-    writer, reader = (random.choice((32, 64, 128)) for _ in range(2))
+    writer = random.choice((32, 64, 128))
+    reader = random.choice((32, 64, 128))
     meeting: Data = {"threads": writer + reader}
-    count, size = random.randint(1, 6), random.choice(_SLOT_BYTES)
+    count = random.randint(1, 6)
+    size = random.choice(_SLOT_BYTES)
     writing: list[Data] = [{"write": ["a"], "tile": "i"}, {"bar_arrive": 1, **meeting}, {"sync": 2, **meeting}]
     reading: list[Data] = [{"sync": 1, **meeting}, {"read": ["a"], "tile": "i"}, {"bar_arrive": 2, **meeting}]
     return {
@@ -242,8 +263,11 @@ def _handover(random: Random) -> Data:
 
 def _cp_async_ring(random: Random) -> Data:
     """A producer whose threads copy by cp.async, and arrive when their copies have landed."""
-    s, count, group = random.choice((1, 2, 3)), random.randint(2, 8), Group.drawn(random)
-    threads, size = random.choice((1, 32, 64)), random.choice(_SLOT_BYTES)
+    s = random.choice((1, 2, 3))
+    count = random.randint(2, 8)
+    group = Group.drawn(random)
+    threads = random.choice((1, 32, 64))
+    size = random.choice(_SLOT_BYTES)
     producing: list[Data] = [
         {"wait": f"empty[i % {s}]", "parity": f"i / {s} % 2 ^ 1"},
         {"copy": f"a[i % {s}]", "bytes": size, "by": "cp.async", "tile": "i"},
@@ -267,7 +291,9 @@ def _cp_async_ring(random: Random) -> Data:
 
 def _cp_async_alone(random: Random) -> Data:
     """One role that loads ahead of itself by cp.async, some groups in flight."""
-    s, count, size = random.choice((2, 3, 4)), random.randint(3, 8), random.choice(_SLOT_BYTES)
+    s = random.choice((2, 3, 4))
+    count = random.randint(3, 8)
+    size = random.choice(_SLOT_BYTES)
     threads = random.choice((32, 32, 64, 128))
     meet: list[Data] = [{"sync": 1, "threads": threads}] if threads > WARP_THREADS else []
 
@@ -297,7 +323,9 @@ def _cp_async_alone(random: Random) -> Data:
 
 def _stores(random: Random) -> Data:
     """Threads write a tile and a bulk copy stores it, some stores in flight."""
-    s, count, threads = random.choice((1, 2, 3)), random.randint(2, 8), random.choice((32, 64, 128))
+    s = random.choice((1, 2, 3))
+    count = random.randint(2, 8)
+    threads = random.choice((32, 64, 128))
     meet: list[Data] = [{"sync": 1, "threads": threads}] if threads > WARP_THREADS else []
     steps = [
         _loop(
@@ -320,14 +348,21 @@ def _stores(random: Random) -> Data:
 
 def _multicast(random: Random) -> Data:
     """A cluster: one block copies a tile into all, or every block its part of it; consumers release the slot everywhere."""
-    blocks, s, count = random.choice((2, 2, 4)), random.choice((1, 2, 3)), random.randint(2, 6)
-    group, consumers, size = Group.drawn(random), random.choice((1, 1, 2)), random.choice(_SLOT_BYTES[:6])
+    blocks = random.choice((2, 2, 4))
+    s = random.choice((1, 2, 3))
+    count = random.randint(2, 6)
+    group = Group.drawn(random)
+    consumers = random.choice((1, 1, 2))
+    size = random.choice(_SLOT_BYTES[:6])
     everyone = (1 << blocks) - 1
-    full, empty = f"full[i % {s}]", f"empty[i % {s}]"
+    full = f"full[i % {s}]"
+    empty = f"empty[i % {s}]"
     shape = random.choice(("one arms all", "one copies", "parts"))
     copied: Data = {"bytes": size, "barrier": full, "tile": "i", "mask": everyone}
     wait: Data = {"wait": empty, "parity": f"i / {s} % 2 ^ 1"}
-    slots, reads, releases = {"a": {"stages": s, "bytes": size}}, [f"a[i % {s}]"], everyone
+    slots = {"a": {"stages": s, "bytes": size}}
+    reads = [f"a[i % {s}]"]
+    releases = everyone
     first: Data = {"when": "rank == 0"}
     if shape == "one arms all":
         releases = 1
@@ -374,7 +409,9 @@ def _meeting(random: Random) -> list[Data]:
 
 def _token(random: Random) -> Data:
     """A token goes round the blocks of a cluster; whoever has it fills its slot and reads it."""
-    blocks, count, group = random.choice((2, 4)), random.randint(1, 5), Group.drawn(random)
+    blocks = random.choice((2, 4))
+    count = random.randint(1, 5)
+    group = Group.drawn(random)
     size = random.choice(_SLOT_BYTES)
     turn: list[Data] = [
         {"wait": "token", "parity": "i % 2 ^ (rank == 0)"},
@@ -393,7 +430,22 @@ def _token(random: Random) -> Data:
     }
 
 
+# the likely ones several times
 _SHAPES: tuple[Callable[[Random], Data], ...] = (
-    *(_ring, _ring, _ring, _chain, _chain, _ping_pong, _handover, _cp_async_ring, _cp_async_alone, _stores),
-    *(_multicast, _multicast, _token, grown, grown, grown),
+    _ring,
+    _ring,
+    _ring,
+    _chain,
+    _chain,
+    _ping_pong,
+    _handover,
+    _cp_async_ring,
+    _cp_async_alone,
+    _stores,
+    _multicast,
+    _multicast,
+    _token,
+    grown,
+    grown,
+    grown,
 )

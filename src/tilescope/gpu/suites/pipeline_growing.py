@@ -28,7 +28,8 @@ class _Growing:
     def step(self) -> Data | None:
         """A step that is right now; None where the one drawn is not."""
         random = self.random
-        barrier, slot = random.choice(list(self.barriers)), random.choice(list(self.slots))
+        barrier = random.choice(list(self.barriers))
+        slot = random.choice(list(self.slots))
         match random.choice((*("wait", "arrive", "fill", "read") * 2, "expect", "write", "fence")):
             case "wait":
                 return {"wait": barrier, "parity": (self.phase[barrier] + 1) % 2}
@@ -36,9 +37,12 @@ class _Growing:
                 self._change(barrier, 1, 0)
                 return {"arrive": barrier}
             case "expect":
-                size, arrives = self.slots[slot], bool(self.pending[barrier]) and random.random() < 0.7
+                size = self.slots[slot]
+                arrives = bool(self.pending[barrier]) and random.random() < 0.7
                 self._change(barrier, int(arrives), size)
-                return {"expect": barrier, "bytes": size} | ({} if arrives else {"arrive": False})
+                if arrives:
+                    return {"expect": barrier, "bytes": size}
+                return {"expect": barrier, "bytes": size, "arrive": False}
             case "fill":
                 self._change(barrier, 0, -self.slots[slot])
                 return {"copy": slot, "bytes": self.slots[slot], "barrier": barrier, "tile": self._fill(slot)}
@@ -70,7 +74,8 @@ def grown(random: Random) -> Data:
         {"name": name, "threads": random.choice((1, 32)), "steps": []} for name in "pqr"[: random.choice((1, 2, 2, 3))]
     ]
     for _ in range(random.randint(4, 14)):
-        if step := growing.step():
+        step = growing.step()
+        if step is not None:
             random.choice(roles)["steps"].append(step)
     return {
         "barriers": {name: {"count": count} for name, count in growing.barriers.items()},

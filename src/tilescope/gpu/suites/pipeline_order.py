@@ -7,16 +7,15 @@ every order shows a reader the same serials, and any one order tells which. Here
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites import Array
 from tilescope.gpu.suites.pipeline_actions import (
-    CHUNK_BYTES,
     Action,
     Agent,
     NotRunnableError,
@@ -26,9 +25,13 @@ from tilescope.gpu.suites.pipeline_actions import (
 )
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.mbarrier import TX_END_BYTES
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.threads import WARP_THREADS
+from tilescope.swizzle import CHUNK_BYTES
 
 NEVER = 0xFFFFFFFF  # a serial that no chunk has
+Key: TypeAlias = tuple[int, int]  # an agent, and the place of an action in its role
+# of a slot in a block, what fills it together: a barrier and its phase, or an agent and its groups of cp.async before
+Filler: TypeAlias = tuple[int | None, int]
 
 
 @dataclass(slots=True)
@@ -64,8 +67,8 @@ class _Meeting:
 class Seen:
     """What one order shows: of every read the serials of its chunks, of every copy its place in the slot."""
 
-    serials: dict[tuple[int, int], list[Array]] = field(default_factory=dict)  # by agent and action, one array a slot
-    offsets: dict[tuple[int, int], int] = field(default_factory=dict)
+    serials: dict[Key, list[Array]] = field(default_factory=dict)  # by agent and action, one array a slot
+    offsets: dict[Key, int] = field(default_factory=dict)
 
 
 class Order:
@@ -74,8 +77,9 @@ class Order:
     `eager`: a role goes on as far as it can; otherwise roles take turns.
     """
 
-    def __init__(self, pipeline: Pipeline, agents: Sequence[Agent], serials: Mapping[tuple[int, int], int]) -> None:
-        self.agents, self.serials = agents, serials
+    def __init__(self, pipeline: Pipeline, agents: Sequence[Agent], serials: Mapping[Key, int]) -> None:
+        self.agents = agents
+        self.serials = serials
         initialises = any(action.op == "init" for agent in agents for action in agent.actions)
         counts = [part.size for part in stages(pipeline.barriers)]
         blocks = range(pipeline.blocks)
@@ -98,7 +102,7 @@ class Order:
         self.places = [0] * len(agents)
         self.waiting: dict[int, int] = {}  # agents at a meeting, and the generation that they wait to see the end of
         self.cluster_waits: Counter[int] = Counter()
-        self.filled_bytes: Counter[tuple[Any, ...]] = Counter()  # of a slot, by what fills it
+        self.filled_bytes: Counter[tuple[int, int, Filler]] = Counter()  # of a slot in a block, by what fills it
         self.groups: Counter[int] = Counter()  # of cp.async, closed by an agent
         self.seen = Seen()
 
@@ -116,7 +120,8 @@ class Order:
 
     def _acts(self, number: int) -> bool:
         """Do an agent's next action, if it can be done now."""
-        agent, place = self.agents[number], self.places[number]
+        agent = self.agents[number]
+        place = self.places[number]
         if place == len(agent.actions):
             return False
         action = agent.actions[place]
@@ -156,51 +161,64 @@ class Order:
         return True
 
     def _do(self, number: int, agent: Agent, action: Action) -> None:
-        key, arguments = (number, self.places[number]), action.arguments
-        match action.op:
-            case "init":
-                for target in action.targets:
-                    barrier = self.barriers[agent.block, target]
-                    if barrier.is_ready:
-                        raise NotRunnableError("a barrier is initialised twice")
-                    barrier.is_ready = True
-            case "expect":
-                for rank in action.ranks(agent.block):
-                    self._barrier(rank, action.targets[0]).change(int(arguments["arrive"]), arguments["bytes"])
-            case "arrive" | "release":
-                for rank in action.ranks(agent.block):
-                    if arguments["count"]:
-                        self._barrier(rank, action.targets[0]).change(arguments["count"], 0)
-            case "cp_arrive":
-                self.groups[number] += 1
-                if arguments["noinc"]:
-                    self._barrier(agent.block, action.targets[0]).change(arguments["count"], 0)
-            case "copy":
-                self._copy(key, agent, action)
-            case "write":
-                for slot in action.targets:
-                    self.chunks[agent.block, slot][:] = self.serials[key]
-                    self.tiles[self.serials[key]] = arguments["tile"]
-            case "read" | "multiply" | "store":
-                self.seen.serials[key] = [
-                    self._seen(self.chunks[agent.block, slot], arguments.get("tile")) for slot in action.targets
-                ]
-            case "commit" if action.targets[0] == "cp.async":
-                self.groups[number] += 1
-            case "bar_arrive":
-                self._come(self._meeting(agent, action), WARP_THREADS * agent.warps, self._threads(agent, action))
-            case "cluster" if action.targets[0] == "arrive":
-                self._come_to_cluster(number)
+        """Do an action; those that only wait, or that the host does not see, do nothing here."""
+        doing = _DOING.get(action.op)
+        if doing is not None:
+            doing(self, (number, self.places[number]), agent, action)
 
-    def _copy(self, key: tuple[int, int], agent: Agent, action: Action) -> None:
-        arguments, slot = action.arguments, action.targets[0]
+    def _initialise(self, _key: Key, agent: Agent, action: Action) -> None:
+        for target in action.targets:
+            barrier = self.barriers[agent.block, target]
+            if barrier.is_ready:
+                raise NotRunnableError("a barrier is initialised twice")
+            barrier.is_ready = True
+
+    def _expect(self, _key: Key, agent: Agent, action: Action) -> None:
+        for rank in action.ranks(agent.block):
+            barrier = self._barrier(rank, action.targets[0])
+            barrier.change(int(action.arguments["arrive"]), action.arguments["bytes"])
+
+    def _arrive(self, _key: Key, agent: Agent, action: Action) -> None:
+        for rank in action.ranks(agent.block):
+            if action.arguments["count"]:
+                self._barrier(rank, action.targets[0]).change(action.arguments["count"], 0)
+
+    def _cp_arrive(self, key: Key, agent: Agent, action: Action) -> None:
+        self.groups[key[0]] += 1
+        if action.arguments["noinc"]:
+            self._barrier(agent.block, action.targets[0]).change(action.arguments["count"], 0)
+
+    def _write(self, key: Key, agent: Agent, action: Action) -> None:
+        for slot in action.targets:
+            self.chunks[agent.block, slot][:] = self.serials[key]
+            self.tiles[self.serials[key]] = action.arguments["tile"]
+
+    def _read(self, key: Key, agent: Agent, action: Action) -> None:
+        tile = action.arguments.get("tile")
+        self.seen.serials[key] = [self._seen(self.chunks[agent.block, slot], tile) for slot in action.targets]
+
+    def _commit(self, key: Key, _agent: Agent, action: Action) -> None:
+        if action.targets[0] == "cp.async":
+            self.groups[key[0]] += 1
+
+    def _bar_arrive(self, _key: Key, agent: Agent, action: Action) -> None:
+        self._come(self._meeting(agent, action), WARP_THREADS * agent.warps, self._threads(agent, action))
+
+    def _cluster_arrive(self, key: Key, _agent: Agent, action: Action) -> None:
+        if action.targets[0] == "arrive":
+            self._come_to_cluster(key[0])
+
+    def _copy(self, key: Key, agent: Agent, action: Action) -> None:
+        arguments = action.arguments
+        slot = action.targets[0]
         size = copied_bytes(action)
-        barrier, serial = arguments["barrier"], self.serials[key]
+        barrier = arguments["barrier"]
+        serial = self.serials[key]
         self.tiles[serial] = arguments["tile"]
         for rank in action.ranks(agent.block):
             if (rank, slot) not in self.chunks:
                 raise NotRunnableError("a copy into a block that is not there")
-            filler: tuple[Any, ...] = (key[0], self.groups[key[0]])
+            filler: Filler = (key[0], self.groups[key[0]])
             if arguments["by"] != "cp.async":
                 filler = (barrier, self._barrier(rank, barrier).phase)
             offset = arguments.get("offset")
@@ -250,3 +268,21 @@ class Order:
         if meeting.came >= wanted:
             meeting.came = 0
             meeting.generation += 1
+
+
+# what operations do
+_DOING: dict[str, Callable[[Order, Key, Agent, Action], None]] = {
+    "init": Order._initialise,
+    "expect": Order._expect,
+    "arrive": Order._arrive,
+    "release": Order._arrive,
+    "cp_arrive": Order._cp_arrive,
+    "copy": Order._copy,
+    "write": Order._write,
+    "read": Order._read,
+    "multiply": Order._read,
+    "store": Order._read,
+    "commit": Order._commit,
+    "bar_arrive": Order._bar_arrive,
+    "cluster": Order._cluster_arrive,
+}

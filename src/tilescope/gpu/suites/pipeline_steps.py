@@ -9,7 +9,7 @@ the first warp reads when it is issued, and again when it is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy as np
 from tilescope.arithmetic import ceil_div
 from tilescope.gpu.suites import Array
 from tilescope.gpu.suites.pipeline_actions import (
-    CHUNK_BYTES,
     Action,
     Agent,
     NotRunnableError,
@@ -26,9 +25,10 @@ from tilescope.gpu.suites.pipeline_actions import (
     stages,
     unrolled,
 )
-from tilescope.gpu.suites.pipeline_order import NEVER, Order, Seen
+from tilescope.gpu.suites.pipeline_order import NEVER, Key, Order, Seen
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import WARP_THREADS
+from tilescope.pipeline.threads import WARP_THREADS
+from tilescope.swizzle import CHUNK_BYTES
 
 # As kernels/pipelines.cu numbers them
 OPS = (
@@ -123,38 +123,18 @@ class Encoded:
             raise NotRunnableError("more steps than the interpreter takes")
         for agent in self.agents:
             for action in agent.actions:
-                if words := self._refused(agent, action):
+                words = self._refused(agent, action)
+                if words:
                     raise NotRunnableError(f"{action.op}: {words}")
 
     def _refused(self, agent: Agent, action: Action) -> str:
         """Why the interpreter cannot do an action; empty where it can."""
-        arguments = action.arguments
         if any(rank >= self.blocks for rank in action.ranks(agent.block)):
             return "a mask beyond the cluster"
-        match action.op:
-            case "copy":
-                return _refused_copy(action)
-            case "cp_arrive" if not 0 < arguments["count"] <= WARP_THREADS * agent.warps:
-                return "more arrivals than the role has threads"
-            case "arrive" if arguments["drop"]:
-                return "arrive_drop"
-            case "multiply" if arguments["unit"] == "tcgen05" or arguments["mask"] is not None:
-                return "tcgen05"
-            case "commit" if action.targets[0] not in ("wgmma", *_GROUPS):
-                return "tcgen05"
-            case "wait_group" if arguments["pending"] > _MAX_PENDING:
-                return "more groups than an instruction names"
-            case "fence" if action.targets[0] not in _FENCES:
-                return "no such fence"
-            case "sync" | "bar_arrive" if not 0 <= action.targets[0] < MAX_WARPS:
-                return "no such barrier of threads"
-            case "store" if arguments["bytes"]:
-                return "a part of a slot"
-            case "wait" | "tail" if arguments["parity"] not in (0, 1):
-                return "a parity other than 0 and 1"
-            case op if op not in (*OPS, "tail", "release", "multiply"):
-                return "no such step"
-        return ""
+        if action.op not in (*OPS, "tail", "release", "multiply"):
+            return "no such step"
+        refused = _REFUSED.get(action.op)
+        return "" if refused is None else refused(agent, action)
 
     def _one_order(self) -> Seen:
         """What an order of the roles shows; three are tried, since one may fault where another does not."""
@@ -166,7 +146,8 @@ class Encoded:
 
     def _add(self, number: int, agent: Agent) -> None:
         """The rows of an agent, and its warps."""
-        first, warps = len(self.rows), self.warps[agent.block]
+        first = len(self.rows)
+        warps = self.warps[agent.block]
         role = len({row[0] for row in warps})
         cp_threads = min(
             WARP_THREADS * agent.warps if agent.threads > 1 else 1,
@@ -195,73 +176,90 @@ class Encoded:
         before = sum(len(each) for each in self.warps)
         warps += [[first, warp, agent.warps, role, before + warp] for warp in range(agent.warps)]
 
-    def _rows(self, key: tuple[int, int], agent: Agent, action: Action, cp_threads: int) -> list[list[int]]:
+    def _rows(self, key: Key, agent: Agent, action: Action, cp_threads: int) -> list[list[int]]:
         """An action as rows: one for every block or slot that it acts on."""
-        arguments, target = action.arguments, action.targets[0]
-        ranks = action.ranks(agent.block)
         match action.op:
             case "init":
-                return [_row("init", each, self.counts[each]) for each in action.targets]
-            case "wait" | "tail":
-                return [_row("wait", target, arguments["parity"])]
-            case "expect":
-                return [_row("expect", target, arguments["bytes"], int(arguments["arrive"]), rank) for rank in ranks]
-            case "arrive" | "release":
-                return [_row("arrive", target, arguments["count"], rank) for rank in ranks]
+                return [_row("init", barrier, self.counts[barrier]) for barrier in action.targets]
+            case "expect" | "arrive" | "release":
+                return self._arrival_rows(agent, action)
             case "copy":
-                return [self._copy_row(key, action, ranks, cp_threads)]
-            case "cp_arrive":
-                return [_row("cp_arrive", target, arguments["count"], int(arguments["noinc"]))]
-            case "read" | "multiply":
-                by_first_warp = int(arguments.get("unit") == "wgmma")
-                return [
-                    _row("read", self.slot_at[slot], *self._expected(key, place, slot), by_first_warp)
-                    for place, slot in enumerate(action.targets)
-                ]
-            case "write":
-                chunks = [self.slots[slot].size // CHUNK_BYTES for slot in action.targets]
-                return [
-                    _row("write", self.slot_at[slot], count, self.serials[key])
-                    for slot, count in zip(action.targets, chunks, strict=True)
-                ]
-            case "store":
-                rows = []
-                for place, slot in enumerate(action.targets):
-                    rows.append(_row("store", self.slot_at[slot], *self._expected(key, place, slot), self.target_bytes))
-                    self.target_bytes += self.slots[slot].size
-                return rows
-            case "commit":
-                return [_row("commit", _GROUPS.index(target))]
-            case "wait_group":
-                group = _GROUPS.index(target) if target in _GROUPS else 0
-                return [_row("wait_group", group, arguments["pending"], int(arguments["read"]))]
-            case "fence":
-                return [_row("fence", _FENCES.index(target))]
-            case "cluster":
-                return [_row("cluster", _MEETINGS.index(target))]
+                return [self._copy_row(key, action, action.ranks(agent.block), cp_threads)]
+            case "read" | "multiply" | "write" | "store":
+                return self._slot_rows(key, action)
+            case "sync" | "bar_arrive":
+                return [_row(action.op, action.targets[0], meeting_threads(self.agents, agent, action))]
             case _:
-                return [_row(action.op, target, meeting_threads(self.agents, agent, action))]
+                return [_plain_row(action)]
 
-    def _copy_row(self, key: tuple[int, int], action: Action, ranks: Sequence[int], cp_threads: int) -> list[int]:
+    def _arrival_rows(self, agent: Agent, action: Action) -> list[list[int]]:
+        arguments = action.arguments
+        barrier = action.targets[0]
+        ranks = action.ranks(agent.block)
+        if action.op == "expect":
+            return [_row("expect", barrier, arguments["bytes"], int(arguments["arrive"]), rank) for rank in ranks]
+        return [_row("arrive", barrier, arguments["count"], rank) for rank in ranks]
+
+    def _slot_rows(self, key: Key, action: Action) -> list[list[int]]:
+        """A row for every slot that is read, written or stored."""
+        by_first_warp = int(action.arguments.get("unit") == "wgmma")
+        rows = []
+        for place, slot in enumerate(action.targets):
+            at = self.slot_at[slot]
+            size = self.slots[slot].size
+            if action.op == "write":
+                rows.append(_row("write", at, size // CHUNK_BYTES, self.serials[key]))
+                continue
+            chunks, first = self._expected(key, place, slot)
+            if action.op == "store":
+                rows.append(_row("store", at, chunks, first, self.target_bytes))
+                self.target_bytes += size
+            else:
+                rows.append(_row("read", at, chunks, first, by_first_warp))
+        return rows
+
+    def _copy_row(self, key: Key, action: Action, ranks: Sequence[int], cp_threads: int) -> list[int]:
         arguments = action.arguments
         offset = self.seen.offsets.get(key, arguments.get("offset") or 0)
-        at, size = self.slot_at[action.targets[0]] + offset, arguments["bytes"]
+        at = self.slot_at[action.targets[0]] + offset
+        size = arguments["bytes"]
         source = self.serials[key] * ROW_BYTES + offset
         if arguments["by"] == "cp.async":
             return _row("cp_async", at, size, source, cp_threads)
         mask = sum(1 << rank for rank in ranks)
         return _row("copy", arguments["barrier"], at, size, mask, source, arguments.get("lanes") or 1)
 
-    def _expected(self, key: tuple[int, int], place: int, slot: int) -> tuple[int, int]:
+    def _expected(self, key: Key, place: int, slot: int) -> tuple[int, int]:
         """The chunks of a read and where the serials that it must see begin."""
-        chunks, first = self.slots[slot].size // CHUNK_BYTES, self.expected_chunks
+        chunks = self.slots[slot].size // CHUNK_BYTES
+        first = self.expected_chunks
         seen = self.seen.serials.get(key)
         self.expected.append(np.full(chunks, NEVER, np.uint32) if seen is None else seen[place])
         self.expected_chunks += chunks
         return chunks, first
 
 
-def _refused_copy(action: Action) -> str:
+def _plain_row(action: Action) -> list[int]:
+    """An action that acts on no slot, and on its own block alone."""
+    target = action.targets[0]
+    arguments = action.arguments
+    match action.op:
+        case "wait" | "tail":
+            return _row("wait", target, arguments["parity"])
+        case "cp_arrive":
+            return _row("cp_arrive", target, arguments["count"], int(arguments["noinc"]))
+        case "commit":
+            return _row("commit", _GROUPS.index(target))
+        case "wait_group":
+            group = _GROUPS.index(target) if target in _GROUPS else 0
+            return _row("wait_group", group, arguments["pending"], int(arguments["read"]))
+        case "fence":
+            return _row("fence", _FENCES.index(target))
+        case _:
+            return _row("cluster", _MEETINGS.index(target))
+
+
+def _refused_copy(_agent: Agent, action: Action) -> str:
     """Why the interpreter cannot do a copy; empty where it can."""
     arguments = action.arguments
     whole = arguments["bytes"] % CHUNK_BYTES == 0 or arguments["by"] == "bulk"
@@ -277,13 +275,68 @@ def _refused_copy(action: Action) -> str:
     return ""
 
 
+def _refused_cp_arrive(agent: Agent, action: Action) -> str:
+    fits = 0 < action.arguments["count"] <= WARP_THREADS * agent.warps
+    return "" if fits else "more arrivals than the role has threads"
+
+
+def _refused_arrive(_agent: Agent, action: Action) -> str:
+    return "arrive_drop" if action.arguments["drop"] else ""
+
+
+def _refused_multiply(_agent: Agent, action: Action) -> str:
+    is_tcgen05 = action.arguments["unit"] == "tcgen05" or action.arguments["mask"] is not None
+    return "tcgen05" if is_tcgen05 else ""
+
+
+def _refused_commit(_agent: Agent, action: Action) -> str:
+    return "" if action.targets[0] in ("wgmma", *_GROUPS) else "tcgen05"
+
+
+def _refused_wait_group(_agent: Agent, action: Action) -> str:
+    return "more groups than an instruction names" if action.arguments["pending"] > _MAX_PENDING else ""
+
+
+def _refused_fence(_agent: Agent, action: Action) -> str:
+    return "" if action.targets[0] in _FENCES else "no such fence"
+
+
+def _refused_meeting(_agent: Agent, action: Action) -> str:
+    return "" if 0 <= action.targets[0] < MAX_WARPS else "no such barrier of threads"
+
+
+def _refused_store(_agent: Agent, action: Action) -> str:
+    return "a part of a slot" if action.arguments["bytes"] else ""
+
+
+def _refused_wait(_agent: Agent, action: Action) -> str:
+    return "" if action.arguments["parity"] in (0, 1) else "a parity other than 0 and 1"
+
+
+# why the interpreter cannot do an action of an operation; empty where it can
+_REFUSED: dict[str, Callable[[Agent, Action], str]] = {
+    "copy": _refused_copy,
+    "cp_arrive": _refused_cp_arrive,
+    "arrive": _refused_arrive,
+    "multiply": _refused_multiply,
+    "commit": _refused_commit,
+    "wait_group": _refused_wait_group,
+    "fence": _refused_fence,
+    "sync": _refused_meeting,
+    "bar_arrive": _refused_meeting,
+    "store": _refused_store,
+    "wait": _refused_wait,
+    "tail": _refused_wait,
+}
+
+
 def _row(op: str, *numbers: int) -> list[int]:
     """A step as kernels/pipelines.cu reads it: what it is, six numbers, and whether the role's warps meet after it."""
     warps_meet = (op,) in _WARPS_MEET_AFTER or (op, *numbers[:1]) in _WARPS_MEET_AFTER
     return [OPS.index(op), *numbers, *[0] * (6 - len(numbers)), int(warps_meet)]
 
 
-def _serial_numbers(agents: Sequence[Agent]) -> dict[tuple[int, int], int]:
+def _serial_numbers(agents: Sequence[Agent]) -> dict[Key, int]:
     """A number for every copy and every write, by agent and action."""
     filling = [
         (number, place)

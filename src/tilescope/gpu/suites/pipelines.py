@@ -15,12 +15,11 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import Array, Case, Outcome, Piece, Suite
+from tilescope.gpu.suites import Array, Case, Outcome, Piece, Result, Suite
 from tilescope.gpu.suites.pipeline_actions import NotRunnableError
 from tilescope.gpu.suites.pipeline_drawing import drawn_pipeline
 from tilescope.gpu.suites.pipeline_steps import OPS, Encoded, Place, source_rows
@@ -60,7 +59,7 @@ def _said(bit: int) -> str:
     return f"{bit}: {_WORDS[bit]}"
 
 
-def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
     """What pipelines with clusters of one size do on the card."""
     encoded = [Encoded(case["pipeline"]) for case in cases]
     blocks = encoded[0].blocks
@@ -70,7 +69,10 @@ def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
     results = np.zeros((len(encoded), SEEDS), _RESULT)
     device.launch(
         f"pipelines:clusters_of_{blocks}",
-        *(*tables, SEEDS, target_bytes, targets),
+        *tables,
+        SEEDS,
+        target_bytes,
+        targets,
         out=(results,),
         blocks=blocks * results.size,
         threads=max(32 * len(warps) for each in encoded for warps in each.warps),
@@ -92,8 +94,14 @@ def launch_tables(encoded: Sequence[Encoded]) -> tuple[Array, ...]:
     for each in encoded:
         pipelines.append(
             [
-                *(len(warps), each.warps_of_cluster, len(each.counts), len(counts)),
-                *(each.slots_at, each.smem_bytes, int(each.is_ready), each.target_bytes),
+                len(warps),
+                each.warps_of_cluster,
+                len(each.counts),
+                len(counts),
+                each.slots_at,
+                each.smem_bytes,
+                int(each.is_ready),
+                each.target_bytes,
             ]
         )
         first = len(steps)
@@ -106,13 +114,20 @@ def launch_tables(encoded: Sequence[Encoded]) -> tuple[Array, ...]:
         chunks += each.expected_chunks
         counts += each.counts
     source = source_rows(max(len(each.serials) for each in encoded) + 4)
-    tables = (np.array(table, np.int32) for table in (pipelines, warps, steps))
-    return (*tables, np.concatenate(serials), np.array(counts, np.int32), source)
+    return (
+        np.array(pipelines, np.int32),
+        np.array(warps, np.int32),
+        np.array(steps, np.int32),
+        np.concatenate(serials),
+        np.array(counts, np.int32),
+        source,
+    )
 
 
 def summary(encoded: Encoded, results: Array, first_row: int) -> tuple[bytes, bytes]:
     """A byte for every seed, and the details of the first that went wrong."""
-    hung, wrong = results["hung_warps"] > 0, results["wrong_chunks"] > 0
+    hung = results["hung_warps"] > 0
+    wrong = results["wrong_chunks"] > 0
     incomplete = results["warps_done"] != encoded.warps_of_cluster
     outcomes = (_HUNG * hung + _WRONG * wrong + _INCOMPLETE * incomplete).astype(np.uint8)
     details = np.zeros((), _DETAILS)
@@ -159,7 +174,8 @@ def happened(case: Case, measured: Outcome) -> str:
     if details["hung_step"] >= 0:
         words.append(f"seed {details['seed']}: gave up at {_place(places[details['hung_step']])}")
     if details["wrong_step"] >= 0:
-        found, expected = (np.uint32(details[name].view(np.uint32)) for name in ("found", "expected"))
+        found = details["found"].view(np.uint32)
+        expected = details["expected"].view(np.uint32)
         at = f"{_place(places[details['wrong_step']])}, chunk {details['chunk']}"
         words.append(f"seed {details['seed']}: {at} has serial {found:#x} instead of {expected:#x}")
     return "; ".join(words)
@@ -195,12 +211,17 @@ def _kind(outcome: Outcome) -> str:
     """An outcome in one word or two."""
     if outcome.ended:
         return outcome.ended
-    bits = int(np.bitwise_or.reduce(np.frombuffer((outcome.data or bytes(SEEDS))[:SEEDS], np.uint8)))
+    outcomes = (outcome.data or bytes(SEEDS))[:SEEDS]
+    bits = int(np.bitwise_or.reduce(np.frombuffer(outcomes, np.uint8)))
     return " and ".join(what for bit, what in _WORDS.items() if bits & bit) or "right"
 
 
 PIPELINES = Suite(
-    *("pipelines", draw, _predict, _run, ("pipelines",)),
+    "pipelines",
+    draw,
+    _predict,
+    _run,
+    kernels=("pipelines",),
     kind=lambda case: str(case["pipeline"].get("cluster", [1, 1])),
     judge=_judge,
     note=_note,

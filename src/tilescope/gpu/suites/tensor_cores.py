@@ -11,11 +11,11 @@ Registers: every mma.sync, and every wgmma with A in registers, multiplies small
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,12 @@ import numpy.typing as npt
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import UNTOUCHED, Array, Case, Piece, Suite, memory, pool, splitmix_bytes
+from tilescope.gpu.suites import UNTOUCHED, Array, Case, Piece, Result, Suite, memory, pool, splitmix_bytes
 from tilescope.gpu.suites.maps import drawn_place
+from tilescope.layout import Major
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
-from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction, Operand
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.ldmatrix import ldmatrix, stmatrix
 from tilescope.mma.tcgen05_kind import KINDS
@@ -45,7 +46,8 @@ class _Core(NamedTuple):
     mn_types: tuple[str, ...]  # that it takes MN-major
 
 
-_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8")
+_FLOAT_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2")
+_TYPES = (*_FLOAT_TYPES, "s8", "u8")
 _CORES = {
     "wgmma": _Core(WgmmaDescriptor, {"A": 64, "B": 64}, ("none", "32B", "64B", "128B"), ("bf16", "f16")),
     "tcgen05": _Core(Tcgen05Descriptor, {"A": 128, "B": 64}, ("none", "32B", "64B", "128B", "128B_ATOM_32B"), _TYPES),
@@ -60,19 +62,24 @@ _STRANGE = 0xFFFF  # where the card gave no digit at all
 def _draw_descriptor(random: random.Random, arch: str) -> Case | None:
     card = Arch.named(arch)
     name = next(name for name in _CORES if card.has(name))
-    core, types = _CORES[name], _TYPES if not card.has("tcgen05") or card.has("tcgen05_i8") else _TYPES[:5]
+    core = _CORES[name]
+    has_integers = not card.has("tcgen05") or card.has("tcgen05_i8")
+    data_type = random.choice(_TYPES if has_integers else _FLOAT_TYPES)
+    operand = random.choice("AB")
+    major = random.choice(("K", "MN")) if data_type in core.mn_types else "K"
+    swizzle = random.choice(core.swizzles)
     case: Case = {
         "core": name,
-        "data_type": (data_type := random.choice(types)),
-        "operand": random.choice("AB"),
-        "major": random.choice(("K", "MN")) if data_type in core.mn_types else "K",
-        "swizzle": (swizzle := random.choice(core.swizzles)),
+        "data_type": data_type,
+        "operand": operand,
+        "major": major,
+        "swizzle": swizzle,
         "start_address": 16 * random.randrange(1 << random.randint(0, 12)),
         "leading_bytes": 16 * random.randrange(1 << random.randint(1, 11)),
         "stride_bytes": 16 * random.randrange(1 << random.randint(1, 10)),
         "base_offset": random.choice((0, 0, 0, random.randrange(8))) if swizzle != "none" else 0,
     }
-    if (swizzle == "128B_ATOM_32B") != (data_type == "tf32" and case["major"] == "MN"):
+    if (swizzle == "128B_ATOM_32B") != (data_type == "tf32" and major == "MN"):
         return None  # MN-major 32-bit elements lie in atoms of 32 bytes, and nothing else does
     addresses = _addresses(case)
     return case if addresses.min() >= 0 and addresses.max() < _READ_BYTES else None
@@ -87,38 +94,61 @@ def _k(row: DataType) -> int:
 
 
 def _descriptor(case: Case) -> WgmmaDescriptor | Tcgen05Descriptor:
-    names = ("leading_bytes", "stride_bytes", "swizzle", "base_offset")
-    return _core(case).descriptor(case["start_address"], **{name: case[name] for name in names})
+    return _core(case).descriptor(
+        case["start_address"],
+        leading_bytes=case["leading_bytes"],
+        stride_bytes=case["stride_bytes"],
+        swizzle=case["swizzle"],
+        base_offset=case["base_offset"],
+    )
 
 
 def _addresses(case: Case) -> npt.NDArray[np.int64]:
-    row, rows = DataType.named(case["data_type"]), _core(case).rows[case["operand"]]
+    row = DataType.named(case["data_type"])
+    rows = _core(case).rows[case["operand"]]
     return _descriptor(case).addresses(major=case["major"], rows=rows, k=_k(row), element_bits=row.bits)
 
 
 def _predict_addresses(case: Case) -> list[Piece]:
     addresses = _addresses(case).astype("<u2")
-    words = f"address read at {'m' if case['operand'] == 'A' else 'n'} = {{}}, k = {{}}"
+    row = "m" if case["operand"] == "A" else "n"
+    words = f"address read at {row} = {{}}, k = {{}}"
     return [Piece(words, np.ascontiguousarray(addresses), addresses.shape[1])]
 
 
 def _addresses_kernel(case: Case) -> str:
-    is_mn = [int(case["major"] == "MN" and case["operand"] == operand) for operand in "AB"]
-    return "addresses_{}_{}{}".format(case["data_type"], *is_mn)
+    is_mn_major = case["major"] == "MN"
+    a_is_mn = int(is_mn_major and case["operand"] == "A")
+    b_is_mn = int(is_mn_major and case["operand"] == "B")
+    return f"addresses_{case['data_type']}_{a_is_mn}{b_is_mn}"
 
 
 def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]:
     """The address of every element that was read, from the digits in four products with the unit matrix."""
-    core, row = _core(cases[0]), DataType.named(cases[0]["data_type"])
-    k, known, is_wgmma = _k(row), _digits(row), core is _CORES["wgmma"]
+    core = _core(cases[0])
+    row = DataType.named(cases[0]["data_type"])
+    k = _k(row)
+    known = _digits(row)
+    is_wgmma = core is _CORES["wgmma"]
     unit = _core_matrices(np.eye(core.rows["A"], k).astype(row.numpy))
     descriptors = np.array([_descriptor(case).encode() for case in cases], np.uint64)
     of_b = np.array([case["operand"] == "B" for case in cases], np.int32)
     kernel = f"tensor_cores:{_addresses_kernel(cases[0])}" if is_wgmma else "tensor_memory:operand_addresses"
-    values = descriptors, of_b, *(() if is_wgmma else _instructions(row, cases)), known, unit, unit.size
+    instructions = () if is_wgmma else _instructions(row, cases)
     products = np.empty((len(cases), _PASSES, 128, 32 if is_wgmma else 64), "<f4" if row.is_float else "<i4")
-    sizes = {"blocks": len(cases), "threads": 128, "smem_bytes": _READ_BYTES + unit.size}
-    device.launch(kernel, *values, out=[products], **sizes)
+    device.launch(
+        kernel,
+        descriptors,
+        of_b,
+        *instructions,
+        known,
+        unit,
+        unit.size,
+        out=[products],
+        blocks=len(cases),
+        threads=128,
+        smem_bytes=_READ_BYTES + unit.size,
+    )
     if is_wgmma:  # whose accumulators lie in registers
         held = fragment(f"wgmma.m64n64k{k}", "D", "f32" if row.is_float else "s32")
         products = np.array([[held.collect(words) for words in passes] for passes in products])
@@ -133,8 +163,12 @@ def _run_descriptors(device: Device, cases: list[Case]) -> Iterator[list[Array]]
 def _instructions(row: DataType, cases: list[Case]) -> tuple[Array, int, int]:
     """What tcgen05.mma is told beside descriptors: its instruction descriptors, its kind, and the bytes of an element."""
     kind = next(kind for kind in _TCGEN05_KINDS if row.name in KINDS[kind].codes)
-    majors = ({f"{case['operand'].lower()}_major": case["major"]} for case in cases)
-    words = [InstructionDescriptor(kind, 128, 64, a_type=row.name, **major).encode() for major in majors]
+    words = []
+    for case in cases:
+        a_major: Major = case["major"] if case["operand"] == "A" else "K"
+        b_major: Major = case["major"] if case["operand"] == "B" else "K"
+        described = InstructionDescriptor(kind, 128, 64, a_type=row.name, a_major=a_major, b_major=b_major)
+        words.append(described.encode())
     return np.array(words, np.uint32), _TCGEN05_KINDS.index(kind), row.bits // 8
 
 
@@ -152,13 +186,19 @@ def _core_matrices(matrix: Array) -> npt.NDArray[np.uint8]:
 
 
 WGMMA = Suite(
-    *("wgmma", _draw_descriptor, _predict_addresses, _run_descriptors, ("tensor_cores",), _addresses_kernel),
+    "wgmma",
+    _draw_descriptor,
+    _predict_addresses,
+    _run_descriptors,
+    kernels=("tensor_cores",),
+    kind=_addresses_kernel,
     feature="wgmma",
 )
 TCGEN05 = replace(WGMMA, name="tcgen05", feature="tcgen05", kernels=("tensor_memory",), together=100)
 
 # Integers that a type holds exactly, and whose sums of products every accumulator holds
-_SMALL, _SUMMANDS = (-4, 4), (-64, 64)
+_SMALL = (-4, 4)
+_SUMMANDS = (-64, 64)
 _RANGE = {"b1": (0, 1), "u8": (0, 7), "u4": (0, 15), "s4": (-8, 7)}
 _ORDERS = ("row.col", "row.row", "col.row", "col.col")
 _WGMMA_N = (8, 24, 64, 256)  # the narrowest, an odd, a usual and the widest
@@ -175,15 +215,21 @@ class _Opcode(NamedTuple):
 
     def numbers(self, seed: int) -> list[npt.NDArray[np.int64]]:
         """A, B and C: random integers, four of each where quads of lanes multiply on their own."""
-        (m, n, k), count = self.mnk, 4 if self.row.quad_pairs else 1
-        ranges = *(_RANGE.get(self.types[operand], _SMALL) for operand in "AB"), _SUMMANDS
-        matrices = []
-        for number, ((low, high), shape) in enumerate(zip(ranges, ((m, k), (k, n), (m, n)), strict=True)):
-            words = splitmix_bytes(seed + number, 2 * count * shape[0] * shape[1]).view("<u2").astype(np.int64)
-            matrices.append((low + words % (high - low + 1)).reshape(count, *shape))
-        return matrices
+        m, n, k = self.mnk
+        return [
+            self._matrices(seed, (m, k), _RANGE.get(self.types["A"], _SMALL)),
+            self._matrices(seed + 1, (k, n), _RANGE.get(self.types["B"], _SMALL)),
+            self._matrices(seed + 2, (m, n), _SUMMANDS),
+        ]
 
-    def words(self, operand: Any, matrices: npt.NDArray[np.int64]) -> Array:
+    def _matrices(self, seed: int, shape: tuple[int, int], limits: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Random integers between two limits, both included."""
+        count = 4 if self.row.quad_pairs else 1
+        low, high = limits
+        words = splitmix_bytes(seed, 2 * count * shape[0] * shape[1]).view("<u2").astype(np.int64)
+        return (low + words % (high - low + 1)).reshape(count, *shape)
+
+    def words(self, operand: Operand, matrices: npt.NDArray[np.int64]) -> Array:
         """(threads, registers) words of an operand."""
         held = fragment(self.name, operand, self.types[operand])
         return _stored(held.distribute(matrices if held.matrices > 1 else matrices[0]), held.data_type).view("<u4")
@@ -213,13 +259,23 @@ def opcodes() -> dict[str, _Opcode]:
     for row in INSTRUCTIONS:
         if not Arch.named("sm_90").has(row.feature):
             continue
-        types, sums = ([DataType.named(name).ptx for name in names] for names in (row.types, row.accumulators))
+        types = [DataType.named(name).ptx for name in row.types]
+        sums = [DataType.named(name).ptx for name in row.accumulators]
         counts: tuple[str, ...] = ("xor.popc", "and.popc") if types == ["b1"] else ("",)
-        start, ns, orders = "mma.sync.aligned", row.n, _ORDERS if row.quad_pairs else _ORDERS[:1]
+        ns: Sequence[int]
+        orders: tuple[str, ...]
         if row.warps > 1:
-            start, ns, orders, counts = "wgmma.mma_async.sync.aligned", _WGMMA_N, ("",), counts[-1:]
+            start = "wgmma.mma_async.sync.aligned"
+            ns = _WGMMA_N
+            orders = ("",)
+            counts = counts[-1:]
+        else:
+            start = "mma.sync.aligned"
+            ns = row.n
+            orders = _ORDERS if row.quad_pairs else _ORDERS[:1]
         for n, order, d, a, b, count in product(ns, orders, sums, types, types, counts):
-            shape, c = f"m{row.m}n{n}k{row.k}", "" if row.warps > 1 else d
+            shape = f"m{row.m}n{n}k{row.k}"
+            c = "" if row.warps > 1 else d
             name = ".".join(filter(None, (row.family, shape, order)))
             opcode = ".".join(filter(None, (start, shape, order, d, a, b, c, count)))
             made[opcode] = _Opcode(row, name, (row.m, n, row.k), {"A": a, "B": b, "D": d}, count)
@@ -236,23 +292,38 @@ def _predict_sums(case: Case) -> list[Piece]:
     """D: the product of bits counts those that both have (and), or that differ (xor)."""
     opcode = opcodes()[case["opcode"]]
     a, b, c = opcode.numbers(case["seed"])
-    is_xor = opcode.counted == "xor.popc"
-    words = opcode.words("D", c + ((a[..., None] != b[:, None]).sum(axis=2) if is_xor else a @ b))
+    products = (a[..., None] != b[:, None]).sum(axis=2) if opcode.counted == "xor.popc" else a @ b
+    words = opcode.words("D", c + products)
     return [Piece("thread {}, register {}", words, words.shape[1])]
 
 
-def _run_products(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run_products(device: Device, cases: list[Case]) -> Iterable[Result]:
     opcode = opcodes()[cases[0]["opcode"]]
     numbers = (opcode.numbers(case["seed"]) for case in cases)
     operands = [(opcode.words("A", a), opcode.b_operand(b), opcode.words("D", c)) for a, b, c in numbers]
-    a, b, d = (np.stack(words) for words in zip(*operands, strict=True))
-    sizes = {"blocks": len(cases), "threads": 32 * opcode.row.warps, "smem_bytes": b[0].nbytes}
-    device.launch(f"tensor_cores:{cases[0]['opcode'].replace('.', '_')}", a, b, b[0].nbytes, out=[d], **sizes)
-    return zip(d)
+    a = np.stack([words for words, _, _ in operands])
+    b = np.stack([words for _, words, _ in operands])
+    d = np.stack([words for _, _, words in operands])
+    kernel = cases[0]["opcode"].replace(".", "_")
+    device.launch(
+        f"tensor_cores:{kernel}",
+        a,
+        b,
+        b[0].nbytes,
+        out=[d],
+        blocks=len(cases),
+        threads=32 * opcode.row.warps,
+        smem_bytes=b[0].nbytes,
+    )
+    return ([words] for words in d)
 
 
 FRAGMENTS = Suite(
-    *("fragments", _draw_opcode, _predict_sums, _run_products, ("tensor_cores",)),
+    "fragments",
+    _draw_opcode,
+    _predict_sums,
+    _run_products,
+    kernels=("tensor_cores",),
     kind=lambda case: str(case["opcode"]),
     feature="mma",
 )
@@ -283,7 +354,8 @@ def _before(case: Case, registers: int) -> Array:
 
 
 def _predict_matrices(case: Case) -> list[Piece]:
-    count, transpose = case["count"], case["transpose"]
+    count = case["count"]
+    transpose = case["transpose"]
     if case["direction"] == "ldmatrix":
         registers = np.zeros((32, _REGISTERS), "<u4")
         registers[:, :count] = ldmatrix(pool()[:_SMEM_BYTES], case["rows"], count=count, transpose=transpose)
@@ -293,24 +365,55 @@ def _predict_matrices(case: Case) -> list[Piece]:
     return [memory("shared memory", smem)]
 
 
-def _run_matrices(device: Device, cases: list[Case]) -> Iterable[Any]:
-    ops = [
-        6 * (case["direction"] == "stmatrix") + 3 * case["transpose"] + _COUNTS.index(case["count"]) for case in cases
-    ]
-    tables = np.array(ops, np.int32), np.array([case["rows"] for case in cases], np.int32)
+def _run_matrices(device: Device, cases: list[Case]) -> Iterable[Result]:
     registers = np.stack([_before(case, _REGISTERS) for case in cases])
     images = np.empty((len(cases), _SMEM_BYTES), np.uint8)
-    sizes = {"blocks": len(cases), "threads": 32, "smem_bytes": _SMEM_BYTES}
-    device.launch("matrices:matrices", *tables, pool(), _SMEM_BYTES, out=(registers, images), **sizes)
-    return ([words if op < 6 else image] for op, words, image in zip(ops, registers, images, strict=True))
+    device.launch(
+        "matrices:matrices",
+        np.array([_matrices_operation(case) for case in cases], np.int32),
+        np.array([case["rows"] for case in cases], np.int32),
+        pool(),
+        _SMEM_BYTES,
+        out=(registers, images),
+        blocks=len(cases),
+        threads=32,
+        smem_bytes=_SMEM_BYTES,
+    )
+    for case, words, image in zip(cases, registers, images, strict=True):
+        yield [words if case["direction"] == "ldmatrix" else image]
 
 
-LDMATRIX = Suite("ldmatrix", _draw_matrices, _predict_matrices, _run_matrices, ("matrices",), feature="stmatrix")
+def _matrices_operation(case: Case) -> int:
+    """As kernels/matrices.cu numbers them: three counts, as they are and transposed, of ldmatrix and of stmatrix."""
+    number = _COUNTS.index(case["count"])
+    if case["transpose"]:
+        number += len(_COUNTS)
+    if case["direction"] == "stmatrix":
+        number += 2 * len(_COUNTS)
+    return number
 
+
+LDMATRIX = Suite(
+    "ldmatrix", _draw_matrices, _predict_matrices, _run_matrices, kernels=("matrices",), feature="stmatrix"
+)
+
+# as kernels/tensor_memory.cu numbers them
 FORMS = (
-    *("32x32b.x1", "32x32b.x2", "32x32b.x8", "16x64b.x1", "16x64b.x4", "16x128b.x1", "16x128b.x4", "16x256b.x1"),
-    *("16x256b.x2", "16x32bx2.x1", "16x32bx2.x4", "32x32b.x2.packed", "16x64b.x4.packed", "16x256b.x2.packed"),
-)  # as kernels/tensor_memory.cu numbers them
+    "32x32b.x1",
+    "32x32b.x2",
+    "32x32b.x8",
+    "16x64b.x1",
+    "16x64b.x4",
+    "16x128b.x1",
+    "16x128b.x4",
+    "16x256b.x1",
+    "16x256b.x2",
+    "16x32bx2.x1",
+    "16x32bx2.x4",
+    "32x32b.x2.packed",
+    "16x64b.x4.packed",
+    "16x256b.x2.packed",
+)
 _COLUMNS = 128  # that a block allocates
 _LANES = 128
 _MOVED_REGISTERS = 8  # of a thread, at most
@@ -320,14 +423,19 @@ _PACKED = {"ld": "pack::16b", "st": "unpack::16b"}
 
 def _draw_move(random: random.Random, _arch: str) -> Case:
     """A form at any column that it fits at; forms of 16 lanes in either half of the warp's quarter."""
-    form, warp, direction = random.choice(FORMS), random.randrange(4), random.choice(("ld", "st"))
+    form = random.choice(FORMS)
+    warp = random.randrange(4)
+    direction = random.choice(("ld", "st"))
     move = named_move(_opcode(direction, form))
     reach = move.columns + (_SPLIT if move.form.places > 1 else 0)
+    lane = 32 * warp
+    if move.form.lanes == 16 and move.form.places == 1:
+        lane += 16 * random.randrange(2)
     return {
         "direction": direction,
         "form": form,
         "warp": warp,
-        "lane": 32 * warp + (16 * random.randrange(2) if move.form.lanes == 16 and move.form.places == 1 else 0),
+        "lane": lane,
         "column": random.randrange(_COLUMNS - reach + 1),
         "registers": drawn_place(random),
     }
@@ -347,28 +455,39 @@ def _predict_move(case: Case) -> list[Piece]:
     cells = memory.cells.copy()
     cells[:, :_COLUMNS] = _cells()
     memory = TensorMemory(cells, memory.allocations)
-    opcode, address = _opcode(case["direction"], case["form"]), case["lane"] << 16 | case["column"]
-    where = {"warp": case["warp"], "split": _SPLIT if "x2.x" in case["form"] else None}
+    opcode = _opcode(case["direction"], case["form"])
+    address = case["lane"] << 16 | case["column"]
+    split = _SPLIT if "x2.x" in case["form"] else None
     registers = _before(case, _MOVED_REGISTERS).copy()
     moved = registers[:, : named_move(opcode).registers]
     if case["direction"] == "ld":
-        moved[:] = memory.load(opcode, address, **where)
+        moved[:] = memory.load(opcode, address, warp=case["warp"], split=split)
     else:
-        memory = memory.store(opcode, moved, address, **where)
+        memory = memory.store(opcode, moved, address, warp=case["warp"], split=split)
     after = np.ascontiguousarray(memory.cells[:, :_COLUMNS])
     return [Piece("thread {}, register {}", registers, _MOVED_REGISTERS), Piece("lane {}, column {}", after, _COLUMNS)]
 
 
-def _run_moves(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run_moves(device: Device, cases: list[Case]) -> Iterable[Result]:
     table = [
         [FORMS.index(case["form"]), case["direction"] == "st", case["warp"], case["lane"] << 16 | case["column"]]
         for case in cases
     ]
     registers = np.stack([_before(case, _MOVED_REGISTERS) for case in cases])
-    values = np.array(table, np.int32), _cells(), registers
-    out = loaded, after = np.empty_like(registers), np.empty((len(cases), _LANES, _COLUMNS), "<u4")
-    device.launch("tensor_memory:moves", *values, out=out, blocks=len(cases), threads=128)
+    loaded = np.empty_like(registers)
+    after = np.empty((len(cases), _LANES, _COLUMNS), "<u4")
+    device.launch(
+        "tensor_memory:moves",
+        np.array(table, np.int32),
+        _cells(),
+        registers,
+        out=(loaded, after),
+        blocks=len(cases),
+        threads=128,
+    )
     return zip(loaded, after, strict=True)
 
 
-TENSOR_MEMORY = Suite("tensor_memory", _draw_move, _predict_move, _run_moves, ("tensor_memory",), feature="tcgen05")
+TENSOR_MEMORY = Suite(
+    "tensor_memory", _draw_move, _predict_move, _run_moves, kernels=("tensor_memory",), feature="tcgen05"
+)

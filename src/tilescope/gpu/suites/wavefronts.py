@@ -15,21 +15,25 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tilescope.gpu.device import Device
-from tilescope.gpu.suites import Array, Case, Piece, Suite
+from tilescope.gpu.suites import Array, Case, Piece, Result, Suite
 from tilescope.smem.banks import wavefronts
 from tilescope.smem.op import SMEM_OP, SmemOp
 
 _OPS = tuple(name for name, row in SMEM_OP.items() if not row.is_copy)  # as kernels/accesses.cu numbers them
 _SMEM_BYTES = 32768
 _ALL = 0xFFFFFFFF
-_COUNTERS = {name: f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{name}.sum" for name in ("op_ld", "op_st")}
+_COUNTERS = {
+    "op_ld": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "op_st": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+}
 _CASES = "accesses.json"  # beside the kernels
-_TRIES, _WARPS, _TIMES = 5, 16, 64  # of a timed access
+_TRIES = 5  # of a timed access, of which the fastest counts
+_WARPS = 16  # that make it side by side
+_TIMES = 64  # in a row
 
 
 def _draw(random: random.Random, _arch: str) -> Case:
@@ -37,7 +41,9 @@ def _draw(random: random.Random, _arch: str) -> Case:
     op = SmemOp.named(random.choice(_OPS))
     size = op.access_bytes
     pattern = random.choice(("stride", "stride", "swizzle", "pairs", "any", "few lines"))
-    stride, shift, mask = random.randint(0, 33), random.randint(0, 5), random.randint(0, 31)
+    stride = random.randint(0, 33)
+    shift = random.randint(0, 5)
+    mask = random.randint(0, 31)
     partner = random.choice((1, 2))
     near = [random.randrange(64) for _ in range(32)]
     far = [random.randrange(_SMEM_BYTES // size) for _ in range(32)]
@@ -57,9 +63,11 @@ def _predict(case: Case) -> list[Piece]:
     return [Piece("wavefronts", np.array([wavefronts(case["op"], case["lanes"], case["active"])], "<u4"))]
 
 
-def _run(device: Device, cases: list[Case]) -> Iterable[Any]:
+def _run(device: Device, cases: list[Case]) -> Iterable[Result]:
     counts = _counted(device, cases)
-    return zip(np.array(_timed(device, cases) if counts is None else counts, "<u4"))
+    if counts is None:
+        counts = _timed(device, cases).tolist()
+    return ([np.array([count], "<u4")] for count in counts)
 
 
 def _counted(device: Device, cases: list[Case]) -> list[int] | None:
@@ -84,8 +92,16 @@ def _launch_all() -> None:
     folder = Path(sys.argv[1])
     device = Device(folder)
     for case in json.loads(folder.joinpath(_CASES).read_text("utf-8")):
-        values = _OPS.index(case["op"]), np.array(case["lanes"], np.int32), case["active"], device.allocate(4)
-        device.launch("accesses:one_access", *values, blocks=1, threads=32, smem_bytes=_SMEM_BYTES)
+        device.launch(
+            "accesses:one_access",
+            _OPS.index(case["op"]),
+            np.array(case["lanes"], np.int32),
+            case["active"],
+            device.allocate(4),
+            blocks=1,
+            threads=32,
+            smem_bytes=_SMEM_BYTES,
+        )
 
 
 def _timed(device: Device, cases: list[Case]) -> Array:
@@ -106,13 +122,24 @@ def cycles_of(device: Device, cases: list[Case]) -> Array:
     """Clocks of one access of every case, the least of several tries."""
     cycles = np.empty((len(cases), _TRIES), "<u4")
     operations = np.array([_OPS.index(case["op"]) for case in cases], np.int32)
-    lanes, active = (np.array([case[name] for case in cases], np.uint32) for name in ("lanes", "active"))
-    sizes = {"blocks": len(cases), "threads": 32 * _WARPS, "smem_bytes": 200 * 1024}
-    device.launch("accesses:timed_accesses", operations, lanes, active, 0, device.allocate(4), out=[cycles], **sizes)
+    lanes = np.array([case["lanes"] for case in cases], np.uint32)
+    active = np.array([case["active"] for case in cases], np.uint32)
+    device.launch(
+        "accesses:timed_accesses",
+        operations,
+        lanes,
+        active,
+        0,
+        device.allocate(4),
+        out=[cycles],
+        blocks=len(cases),
+        threads=32 * _WARPS,
+        smem_bytes=200 * 1024,
+    )
     return np.asarray(cycles.min(axis=1) / (_TIMES * _WARPS))
 
 
-BANKS = Suite("banks", _draw, _predict, _run, ("accesses",), count=500, together=500, feature="stmatrix")
+BANKS = Suite("banks", _draw, _predict, _run, kernels=("accesses",), count=500, together=500, feature="stmatrix")
 
 if __name__ == "__main__":
     _launch_all()

@@ -1,0 +1,209 @@
+"""The table of steps: what each acts on, its arguments, and the instruction that it stands for.
+
+    wait    {wait = "full[i % 4]", parity = "(i / 4) % 2"}    mbarrier.try_wait.parity    "wait full[2], parity 1"
+
+A step is written as its name with what it acts on, and its arguments beside it. What is said of it when it is done is a
+template (`tilescope.sentence` has the language), whose facts `wording.said` names.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from tilescope.errors import Wording
+from tilescope.pipeline.demands import PLANNED, example
+from tilescope.pipeline.mbarrier import ARRIVALS_END
+from tilescope.pipeline.threads import (
+    BARS,
+    BLOCK_THREADS,
+    LEAST_REGISTERS,
+    MOST_REGISTERS,
+    REGISTER_STEP,
+    WARP_THREADS,
+)
+from tilescope.rule import Rule, rule
+
+Written: TypeAlias = int | str  # as a user writes it: a number, a flag, a name, or an expression
+
+NUMBER = rule(
+    "pipeline-number",
+    "Numbers of a step are ones that its instruction takes: parities 0 and 1, bars 0 to 15, no negative counts.",
+    argument="{name}",
+    found="{name} = {number}",
+    limit="{least} to {most}[[, a multiple of {multiple}]]",
+    fix="Use {nearest}, for example.",
+    source="PTX ISA, mbarrier, bar, setmaxnreg",
+    passing=PLANNED,
+    failing=example({"wait": "full", "parity": 2}),
+)
+PARITY = NUMBER.worded(fix="Take it modulo 2: (i / stages) % 2.")
+UNBOUNDED_NUMBER = NUMBER.worded(limit="at least {least}[[, a multiple of {multiple}]]")
+GROUPS = ("wgmma", "bulk", "cp.async")
+
+
+class Argument(NamedTuple):
+    """What a step acts on, or an argument of it: what it may be, and the field of an Action that holds it.
+
+    A barrier with choices may be one of these instead: commit closes a group, or arrives at a barrier. A number lies
+    between `least` and `most` and is a multiple of `step`.
+    """
+
+    name: str
+    kind: Literal["number", "bar", "flag", "barrier", "barriers", "counter", "slot", "choice"]
+    field: str
+    default: Written | None = None  # None: it must be there; "": it may be left out
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    least: int | None = None
+    most: int | None = None
+    step: int = 1
+
+    def checked(self, number: int) -> int:
+        """The number, or a RuleError where it is none that the instruction takes."""
+        within = (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+        if within and number % self.step == 0:
+            return number
+        told: Rule | Wording = NUMBER
+        if self.name == "parity":
+            told = PARITY
+        elif self.most is None:
+            told = UNBOUNDED_NUMBER
+        raise told.error(
+            name=self.name,
+            number=number,
+            least=self.least,
+            most=self.most,
+            multiple=self.step if self.step > 1 else None,
+            nearest=self._nearest(number),
+        )
+
+    def _nearest(self, number: int) -> int:
+        """A number that is taken, the nearest below or at an end."""
+        bounded = max(self.least or 0, number if self.most is None else min(number, self.most))
+        return bounded // self.step * self.step
+
+
+class Operation(NamedTuple):
+    """A kind of step: what it acts on, its arguments, and how its actions are said."""
+
+    name: str
+    target: Argument
+    arguments: tuple[Argument, ...]
+    said: str
+
+
+_BARRIER = Argument("", "barrier", "barriers")
+_BARRIER_OR_GROUP = _BARRIER._replace(choices=GROUPS)
+_GROUP = Argument("", "choice", "choice", choices=GROUPS)
+_FENCE = Argument("", "choice", "choice", choices=("proxy.async", "mbarrier_init", "tcgen05.before", "tcgen05.after"))
+_CLUSTER = Argument("", "choice", "choice", choices=("sync", "arrive", "wait"))
+_GRID = Argument("", "choice", "choice", choices=("wait", "launch"))
+_BAR = Argument("", "bar", "number", least=0, most=BARS - 1)  # a bar is a barrier of threads
+_FLAG = Argument("", "counter", "barriers")  # a counter in global memory
+_SLOT = Argument("", "slot", "slots")
+_SLOTS = Argument("", "slot", "slots", many=True)
+_REGISTERS = Argument("", "number", "number", least=LEAST_REGISTERS, most=MOST_REGISTERS, step=REGISTER_STEP)
+
+# bits of the ranks whose barrier or memory it acts on; "": the role's own
+_OWN = Argument("mask", "number", "mask", "")
+_TILE = Argument("tile", "number", "tile", "")  # which tile the slot then holds, or must hold; "": any
+_COUNT = Argument("count", "number", "times", 1, least=0, most=ARRIVALS_END - 1)
+_PARITY = Argument("parity", "number", "number", least=0, most=1)
+_BYTES = Argument("bytes", "number", "number", least=0)
+_INTO = Argument("into", "slot", "into", "")
+_THREADS = Argument("threads", "number", "times", 0, least=0, most=BLOCK_THREADS, step=WARP_THREADS)
+_SCOPE = Argument("scope", "choice", "scope", "", ("cta", "cluster"))  # "": as far as the barrier is
+
+
+def _operation(name: str, target: Argument, *arguments: Argument, said: str) -> Operation:
+    """A row of the table; its step is written with its name for what it acts on."""
+    return Operation(name, target._replace(name=name), arguments, said)
+
+
+_ROWS = (
+    # mbarrier.init of all stages; without any such step barriers are ready at the start
+    _operation("init", Argument("", "barriers", "barriers", many=True), said="init {barriers}"),
+    # mbarrier.try_wait.parity: until the phase of this parity has ended; a tail is the same, before the role leaves
+    _operation("wait", _BARRIER, _PARITY, said="wait {barriers}, parity {number}"),
+    _operation("tail", _BARRIER, _PARITY, said="tail {barriers}, parity {number}"),
+    # mbarrier.arrive.expect_tx, or expect_tx
+    _operation(
+        "expect",
+        _BARRIER,
+        _BYTES,
+        Argument("arrive", "flag", "flag", True),
+        _OWN,
+        _SCOPE,
+        said="[[{only} ]]expect {number} bytes on {barriers}",
+    ),
+    # mbarrier.arrive; a release is the same: the slot may be filled again
+    _operation(
+        "arrive",
+        _BARRIER,
+        _COUNT,
+        _OWN,
+        Argument("drop", "flag", "flag", False),
+        _SCOPE,
+        said="arrive {barriers}[[, {arrivals} arrivals]]",
+    ),
+    _operation("release", _BARRIER, _COUNT, _OWN, _SCOPE, said="release {barriers}[[, {arrivals} arrivals]]"),
+    # cp.async.bulk.tensor, cp.async.bulk, cp.async; its bytes count on a barrier. `lanes` threads issue it
+    _operation(
+        "copy",
+        _SLOT,
+        _BYTES,
+        Argument("barrier", "barrier", "barriers", ""),
+        Argument("by", "choice", "choice", "tma", ("tma", "bulk", "cp.async")),
+        _OWN,
+        Argument("barrier_rank", "number", "owner", ""),
+        _TILE,
+        Argument("offset", "number", "offset", "", least=0),  # "": behind the copies of the same phase
+        Argument("lanes", "number", "times", 1, least=1, most=BLOCK_THREADS),
+        Argument("source", "slot", "sources", ""),  # a slot of global memory; "": what nobody writes meanwhile
+        said="copy into {slots}, {number} bytes[[ on {barriers}]]",
+    ),
+    # when the role's cp.async have landed
+    _operation(
+        "cp_arrive",
+        _BARRIER,
+        _COUNT,
+        Argument("noinc", "flag", "flag", False),
+        said="cp_arrive {barriers}[[, {arrivals} arrivals]]",
+    ),
+    _operation("read", _SLOTS, _TILE, said="read {slots}"),  # ld.shared, tcgen05.ld
+    _operation("write", _SLOTS, _TILE, said="write {slots}"),  # st.shared
+    # a tensor core reads until a group or a commit is waited for
+    _operation(
+        "multiply",
+        _SLOTS,
+        Argument("unit", "choice", "choice", "wgmma", ("wgmma", "tcgen05", "mma")),
+        _INTO,
+        _OWN,
+        _TILE,
+        said="multiply {slots}[[ into {into}]]",
+    ),
+    # cp.async.bulk.tensor.global: TMA reads
+    _operation("store", _SLOTS, _BYTES._replace(default=0), _INTO, said="store {slots}[[ into {into}]]"),
+    # closes a group; on a barrier tcgen05.commit
+    _operation("commit", _BARRIER_OR_GROUP, _OWN, said="commit {choice}[[to {barriers}]]"),
+    _operation(
+        "wait_group",
+        _GROUP,
+        Argument("pending", "number", "number", 0, least=0),
+        Argument("read", "flag", "flag", False),
+        said="wait_group {choice} {number}[[ {read}]]",
+    ),
+    _operation("fence", _FENCE, said="fence {choice}"),
+    # bar.sync of `threads` threads; 0: all of the block. bar.arrive does not wait
+    _operation("sync", _BAR, _THREADS, said="sync {number}[[, {threads} threads]]"),
+    _operation("bar_arrive", _BAR, _THREADS, said="bar_arrive {number}[[, {threads} threads]]"),
+    _operation("cluster", _CLUSTER, said="cluster {choice}"),  # barrier.cluster
+    # red.release.gpu.add on a flag in global memory; ld.acquire.gpu until it has a value
+    _operation("signal", _FLAG, _COUNT, said="signal {barriers}"),
+    _operation("poll", _FLAG, Argument("value", "number", "number", least=0), said="poll {barriers} for {number}"),
+    # wait: until the grid before has ended; launch: the next grid may start
+    _operation("griddepcontrol", _GRID, said="griddepcontrol {choice}"),
+    # setmaxnreg
+    _operation("registers", _REGISTERS, said="registers {number}"),
+)
+OPERATIONS = {row.name: row for row in _ROWS}
