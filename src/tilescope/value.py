@@ -29,7 +29,7 @@ from tilescope.sentence import by, counted, shortened
 _DEFINING_MODULES = (
     "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.readings",
     "mma.tcgen05_product", "mma.tensor_memory", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
-    "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "cli.topics",
+    "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "questions.topics",
 )  # fmt: skip
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400

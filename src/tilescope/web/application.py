@@ -29,8 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import FaultError, RuleError, unknown_name
-from tilescope.web.page import query_of
-from tilescope.web.pages import PAGES
+from tilescope.web.page import Sheet, answer_json, filled_form, query_of
+from tilescope.web.pages import PAGES, redirected
 from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
 
 WORKERS = 2
@@ -76,14 +76,14 @@ def _page(request: Request) -> Response:
     page = PAGES[name]
     try:
         query = query_of(request.query_params.multi_items())
-        filling = page.redirect(query)
+        filling = redirected(page, query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
-        form = page.filled(query)
+        form = filled_form(page, query)
         if ending == "svg":
-            return Response(form.answer().drawing.svg(), media_type="image/svg+xml")
+            return Response(Sheet.of(form).drawing.svg(), media_type="image/svg+xml")
         if ending == "json":
-            return Response(form.answer().json(), media_type="application/json")
+            return Response(answer_json(form.answer()), media_type="application/json")
     except RuleError as error:
         if ending == "json" and isinstance(error, FaultError):  # an answer: what the command prints
             return Response(json.dumps(error.to_dict(), indent=2), 422, media_type="application/json")
