@@ -233,13 +233,13 @@ def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -
 
 
 def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
-    """What a command line says: click has None, False or () for what it does not."""
+    """What a command line says, in its order: click has None, False or () for what it does not say."""
+    may_repeat = {row.name: row.is_many for row in inputs}
     told: dict[str, object] = {}
-    for row in inputs:
-        value = said[row.name]
-        is_unsaid = value is None or value is False or (row.is_many and value == ())
+    for name, value in said.items():
+        is_unsaid = value is None or value is False or (may_repeat[name] and value == ())
         if not is_unsaid:
-            told[row.name] = value
+            told[name] = value
     return Asked(told)
 
 

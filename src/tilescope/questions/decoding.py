@@ -10,6 +10,7 @@ from tilescope.data_type import DataType
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
+from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
 from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
@@ -57,8 +58,6 @@ def _word_answer(asked: Asked) -> Answer:
         rows = len(lines) if lines else asked.get("rows")
         if lines:
             extra["addresses"] = lines
-    from tilescope.view.descriptor_view import barrier_readings
-
     barriers = barrier_readings(asked["word"])
     extra |= barrier_facts(barriers)
     return Answer(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from tilescope.errors import RuleError
 from tilescope.layout import Layout, Modes
+from tilescope.layout.comparison import require_one_tile
 from tilescope.notation import (
     NOTATION,
     Conversion,
@@ -56,11 +58,17 @@ def draw_answer(asked: Asked) -> Answer:
 
 def comparison_facts(layout: Layout, other: Layout) -> dict[str, object]:
     """A second layout of the same tile, and the first element that it places elsewhere."""
-    from tilescope.view.layout_view import require_one_tile
-
     require_one_tile(layout, other)
     first = layout.first_difference(other)
     return {"other": other.to_dict(), "first_difference": None if first is None else list(first)}
+
+
+class EveryNotation(NamedTuple):
+    """A layout as every notation writes it, or why one has no text for it."""
+
+    written: str  # the text that was asked about
+    texts: Mapping[str, str]  # by the name of the notation
+    assumption: str  # what the text left unsaid; empty: nothing
 
 
 def convert_answer(asked: Asked) -> Answer:
@@ -68,11 +76,11 @@ def convert_answer(asked: Asked) -> Answer:
     beside = asked.options(LAYOUT_BESIDE)
     layout, assumed = parse_layout_assuming(asked["text"], **beside)
     extra = {"assumed": assumed} if assumed else {}
-    notes = [assumption(layout, assumed)] if assumed else []
+    said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
         texts = {notation: str(_conversion(asked["text"], notation, beside)) for notation in NOTATION}
-        shown = {"written": asked["text"].strip(), "notations": texts, "notes": tuple(notes)}
-        return Answer(layout, shown=shown, extra={"notations": texts} | extra)
+        every = EveryNotation(asked["text"].strip(), texts, said)
+        return Answer(layout, shown={"notations": every}, extra={"notations": texts} | extra)
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
         return Answer(conversion, shown={"picture": asked.get("picture", False) or "svg" in asked}, headline=conversion.result)
@@ -80,7 +88,7 @@ def convert_answer(asked: Asked) -> Answer:
         conversion,
         extra=extra,
         is_yes=False,
-        text="\n".join([str(conversion), *notes]),
+        text=f"{conversion}\n{said}" if said else str(conversion),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
 

@@ -21,7 +21,7 @@ from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.view.swizzle_view import facts, rule_sentence, used_by
+from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
 from tilescope.tensor_map import descriptor

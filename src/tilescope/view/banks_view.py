@@ -7,15 +7,17 @@ line 0x080    4!                      names its lanes. Cells of one column wait 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from tilescope.layout import Layout
 from tilescope.sentence import by, counted
-from tilescope.smem.report import COUNTER_CAVEAT, BankReport, TileReport
+from tilescope.smem.op import BANK_BYTES
+from tilescope.smem.report import COUNTER_CAVEAT, AccessCost, BankReport, TileReport
 from tilescope.smem.search import FoundLayout, LayoutSearch
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, Header, Tier, extent, holding, number_span, runs
+from tilescope.view.grid import Cell, Grid, Header, Tier, bank_of, bank_words, extent, number_span, runs
 
 _MAX_FOUND = 4  # layouts of each family that are listed; the rest are counted
 _MAX_COLLISIONS = 2  # of a report that are spelled out
@@ -37,7 +39,9 @@ def draw_bank_report(report: BankReport) -> Drawing:
     ld.b128: 4 wavefronts, 4 without conflicts
     """
     title = f"{report.op.name}: {counted(report.wavefronts, 'wavefront')}, {report.ideal} without conflicts"
-    counters = ({"Nsight Compute counter": f"`{name}`", "for each execution": n} for name, n in report.counters.items())
+    counters = [
+        {"Nsight Compute counter": f"`{name}`", "for each execution": count} for name, count in report.counters.items()
+    ]
     return Drawing(
         title,
         {
@@ -50,6 +54,14 @@ def draw_bank_report(report: BankReport) -> Drawing:
     )
 
 
+class _Worst(NamedTuple):
+    """The most expensive instruction of a pattern, and the pattern's place in the report."""
+
+    number: int
+    cost: AccessCost
+    instruction: BankReport
+
+
 def draw_tile_report(
     report: TileReport, search: LayoutSearch | None = None, cured: TileReport | None = None
 ) -> Drawing:
@@ -57,35 +69,64 @@ def draw_tile_report(
 
     With `search`, the layouts that cure them; with `cured`, the same instructions on the best of these beside the sick.
     """
-    used = sorted({cost.op.wavefront_counter for cost in report.costs})
-    counters = " and by ".join(f"`{counter}`" for counter in used)
-    columns = ("instructions", "wavefronts", "ideal", "excess", "verdict")
-    costs = ({"pattern": cost.name} | {name: getattr(cost, name) for name in columns} for cost in report.costs)
-    table = Table.of(costs, align="lrrrrl", notes=[f"Counted by {counters}"])
-    layouts = {"(r, c) at": report.layout, "cured at": None if cured is None else cured.layout}
-    addresses = {name: f"`{layout.c_expression}`" for name, layout in layouts.items() if layout is not None}
-    parts: dict[str, Part | tuple[Part, ...] | None] = {"costs": table, "addresses": Table(addresses)}
-    worst = [(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
-    drawn = [entry for entry in worst if entry[2].excess] or worst[:1]
-    for number, cost, instruction in drawn:
-        which = "Worst instruction of " if instruction.excess else "First instruction of "
-        title = f"{which if cost.instructions > 1 else ''}{cost.name}: {counted(instruction.wavefronts, 'wavefront')}"
-        grids = {"worst": bank_grid(instruction, title)}
-        cure = None if cured is None else cured.costs[number].worst
+    parts: dict[str, Part | tuple[Part, ...] | None] = {
+        "costs": _costs(report),
+        "addresses": _addresses(report, cured),
+    }
+    worst = [_Worst(number, cost, cost.worst) for number, cost in enumerate(report.costs) if cost.worst is not None]
+    drawn = [one for one in worst if one.instruction.excess] or worst[:1]
+    for one in drawn:
+        grids = {"worst": bank_grid(one.instruction, _worst_title(one))}
+        cure = None if cured is None else cured.costs[one.number].worst
         if cure is not None and search is not None:
             wavefronts = counted(cure.wavefronts, "wavefront")
             grids["cured"] = bank_grid(cure, f"With {search.best.label}: {wavefronts}")
-        parts[f"lanes {number}"] = Beside(grids)
-        parts[f"verdict {number}"] = _verdict(instruction)
+        parts[f"lanes {one.number}"] = Beside(grids)
+        parts[f"verdict {one.number}"] = _verdict(one.instruction)
     parts["legend"] = _WAITING if report.excess else None
-    noted = [*drawn[:1], *(entry for entry in worst if entry[1].op.is_copy)]
-    notes = dict.fromkeys(note for *_, instruction in noted for note in instruction.notes if note != COUNTER_CAVEAT)
+    noted = [*drawn[:1], *(one for one in worst if one.cost.op.is_copy)]
+    notes = dict.fromkeys(note for one in noted for note in one.instruction.notes if note != COUNTER_CAVEAT)
     parts["notes"] = tuple(notes)
     if search is not None:
         parts |= _search_parts(search)
         parts["hardware"] = _hardware_words(report, search) if report.excess else ""
     title = "Shared-memory accesses"
     return Drawing(title if report.layout is None else f"{title} to {_described(report.layout)}", parts)
+
+
+def _costs(report: TileReport) -> Table:
+    """A line for each pattern."""
+    records = [
+        {
+            "pattern": cost.name,
+            "instructions": cost.instructions,
+            "wavefronts": cost.wavefronts,
+            "ideal": cost.ideal,
+            "excess": cost.excess,
+            "verdict": cost.verdict,
+        }
+        for cost in report.costs
+    ]
+    counters = sorted({cost.op.wavefront_counter for cost in report.costs})
+    said = " and by ".join(f"`{counter}`" for counter in counters)
+    return Table.of(records, align="lrrrrl", notes=[f"Counted by {said}"])
+
+
+def _addresses(report: TileReport, cured: TileReport | None) -> Table:
+    """Where an element lies, in C, as things are and cured."""
+    addresses = {}
+    if report.layout is not None:
+        addresses["(r, c) at"] = f"`{report.layout.c_expression}`"
+    if cured is not None and cured.layout is not None:
+        addresses["cured at"] = f"`{cured.layout.c_expression}`"
+    return Table(addresses)
+
+
+def _worst_title(one: _Worst) -> str:
+    title = f"{one.cost.name}: {counted(one.instruction.wavefronts, 'wavefront')}"
+    if one.cost.instructions <= 1:
+        return title
+    return f"Worst instruction of {title}" if one.instruction.excess else f"First instruction of {title}"
 
 
 def draw_layout_search(search: LayoutSearch) -> Drawing:
@@ -95,17 +136,23 @@ def draw_layout_search(search: LayoutSearch) -> Drawing:
 
 
 def _search_parts(search: LayoutSearch) -> dict[str, Part]:
-    rows, more = [], []
+    listed: list[FoundLayout] = []
+    more = []
     for family, said in _FAMILY_WORDS.items():
         found = [layout for layout in search if layout.family == family]
-        rows += [(one.label, *one.wavefronts, one.excess, _how(one)) for one in found[:_MAX_FOUND]]
-        more += [f"{len(found) - _MAX_FOUND} of {said}"] if found[_MAX_FOUND:] else []
+        listed += found[:_MAX_FOUND]
+        if len(found) > _MAX_FOUND:
+            more.append(f"{len(found) - _MAX_FOUND} of {said}")
     if search.hardware is not None and search.hardware not in search.found:
-        rows.append((search.hardware.label, *search.hardware.wavefronts, search.hardware.excess, _how(search.hardware)))
-    notes = [f"As good, but not listed: {', '.join(more)}."] if more else []
+        listed.append(search.hardware)
     patterns = [f"{name} (ideal {ideal})" for name, ideal in zip(search.patterns, search.ideal, strict=True)]
-    headings, align = ("layout", *patterns, "excess", "made by"), "l" + "r" * (len(patterns) + 1)
-    table = Table(rows, headings, "Wavefronts of each pattern", align, notes)
+    table = Table(
+        ((one.label, *one.wavefronts, one.excess, _how(one)) for one in listed),
+        ("layout", *patterns, "excess", "made by"),
+        "Wavefronts of each pattern",
+        align="l" + "r" * (len(patterns) + 1),
+        notes=[f"As good, but not listed: {', '.join(more)}."] if more else [],
+    )
     return {"conclusion": search.conclusion, "layouts": table}
 
 
@@ -120,7 +167,8 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
     said = []
     for cost, wavefronts in zip(report.costs, search.hardware.wavefronts, strict=True):
         accesses = max(1, cost.instructions)
-        there, here = f"{wavefronts / accesses:.4g}", f"{cost.wavefronts / accesses:.4g}"
+        there = f"{wavefronts / accesses:.4g}"
+        here = f"{cost.wavefronts / accesses:.4g}"
         noun = "wavefront" if there == "1" else "wavefronts"
         compared = "as it is" if there == here else f"instead of {here}"
         said.append(f"{cost.name} {there} {noun} per access {compared}")
@@ -130,47 +178,107 @@ def _hardware_words(report: TileReport, search: LayoutSearch) -> str:
 def bank_grid(report: BankReport, title: str = "Lanes by bank") -> Grid:
     """A row for each line that a group wants, a column for each bank (or the banks one lane takes at once)."""
     cell_bytes = report.op.cell_bytes
-    wanted: dict[tuple[int, int], list[int]] = {}  # lanes, by number of the group and first byte of the cell
-    for number, group in enumerate(report.groups):
-        places = [(report.lane_address[lane] or 0) // cell_bytes * cell_bytes for lane in group.lanes]
-        for place, lane in sorted(zip(places, group.lanes, strict=True)):
-            wanted.setdefault((number, place), []).append(lane)
+    wanted = _wanted(report)
 
-    def cell(row: tuple[int, int], byte: int) -> Cell:
-        group, place, bank = report.groups[row[0]], row[1] + byte, byte // BANK_BYTES
-        lanes = wanted.get((row[0], place))
+    def cell(row: _GroupLine, byte: int) -> Cell:
+        lanes = wanted.get(_GroupByte(row.group, row.line + byte))
         if lanes is None:
             return Cell(colour="unused")
-        waits, said = any(bank in collision.banks for collision in group.collisions), _lane_words(lanes)
-        title = f"bytes {place:#x} to {place + cell_bytes - 1:#x}, {_bank_words(bank, cell_bytes)}: "
-        title += f"{'lane' if len(lanes) == 1 else 'lanes'} {said}{', waits for others' if waits else ''}"
-        text = f"{lanes[0]}+" if " " in said else said  # 7, 0-3, or 0+ for the first of several
-        link = f"lanes{group.lanes[0]}-bank{bank}"  # those that wait for each other
-        return Cell(text, lanes[0], "collision" if waits else "", title, link=link)
+        return _lanes_cell(report, row.group, row.line + byte, lanes)
 
-    several = len(report.groups) > 1  # one group needs no label
-    lines = [(number, place // SMEM_LINE_BYTES * SMEM_LINE_BYTES) for number, place in wanted]
-    rows = {
-        (number, line): (_lane_words(report.groups[number].lanes), f"{line:#06x}")[not several :]
-        for number, line in lines
-    }
-    bytes_shown, half = range(0, SMEM_LINE_BYTES, cell_bytes), SMEM_LINE_BYTES // 2
-    unused = ""
-    if cell_bytes == BANK_BYTES and len(used := {place % SMEM_LINE_BYTES // half for _, place in wanted}) < 2:
-        first = half * min(used, default=0)  # a grid of 32 columns is wide: an unused half is left out
-        bytes_shown, unused = bytes_shown[first // 4 : first // 4 + 16], extent((half - first) // BANK_BYTES, 16)
-    chunks = range(bytes_shown.start // CHUNK_BYTES, bytes_shown.stop // CHUNK_BYTES)
-    shared = any(" " in _lane_words(lanes) for lanes in wanted.values())
-    notes = {
-        "0+ is lane 0 with others that want the same word: read together.": shared and report.op.words_merge,
-        "0+ is lane 0 with others that write the same word: one after the other.": shared and not report.op.words_merge,
-        f"No lane wants banks {unused}.": unused,
-    }
-    banks = {byte: Header.of_numbers(byte // BANK_BYTES, cell_bytes // BANK_BYTES) for byte in bytes_shown}
-    outer = (Tier.of("chunk", chunks, span=4),) if cell_bytes == BANK_BYTES else ()
-    ruled = dict(reversed(lines)).items()  # the first line of every group
-    names = ("lanes", "line", "bank")[not several :]
-    return Grid.of(title, names, rows, banks, cell, ruled=ruled, outer=outer, notes=holding(notes))
+    rows: dict[_GroupLine, tuple[str, ...]] = {}
+    first_lines: dict[int, _GroupLine] = {}  # of every group
+    for group, address in wanted:
+        row = _GroupLine(group, address // SMEM_LINE_BYTES * SMEM_LINE_BYTES)
+        rows[row] = (f"{row.line:#06x}",)
+        first_lines.setdefault(group, row)
+    names: tuple[str, ...] = ("line", "bank")
+    if len(report.groups) > 1:  # one group needs no label
+        rows = {row: (_lane_words(report.groups[row.group].lanes), *labels) for row, labels in rows.items()}
+        names = ("lanes", *names)
+    shown = _shown_bytes(cell_bytes, wanted)
+    outer = []
+    if cell_bytes == BANK_BYTES:
+        chunks = range(shown.start // CHUNK_BYTES, shown.stop // CHUNK_BYTES)
+        outer.append(Tier.of("chunk", chunks, span=CHUNK_BYTES // BANK_BYTES))
+    return Grid.of(
+        title,
+        names,
+        rows,
+        {byte: Header.of_numbers(byte // BANK_BYTES, cell_bytes // BANK_BYTES) for byte in shown},
+        cell,
+        ruled=[*first_lines.values()],
+        outer=outer,
+        notes=_bank_notes(report, wanted, shown),
+    )
+
+
+class _GroupByte(NamedTuple):
+    """The first byte of a cell that lanes of a group want."""
+
+    group: int
+    address: int
+
+
+class _GroupLine(NamedTuple):
+    """A line of shared memory with cells that lanes of a group want."""
+
+    group: int
+    line: int
+
+
+def _wanted(report: BankReport) -> dict[_GroupByte, list[int]]:
+    """The lanes that want each cell, by group and then by address."""
+    cell_bytes = report.op.cell_bytes
+    wanted: dict[_GroupByte, list[int]] = {}
+    for number, group in enumerate(report.groups):
+        starts = {lane: (report.lane_address[lane] or 0) // cell_bytes * cell_bytes for lane in group.lanes}
+        for lane in sorted(starts, key=lambda lane: (starts[lane], lane)):
+            wanted.setdefault(_GroupByte(number, starts[lane]), []).append(lane)
+    return wanted
+
+
+def _lanes_cell(report: BankReport, group_number: int, address: int, lanes: list[int]) -> Cell:
+    """The cell of the lanes of a group that want the bytes at an address."""
+    group = report.groups[group_number]
+    cell_bytes = report.op.cell_bytes
+    bank = bank_of(address)
+    waits = any(bank in collision.banks for collision in group.collisions)
+    said = _lane_words(lanes)
+    noun = "lane" if len(lanes) == 1 else "lanes"
+    title = f"bytes {address:#x} to {address + cell_bytes - 1:#x}, {bank_words(bank, cell_bytes)}: {noun} {said}"
+    if waits:
+        title += ", waits for others"
+    text = f"{lanes[0]}+" if _are_apart(lanes) else said  # 7, 0-3, or 0+ for the first of several
+    link = f"lanes{group.lanes[0]}-bank{bank}"  # those that wait for each other
+    return Cell(text, lanes[0], "collision" if waits else "", title, link=link)
+
+
+def _shown_bytes(cell_bytes: int, wanted: Iterable[_GroupByte]) -> range:
+    """The bytes of a line at which drawn cells start.
+
+    A grid of 32 columns is wide: a half of the line that no lane wants is left out.
+    """
+    half = SMEM_LINE_BYTES // 2
+    used = {cell.address % SMEM_LINE_BYTES // half for cell in wanted}
+    if cell_bytes > BANK_BYTES or len(used) == 2:
+        return range(0, SMEM_LINE_BYTES, cell_bytes)
+    first = half * min(used, default=0)
+    return range(first, first + half, cell_bytes)
+
+
+def _bank_notes(report: BankReport, wanted: Mapping[_GroupByte, list[int]], shown: range) -> list[str]:
+    notes = []
+    if any(map(_are_apart, wanted.values())):
+        if report.op.words_merge:
+            notes.append("0+ is lane 0 with others that want the same word: read together.")
+        else:
+            notes.append("0+ is lane 0 with others that write the same word: one after the other.")
+    half = SMEM_LINE_BYTES // 2
+    if shown.stop - shown.start == half:
+        unused = (half - shown.start) // BANK_BYTES
+        notes.append(f"No lane wants banks {extent(unused, half // BANK_BYTES)}.")
+    return notes
 
 
 def _verdict(report: BankReport) -> str:
@@ -178,44 +286,54 @@ def _verdict(report: BankReport) -> str:
     groups = [group for group in report.groups if group.lanes]
     if not groups:
         return "No lane is active."
+    if report.conflict_free and len(groups) == 1:
+        return "No conflict: 1 group of lanes, one wavefront."
     if report.conflict_free:
-        return f"No conflict: {counted(len(groups), 'group')} of lanes, one wavefront{' each' if groups[1:] else ''}."
+        return f"No conflict: {len(groups)} groups of lanes, one wavefront each."
     worst = max(groups, key=lambda group: group.wavefronts)
     needed = f"{worst.wavefronts} wavefronts; bank {worst.busiest_bank} is busiest"
     sentences = [f"Lanes {_lane_words(worst.lanes)} need {needed}."]
     top = [collision for collision in worst.collisions if collision.degree == worst.wavefronts]
     for collision in top[:_MAX_COLLISIONS]:
         pairs = zip(collision.lanes, collision.addresses, strict=True)
-        wanted = [f"{_lane_words(lanes)} ({at:#x})" for lanes, at in pairs]
-        wanted[3:-1] = ["…"] if len(wanted) > _MAX_LANES else wanted[3:-1]
-        banks = _bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
+        wanted = [f"{_lane_words(lanes)} ({address:#x})" for lanes, address in pairs]
+        if len(wanted) > _MAX_LANES:
+            wanted = [*wanted[:3], "…", wanted[-1]]
+        banks = bank_words(collision.banks[0], len(collision.banks) * BANK_BYTES)
         sentences.append(f"In {banks} wait lanes {', '.join(wanted)}.")
     more = len(top) - _MAX_COLLISIONS
-    return " ".join([*sentences, f"So do those of {counted(more, 'more place')}."] if more > 0 else sentences)
+    if more > 0:
+        sentences.append(f"So do those of {counted(more, 'more place')}.")
+    return " ".join(sentences)
 
 
 def _how(found: FoundLayout) -> str:
     """How to get the layout, in a few words."""
-    swizzle, pitch_bytes = found.layout.swizzle, found.layout.as_rows().tiling.pitch_bytes
-    return {
-        "plain": "as it is",
-        "hardware": "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}",
-        "xor": f"`{swizzle.c_expression}`",
-        "padding": f"pitch {pitch_bytes} B, +{found.extra_bytes} B",
-    }[found.family]
+    swizzle = found.layout.swizzle
+    if found.family == "plain":
+        return "as it is"
+    if found.family == "hardware":
+        return "TMA" if swizzle.feature == "tma" else f"TMA of {', '.join(swizzle.architectures)}"
+    if found.family == "xor":
+        return f"`{swizzle.c_expression}`"
+    return f"pitch {found.layout.as_rows().tiling.pitch_bytes} B, +{found.extra_bytes} B"
 
 
 def _described(layout: Layout) -> str:
-    words = {
-        f"{by(layout.shape)} elements of {layout.element_bits} bits": True,
-        f"strides {layout.modes or layout.bit_modes}": layout.atom is None,
-        "MN-major": layout.atom is not None and layout.major == "MN",
-        f"swizzle {layout.swizzle.name}": layout.swizzle.bits,
-        f"atoms of {by(layout.atom or ())}": layout.atom not in (None, layout.shape),
-        f"rows padded by {layout.padding_bytes} bytes": layout.padding_bytes,
-        f"from {layout.start:#x}": layout.start,
-    }
-    return ", ".join(holding(words))
+    words = [f"{by(layout.shape)} elements of {layout.element_bits} bits"]
+    if layout.atom is None:
+        words.append(f"strides {layout.modes or layout.bit_modes}")
+    elif layout.major == "MN":
+        words.append("MN-major")
+    if layout.swizzle.bits:
+        words.append(f"swizzle {layout.swizzle.name}")
+    if layout.atom is not None and layout.atom != layout.shape:
+        words.append(f"atoms of {by(layout.atom)}")
+    if layout.padding_bytes:
+        words.append(f"rows padded by {layout.padding_bytes} bytes")
+    if layout.start:
+        words.append(f"from {layout.start:#x}")
+    return ", ".join(words)
 
 
 def _lane_words(lanes: Iterable[int]) -> str:
@@ -227,9 +345,9 @@ def _lane_words(lanes: Iterable[int]) -> str:
     return " ".join(number_span(first, last) for first, last in runs(lanes))
 
 
-def _bank_words(bank: int, length_bytes: int) -> str:
-    banks = length_bytes // BANK_BYTES
-    return f"bank{'s' if banks > 1 else ''} {extent(bank, banks)}"
+def _are_apart(lanes: list[int]) -> bool:
+    """Whether lanes are no single run of neighbours."""
+    return len(runs(lanes)) > 1
 
 
 DRAWINGS = {

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import suppress
-from itertools import groupby
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from tilescope.bits import Inspection
-from tilescope.errors import RuleError
 from tilescope.layout import Layout, Major
 from tilescope.mma.agreement import Agreement
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, WgmmaLoop
@@ -19,15 +16,16 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.instruction_descriptor import InstructionDescriptor, inspect_instruction_descriptor
 from tilescope.mma.readings import WordReadings, inspect_descriptor
 from tilescope.mma.tmem_address import TmemAddress, inspect_tmem_address
+from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, WORD_BITS
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, holding, lines_of_bytes, memory_grid, runs
+from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, extent, lines_of_bytes, memory_grid
 from tilescope.view.palette import Tint
-from tilescope.view.ruler import BitField, BitRuler, byte_grid
+from tilescope.view.ruler import BitField, BitRuler
 from tilescope.view.tensor_map_view import findings, in_words, map_title, severities
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
+from tilescope.view.word_ruler import is_tensor_map, map_bytes, map_ruler, word_ruler
 
 _ROWS_BESIDE = 16  # rows of one grid of addresses; the next stands beside it
 _MAX_STEPS = 64  # descriptors listed of a loop
@@ -37,12 +35,6 @@ _STALE = (
     "The state of a live barrier is not in memory: plain loads, atomics and bulk stores show stale bytes. "
     "mbarrier.inval writes it back; the token of mbarrier.arrive holds it from bit 32 on."
 )
-_SHOWN_NAME = {  # of fields that are not shown by their own names
-    "start_address": "start", "leading_bytes": "leading", "stride_bytes": "stride", "base_offset": "base offset",
-    "leading_is_address": "leading mode", "m": "M", "n": "N", "k": "K", "a_type": "A type", "b_type": "B type", "d_type": "D type",
-    "a_major": "A major", "b_major": "B major", "negate_a": "negate A", "negate_b": "negate B", "sparsity_selector": "selector",
-    "max_shift": "max shift", "scale_type": "scale type", "a_scale_id": "A scale", "b_scale_id": "B scale",
-}  # fmt: skip
 
 
 def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | TmemAddress) -> Drawing:
@@ -65,7 +57,7 @@ def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bo
 
     With `rows`, also the address of every 16 bytes that one instruction reads; with `show_bytes`, those of a tensor map.
     """
-    if word.bits < DESCRIPTOR_BYTES * 8:
+    if not is_tensor_map(word):
         return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
     title = "Not a tensor map"
     said = "These 128 bytes are no tensor map of sm_90. As one, they would say what the fields below say."
@@ -91,43 +83,67 @@ def draw_word_readings(readings: WordReadings, rows: int | None = None) -> Drawi
     >>> draw_word_readings(descriptor_readings(0x4000404000010040)).title
     '0x4000404000010040: a tcgen05 descriptor'
     """
-    possible, barriers = readings.possible, barrier_readings(readings.word)
-    if len(possible) > 1:
-        noun = "word" if any(isinstance(word.described, TmemAddress) for word in possible) else "descriptor"
-        title = f"could be {len(possible)} kinds of {noun}"
-    else:
-        kinds = [*(f"a {word.name}" for word in possible), *(f"an {name}" for name in barriers)]
-        title = ", or ".join(kinds) if possible else " or ".join(kinds) or "no descriptor"
-    verdicts = [
-        (word.name, "yes", word.descriptor)
-        if word.sound
-        else (word.name, "no", f"{word.violations[0].found}; {word.violations[0].limit}")
-        for word in readings.readings
-    ]
-    verdicts += [(name, "yes", barrier.state) for name, barrier in barriers.items()]
-    parts: dict[str, Part | tuple[Part, ...]] = {
-        "verdicts": Table(verdicts, ("read as", "", "what it says, or why it is none"))
-    }
-    for word in possible or (() if barriers else readings.readings[:1]):
-        said = f"As a {word.name}:" if len(possible) + len(barriers) > 1 else ""
+    barriers = barrier_readings(readings.word)
+    parts: dict[str, Part | tuple[Part, ...]] = {"verdicts": _verdicts(readings, barriers)}
+    described = readings.possible
+    if not described and not barriers:
+        described = readings.readings[:1]  # no kind fits: what the first would say
+    is_one_of_several = len(readings.possible) + len(barriers) > 1
+    for word in described:
+        said = f"As a {word.name}:" if is_one_of_several else ""
         parts[word.name] = (said, *_word_parts(word, rows).values())
     for name, barrier in barriers.items():
         parts[name] = (f"As an {name}:", *_barrier_parts(barrier, readings.word).values())
-    return Drawing(f"{readings.word:#x}: {title}", parts)
+    return Drawing(f"{readings.word:#x}: {_kinds(readings, barriers)}", parts)
+
+
+def _kinds(readings: WordReadings, barriers: Mapping[str, Mbarrier | MbarrierToken]) -> str:
+    """What the number could be, in a few words."""
+    possible = readings.possible
+    if len(possible) > 1:
+        noun = "word" if any(isinstance(word.described, TmemAddress) for word in possible) else "descriptor"
+        return f"could be {len(possible)} kinds of {noun}"
+    kinds = [f"an {name}" for name in barriers]
+    if possible:
+        return ", or ".join([f"a {possible[0].name}", *kinds])
+    return " or ".join(kinds) or "no descriptor"
+
+
+def _verdicts(readings: WordReadings, barriers: Mapping[str, Mbarrier | MbarrierToken]) -> Table:
+    """Every kind with its verdict."""
+    rows = []
+    for word in readings.readings:
+        if word.sound:
+            rows.append((word.name, "yes", str(word.descriptor)))
+        else:
+            first = word.violations[0]
+            rows.append((word.name, "no", f"{first.found}; {first.limit}"))
+    for name, barrier in barriers.items():
+        rows.append((name, "yes", barrier.state))
+    return Table(rows, ("read as", "", "what it says, or why it is none"))
 
 
 def _word_parts(word: Inspection, rows: int | None) -> dict[str, Part]:
-    said = ""
-    if not word.sound:
-        said = f"Not a {word.name}. As one, it would say:"
-    elif word.major is not None:
-        said = f"Read as {word.major}-major with {word.element_bits}-bit elements (the instruction decides that, not the word)."
-    elif isinstance(word.described, TmemAddress):
-        said = f"{word.descriptor}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
-    elif word.descriptor is not None:
-        said = f"{word.descriptor}; for {', '.join(word.descriptor.forms)}."
-    parts: dict[str, Part] = {"said": said, "ruler": word_ruler(word), "findings": severities(word.violations)}
+    parts: dict[str, Part] = {
+        "words": _word_sentence(word),
+        "ruler": word_ruler(word),
+        "findings": severities(word.violations),
+    }
     return parts if rows is None else parts | _addresses(word, rows)
+
+
+def _word_sentence(word: Inspection) -> str:
+    """What a word of the tensor core is, or that it is none."""
+    if not word.sound:
+        return f"Not a {word.name}. As one, it would say:"
+    if word.major is not None:
+        read_as = f"{word.major}-major with {word.element_bits}-bit elements"
+        return f"Read as {read_as} (the instruction decides that, not the word)."
+    if isinstance(word.described, TmemAddress):
+        return f"{word.described}. One 32-bit cell of a lane; tcgen05.ld and st add their own lanes and columns to it."
+    if isinstance(word.described, InstructionDescriptor):
+        return f"{word.described}; for {', '.join(word.described.forms)}."
+    return ""
 
 
 def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawing:
@@ -135,7 +151,8 @@ def draw_descriptor_loop(loop: DescriptorLoop, *, chunks: bool = False) -> Drawi
 
     With `chunks`, shared memory beside them: which K step reads each chunk.
     """
-    tile, layout = loop.layout, loop.canonical
+    tile = loop.layout
+    layout = loop.canonical
     mn, k = tile.shape
     title = f"{loop.instruction}: descriptors of {loop.operand}, {mn} x {k} {loop.data_type.name} (mn x k)"
     said = f"{layout.major}-major {layout.mode}, atoms in {tile.atom_order} order, {tile.size_bytes} bytes."
@@ -167,47 +184,14 @@ def _inspected(descriptor: OperandDescriptor, major: Major, element_bits: int) -
     return inspect_descriptor(descriptor.encode(), major=major, element_bits=element_bits, instruction=instruction)
 
 
-def word_ruler(word: Inspection, title: str = "", wrong: Collection[str] = ()) -> BitRuler:
-    """The fields of a word or a tensor map to scale; those named in `wrong` are marked."""
-    is_map = word.bits == DESCRIPTOR_BYTES * 8
-    fields = [
-        BitField(
-            field.bit, field.bit + field.width_bits - 1, _SHOWN_NAME.get(field.name, field.name),
-            str(field.raw) if is_map and field.raw < 10 else hex(field.raw), field.meaning,
-            "unused" if field.name in word.ignored else None, "collision" if field.name in wrong else "",
-        )
-        for field in word.fields
-    ]  # fmt: skip
-    name, meaning = ("unknown", "part of no field") if is_map else ("reserved", "must be 0")
-    for _, bits in groupby(word.unknown_bits, lambda bit: bit // WORD_BITS):
-        fields += [BitField(*run, name, "set", meaning, "collision", "collision") for run in runs(bits)]
-    is_instruction = any(field.name == "m" for field in word.fields)
-    notes = {
-        "Bits without a name are zero.": is_map,
-        "Start, leading and stride are stored divided by 16; unnamed bits are 0.": word.major is not None,
-        "N is stored divided by 8, M by 16 or 128; unnamed bits are 0.": is_instruction,
-        "Unnamed bits are 0.": True,
-    }
-    return BitRuler(title, tuple(fields), word.bits, min(word.bits, WORD_BITS), (holding(notes)[0],))
-
-
-def map_ruler(word: Inspection) -> BitRuler:
-    """The fields of a tensor map's 128 bytes; those that break a rule are marked."""
-    wrong = {violation.argument for violation in word.violations if violation.severity == "error"}
-    return word_ruler(word, "The descriptor", wrong)
-
-
-def map_bytes(word: Inspection, ruler: BitRuler) -> Grid:
-    """The 128 bytes of a tensor map, in the colours of its ruler."""
-    return byte_grid(ruler, "The 128 bytes", word.word.to_bytes(DESCRIPTOR_BYTES, "little"))
-
-
 def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
     """Where one instruction reads `rows` rows, chunk by chunk; nothing for words that are no operand's."""
     if word.major is None or word.element_bits is None or word.descriptor is None:
         return {}
-    layout, bits = word.descriptor.layout(word.major, word.element_bits), word.element_bits
-    k, per_chunk = K_STEP_BYTES * 8 // bits, CHUNK_BYTES * 8 // bits
+    bits = word.element_bits
+    layout = word.descriptor.layout(word.major, bits)
+    k = K_STEP_BYTES * 8 // bits
+    per_chunk = CHUNK_BYTES * 8 // bits
     read = word.descriptor.addresses(word.major, rows, k, bits)
     names, drawn = (("mn", "k"), read) if word.major == "K" else (("k", "mn"), read.T)
 
@@ -215,9 +199,9 @@ def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
         address = int(drawn[row, column])
         return Cell(f"{address:#06x}", address % SMEM_LINE_BYTES // CHUNK_BYTES, title=chunk_bytes(address))
 
-    lines, firsts = (range(length) for length in drawn.shape)
-    columns = {first: Header.of_numbers(first, per_chunk) for first in firsts[::per_chunk]}
-    bands = [lines[first : first + _ROWS_BESIDE] for first in lines[::_ROWS_BESIDE]]
+    lines, elements = drawn.shape
+    columns = {first: Header.of_numbers(first, per_chunk) for first in range(0, elements, per_chunk)}
+    bands = [range(lines)[first : first + _ROWS_BESIDE] for first in range(0, lines, _ROWS_BESIDE)]
     said = (
         f"One instruction reads {rows} x {k} elements (mn x k), {rows * k * bits // 8} bytes: "
         "the address of every 16-byte chunk, coloured by the four banks that hold it."
@@ -229,17 +213,19 @@ def _addresses(word: Inspection, rows: int) -> dict[str, Part]:
 
 
 def _steps(loop: DescriptorLoop) -> Table:
-    records = (
-        {
-            "mn": extent(block * loop.block_mn, loop.block_mn),
-            "k": extent(step * loop.k_per_step, loop.k_per_step),
-            "start": hex(descriptor.start_address),
-            "k step": f"+{descriptor.start_address - steps[step - 1].start_address}" if step else "",
-            "descriptor": f"{descriptor.encode():#018x}",
-        }
-        for block, steps in enumerate(loop)
-        for step, descriptor in enumerate(steps)
-    )
+    records = []
+    for block, steps in enumerate(loop):
+        for step, descriptor in enumerate(steps):
+            advance = f"+{descriptor.start_address - steps[step - 1].start_address}" if step else ""
+            records.append(
+                {
+                    "mn": extent(block * loop.block_mn, loop.block_mn),
+                    "k": extent(step * loop.k_per_step, loop.k_per_step),
+                    "start": hex(descriptor.start_address),
+                    "k step": advance,
+                    "descriptor": f"{descriptor.encode():#018x}",
+                }
+            )
     return Table.of(records, "Every block of mn and K step", "rrrrl", most=_MAX_STEPS, noun="descriptors")
 
 
@@ -273,13 +259,19 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
         if address not in first_element:
             return Cell("", "unused", title=f"{chunk_bytes(address)}: no K step reads them")
         mn, k = divmod(first_element[address], addresses.shape[1])
-        block, step = mn // loop.block_mn, k // loop.k_per_step
+        block = mn // loop.block_mn
+        step = k // loop.k_per_step
         title = f"{chunk_bytes(address)}: from mn {mn}, k {k}; read by K step {step} of block {block}"
         return Cell(str(step), step, title=title, link=step_link(block, step))
 
-    title, note = "Which K step reads each chunk", "A cell is a 16-byte chunk and says which K step reads it."
-    lines = lines_of_bytes(int(addresses.min()), int(addresses.max()) + 1)
-    return memory_grid(title, lines, cell, most=_MAX_LINES, period=_PATTERN_LINES, notes=(note,))
+    return memory_grid(
+        "Which K step reads each chunk",
+        lines_of_bytes(int(addresses.min()), int(addresses.max()) + 1),
+        cell,
+        most=_MAX_LINES,
+        period=_PATTERN_LINES,
+        notes=("A cell is a 16-byte chunk and says which K step reads it.",),
+    )
 
 
 def draw_agreement(agreement: Agreement) -> Drawing:
@@ -294,36 +286,53 @@ def draw_agreement(agreement: Agreement) -> Drawing:
     >>> draw_agreement(compatible(a, WgmmaDescriptor(0, leading_bytes=16, stride_bytes=512, swizzle="128B"))).title
     'The descriptor reads something else: stride-bytes'
     """
-    (mn, k), first = agreement.shape, agreement.difference
-    known = {"compared": f"{mn} x {k} elements (mn x k), read as {agreement.major}-major"}
-    if first is not None:
-        written = "by no copy" if first.written_address is None else f"at {first.written_address:#x}"
-        known |= {
-            "differing": f"{agreement.differing} of {mn * k}",
-            "first": f"(mn {first.mn}, k {first.k}): written {written}, read at {first.read_address:#x}",
-            "lies there": "nothing of the tile" if first.found is None else "(mn {}, k {})".format(*first.found),
-            "cause": str(agreement.cause),
-        }
-    said, facts = agreement.sentence, Table(known | {"basis": agreement.basis})
+    sentence = agreement.sentence
+    facts = _agreement_facts(agreement)
     if isinstance(agreement.descriptor, Layout):
-        verdict = f"The layout is another: {agreement.cause}"
-        title = "The layout has the tile where it lies" if agreement.agrees else verdict
-        return Drawing(title, {"sentence": said, "facts": facts})
+        title = "The layout has the tile where it lies"
+        if not agreement.agrees:
+            title = f"The layout is another: {agreement.cause}"
+        return Drawing(title, {"sentence": sentence, "facts": facts})
     word = _inspected(agreement.descriptor, agreement.major, agreement.element_bits)
     if agreement.agrees:
         ruler = word_ruler(word, "The descriptor")
-        return Drawing("Copies and descriptor agree", {"sentence": said, "ruler": ruler, "facts": facts})
-    wrong, right_ruler = [], None
+        return Drawing("Copies and descriptor agree", {"sentence": sentence, "ruler": ruler, "facts": facts})
+    wrong: list[str] = []
+    right_ruler = None
     if isinstance(agreement.correction, OperandDescriptor) and agreement.correction_major is not None:
         right = _inspected(agreement.correction, agreement.correction_major, agreement.element_bits)
         pairs = zip(word.fields, right.fields, strict=True)
         wrong = [one.name for one, other in pairs if one.raw != other.raw and one.name not in right.ignored]
-        right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}") if wrong else None
-    ruler = word_ruler(word, f"The descriptor: {word.word:#018x}", wrong)
+        if wrong:
+            right_ruler = word_ruler(right, f"What reads these copies: {right.word:#018x}")
     return Drawing(
         f"The descriptor reads something else: {agreement.cause}",
-        {"sentence": said, "facts": facts, "ruler": ruler, "right ruler": right_ruler},
+        {
+            "sentence": sentence,
+            "facts": facts,
+            "ruler": word_ruler(word, f"The descriptor: {word.word:#018x}", wrong),
+            "right ruler": right_ruler,
+        },
     )
+
+
+def _agreement_facts(agreement: Agreement) -> Table:
+    mn, k = agreement.shape
+    facts = {"compared": f"{mn} x {k} elements (mn x k), read as {agreement.major}-major"}
+    first = agreement.difference
+    if first is not None:
+        written = "by no copy" if first.written_address is None else f"at {first.written_address:#x}"
+        lies_there = "nothing of the tile"
+        if first.found is not None:
+            found_mn, found_k = first.found
+            lies_there = f"(mn {found_mn}, k {found_k})"
+        facts |= {
+            "differing": f"{agreement.differing} of {mn * k}",
+            "first": f"(mn {first.mn}, k {first.k}): written {written}, read at {first.read_address:#x}",
+            "lies there": lies_there,
+            "cause": str(agreement.cause),
+        }
+    return Table(facts | {"basis": agreement.basis})
 
 
 def draw_mbarrier(barrier: Mbarrier) -> Drawing:
@@ -334,19 +343,6 @@ def draw_mbarrier(barrier: Mbarrier) -> Drawing:
     """
     word = barrier.encode()
     return Drawing(f"mbarrier {word:#018x}", _barrier_parts(barrier, word))
-
-
-def barrier_readings(word: int) -> dict[str, Mbarrier | MbarrierToken]:
-    """What a word says as an mbarrier and as the token of an arrival, if a kernel can have met it.
-
-    >>> [*barrier_readings(0x000003F0001FFFFE)], [*barrier_readings(0x4000004000010040)]
-    (['mbarrier'], [])
-    """
-    readings: dict[str, Mbarrier | MbarrierToken] = {}
-    for name, decode in (("mbarrier", Mbarrier.decode), ("mbarrier token", Mbarrier.decode_token)):
-        with suppress(RuleError):
-            readings[name] = decode(word)
-    return {name: barrier for name, barrier in readings.items() if barrier.plausible}
 
 
 def _barrier_parts(barrier: Mbarrier | MbarrierToken, word: int) -> dict[str, Part]:

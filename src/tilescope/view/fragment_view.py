@@ -15,22 +15,29 @@ from itertools import chain
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import architectures_with
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Table
-from tilescope.view.grid import Cell, Grid, Tier, extent, extents, holding, number_span
-from tilescope.view.walk import Step
+from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
+from tilescope.view.step import Step
 
 _WARP = 32
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
+_MAX_HOLDERS = 4  # of an element that several threads hold, named
 _MAX_SAID = 8  # elements of a thread that a step of a walk names
-_NAMES = {
-    "A": ("m", "k"), "B": ("k", "n"), "C": ("m", "n"), "D": ("m", "n"), "matrix": ("row", "column"), "tmem": ("lane", "column"),
-}  # fmt: skip
+_NAMES = {  # of rows and columns, by operand
+    "A": ("m", "k"),
+    "B": ("k", "n"),
+    "C": ("m", "n"),
+    "D": ("m", "n"),
+    "matrix": ("row", "column"),
+    "tmem": ("lane", "column"),
+}
 
 
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
@@ -44,28 +51,43 @@ def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[in
         holder, _ = fragment.holder(*element)  # refuses what does not exist
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
-    operand = "" if fragment.operand in ("matrix", "tmem") else f", operand {fragment.operand}"
-    several = f"{fragment.matrices} x " if fragment.matrices > 1 else ""
-    size = f"{several}{by(fragment.shape)} {fragment.data_type.name} ({' x '.join(_NAMES[fragment.operand])})"
-    block, cell = _block(fragment), "`T5V2` is value 2 of thread 5"
-    if (width := prod(block)) > 1:
-        first = width if width < fragment.values else 0  # a cell that exists
-        values = f"values {extent(first, width, ' to ')} of thread 5"
-        cell = f"`T5V{first}` stands for {values}: the {width} that share a register"
-    drawn = f" Drawn is matrix {matrix} of {fragment.matrices}." if several else ""
-    said = f"{fragment.threads} threads hold {fragment.values} values each; {cell}.{drawn} Colour: the thread."
+    block = _block(fragment)
     by_element = _element_grid(fragment, block, matrix, lane or 0, element)
-    by_thread = _thread_grid(fragment, width, lane or 0)
+    by_thread = _thread_grid(fragment, prod(block), lane or 0)
     links = set() if lane is None else {f"T{lane}"}
     return Drawing(
-        f"{fragment.instruction}{operand}: {size}",
+        _title(fragment),
         {
-            "sentence": said,
+            "sentence": _sentence(fragment, prod(block), matrix),
             "lane": None if lane is None else _lane_table(fragment, lane),
             "grids": Beside({"elements": by_element.marked(links), "threads": by_thread.marked(links)}),
             "facts": _facts(fragment),
         },
     )
+
+
+def _title(fragment: Fragment) -> str:
+    title = fragment.instruction
+    if fragment.operand not in ("matrix", "tmem"):
+        title += f", operand {fragment.operand}"
+    size = by(fragment.shape)
+    if fragment.matrices > 1:
+        size = f"{fragment.matrices} x {size}"
+    return f"{title}: {size} {fragment.data_type.name} ({by(_NAMES[fragment.operand])})"
+
+
+def _sentence(fragment: Fragment, width: int, matrix: int) -> str:
+    """What a cell of `width` values says."""
+    cell = "`T5V2` is value 2 of thread 5"
+    if width > 1:
+        first = width if width < fragment.values else 0  # a cell that exists
+        values = f"values {extent(first, width, ' to ')} of thread 5"
+        cell = f"`T5V{first}` stands for {values}: the {width} that share a register"
+    sentences = [f"{fragment.threads} threads hold {fragment.values} values each; {cell}."]
+    if fragment.matrices > 1:
+        sentences.append(f"Drawn is matrix {matrix} of {fragment.matrices}.")
+    sentences.append("Colour: the thread.")
+    return " ".join(sentences)
 
 
 def walk_fragment(fragment: Fragment, *, lane: int | None = None, **_: object) -> Iterator[Step]:
@@ -85,7 +107,9 @@ def walk_fragment(fragment: Fragment, *, lane: int | None = None, **_: object) -
 def _block(fragment: Fragment) -> tuple[int, int]:
     """How many neighbouring rows or columns share a register."""
     width = max(1, min(REGISTER_BITS // fragment.element_bits, fragment.values))
-    rows, columns = (len(set(places)) for places in zip(*fragment.held_by(0)[:width], strict=True))
+    held = fragment.held_by(0)[:width]
+    rows = len({row for row, _ in held})
+    columns = len({column for _, column in held})
     return (rows, columns) if 1 in (rows, columns) else (1, 1)
 
 
@@ -94,27 +118,40 @@ def _element_grid(
 ) -> Grid:
     """Who holds each element: one warp's rows of a warpgroup, and as many columns as stay readable."""
     thread, value = fragment.holders()
-    names, (height, width), (high, wide) = _NAMES[fragment.operand], fragment.shape, block
+    row_name, column_name = _NAMES[fragment.operand]
+    height, width = fragment.shape
+    high, wide = block
     per_warp = height * _WARP // fragment.threads
-    top, drawn_columns = lane // _WARP * per_warp, min(width, _MAX_CELLS * wide)
+    top = lane // _WARP * per_warp
+    drawn_columns = min(width, _MAX_CELLS * wide)
     left = 0 if element is None else min(element[1] // 8 * 8, width - drawn_columns)
 
     def cell(row: int, column: int) -> Cell:
-        holder, number = int(thread[matrix, row, column]), int(value[matrix, row, column])
-        where = f"{names[0]} {extent(row, high)}, {names[1]} {extent(column, wide)}"
+        holder = int(thread[matrix, row, column])
+        number = int(value[matrix, row, column])
+        where = f"{row_name} {extent(row, high)}, {column_name} {extent(column, wide)}"
         register, bit = fragment.register_of(number)
         title = f"{where}: thread {holder}, values from {number} (register {register}, from bit {bit})"
         return Cell(f"T{holder}V{number}", holder % _WARP, title=title, link=f"T{holder}V{number} T{holder}")
 
-    warps = (
-        f"Drawn: {names[0]} {top} to {top + per_warp - 1}, warp {top // per_warp}. Warp w of the warpgroup holds "
-        f"{names[0]} {per_warp} w to {per_warp} w + {per_warp - 1} alike, as threads 32 w + lane."
+    notes = []
+    if per_warp < height:
+        notes.append(
+            f"Drawn: {row_name} {top} to {top + per_warp - 1}, warp {top // per_warp}. Warp w of the warpgroup holds "
+            f"{row_name} {per_warp} w to {per_warp} w + {per_warp - 1} alike, as threads 32 w + lane."
+        )
+    if drawn_columns < width:
+        repeats = f"every further 8 repeat the lanes with the next {fragment.values * 8 // width} values"
+        notes.append(f"Drawn: {column_name} {left} to {left + drawn_columns - 1} of {width}; {repeats}.")
+    return Grid.of(
+        "Which thread holds each element",
+        (row_name, column_name),
+        extents(range(top, top + per_warp, high)),
+        extents(range(left, left + drawn_columns, wide)),
+        cell,
+        rule_every=8,
+        notes=notes,
     )
-    repeats = f"every further 8 repeat the lanes with the next {fragment.values * 8 // width} values"
-    cut = f"Drawn: {names[1]} {left} to {left + drawn_columns - 1} of {width}; {repeats}."
-    rows, columns = extents(range(top, top + per_warp, high)), extents(range(left, left + drawn_columns, wide))
-    notes = holding({warps: per_warp < height, cut: drawn_columns < width})
-    return Grid.of("Which thread holds each element", names, rows, columns, cell, rule_every=8, notes=notes)
 
 
 def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
@@ -131,11 +168,14 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
 
     steps = range(0, fragment.values, width)[:_MAX_REGISTERS]
     of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
-    notes = {
-        f"The first {len(steps) * width} of {fragment.values} values.": len(steps) * width < fragment.values,
-        f"Warp {first_thread // _WARP} of {fragment.threads // _WARP}.": fragment.threads > _WARP,
-        f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.": of_matrices,
-    }
+    drawn_values = len(steps) * width
+    notes = []
+    if drawn_values < fragment.values:
+        notes.append(f"The first {drawn_values} of {fragment.values} values.")
+    if fragment.threads > _WARP:
+        notes.append(f"Warp {first_thread // _WARP} of {fragment.threads // _WARP}.")
+    if of_matrices:
+        notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
     return Grid.of(
         f"What each thread holds: {','.join(_NAMES[fragment.operand])}",
         ("thread", "value"),
@@ -144,18 +184,20 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
         cell,
         rule_every=8,
         outer=(Tier.of("matrix", matrix[0, list(steps)]),) if of_matrices else (),
-        notes=holding(notes),
+        notes=notes,
     )
 
 
 def _lane_table(fragment: Fragment, lane: int) -> Table:
+    row_name, column_name = _NAMES[fragment.operand]
     records: list[dict[str, object]] = []
-    for value, coord in enumerate(fragment.held_by(lane)):
+    for value, (row, column) in enumerate(fragment.held_by(lane)):
         register, bit = fragment.register_of(value)
         bits = extent(bit, min(REGISTER_BITS, fragment.value_bits))
-        matrix = {"matrix": fragment.matrix_of(lane, value)} if fragment.matrices > 1 else {}
-        place = zip(_NAMES[fragment.operand], coord, strict=True)
-        records.append({"value": value, "register": register, "bits": bits, **matrix, **dict(place)})
+        record: dict[str, object] = {"value": value, "register": register, "bits": bits}
+        if fragment.matrices > 1:
+            record["matrix"] = fragment.matrix_of(lane, value)
+        records.append(record | {row_name: row, column_name: column})
     return Table.of(records, f"Thread {lane} holds", "r" * len(records[0]))
 
 
@@ -185,36 +227,58 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     """
     threads_of, *values_of = modes.indices
     index = Modes.of_indices((threads_of, tuple(chain(*values_of)) or ((1, 0),))).offsets()
-    holders: dict[int, list[tuple[int, int]]] = {}
-    for holder, at in np.ndenumerate(index):
-        holders.setdefault(int(at), []).append(holder)
+    threads, values = index.shape
+    grids = {}
+    if shape is not None:
+        grids["elements"] = _holders_grid(index, shape)
+    grids["threads"] = _held_grid(index)
+    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
+    title = f"Thread-value layout of {threads} threads x {values} values"
+    return Drawing(title, {"grids": Beside(grids), "facts": facts})
 
-    def held(thread: int, value: int) -> Cell:
+
+def _holders_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
+    """Which thread holds each element of a tile, whose first index runs fastest."""
+    holders: dict[int, list[tuple[int, int]]] = {}
+    for (thread, value), at in np.ndenumerate(index):
+        holders.setdefault(int(at), []).append((thread, value))
+
+    def cell(row: int, column: int) -> Cell:
+        holding_it = holders.get(row + column * shape[0], [])
+        if not holding_it:
+            return Cell("", "unused", title=f"({row}, {column}): nobody")
+        named = holding_it[:_MAX_HOLDERS]
+        said = ", ".join(f"thread {thread} value {value}" for thread, value in named)
+        thread, value = holding_it[0]
+        text = f"T{thread} V{value}"
+        if len(holding_it) > 1:
+            text += "+"
+        link = " ".join([*(f"T{thread}V{value}" for thread, value in named), f"T{thread}"])
+        return Cell(text, thread % 8, title=f"({row}, {column}): {said}", link=link)
+
+    down, across = map(range, shape)
+    most = (_WARP, _MAX_CELLS)
+    return Grid.of("Who holds each element", ("row", "column"), down, across, cell, most=most)
+
+
+def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
+    """Which index each thread holds."""
+
+    def cell(thread: int, value: int) -> Cell:
         at = index[thread, value]
         title = f"thread {thread}, value {value}: index {at}"
         return Cell(str(at), thread % 8, title=title, link=f"T{thread}V{value} T{thread}")
 
-    def holder_of(row: int, column: int) -> Cell:
-        holding_it = holders.get(row + column * (shape or index.shape)[0], [])  # the first index runs fastest
-        if not holding_it:
-            return Cell("", "unused", title=f"({row}, {column}): nobody")
-        said = f"({row}, {column}): " + ", ".join(f"thread {t} value {v}" for t, v in holding_it[:4])
-        thread, value = holding_it[0]
-        link = " ".join([*(f"T{t}V{v}" for t, v in holding_it[:4]), f"T{thread}"])
-        return Cell(f"T{thread} V{value}" + "+" * bool(holding_it[1:]), thread % 8, title=said, link=link)
-
-    most, (threads, values) = (_WARP, _MAX_CELLS), index.shape
-    rows, columns = ({at: f"{letter}{at}" for at in range(count)} for letter, count in (("T", threads), ("V", values)))
-    grids = {}
-    if shape is not None:
-        down, across = map(range, shape)
-        grids["elements"] = Grid.of("Who holds each element", ("row", "column"), down, across, holder_of, most=most)
-    grids["threads"] = Grid.of(
-        "What each thread holds", ("thread", "value"), rows, columns, held, most=most, nouns=("threads", "values")
+    threads, values = index.shape
+    return Grid.of(
+        "What each thread holds",
+        ("thread", "value"),
+        {thread: f"T{thread}" for thread in range(threads)},
+        {value: f"V{value}" for value in range(values)},
+        cell,
+        most=(_WARP, _MAX_CELLS),
+        nouns=("threads", "values"),
     )
-    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
-    title = f"Thread-value layout of {threads} threads x {values} values"
-    return Drawing(title, {"grids": Beside(grids), "facts": facts})
 
 
 def walk_modes(modes: Modes, **_: object) -> Iterator[Step]:

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import accumulate
 from math import ceil
-from operator import sub
 from typing import NamedTuple, Self, TypeVar
 
+from tilescope.smem.op import BANK_BYTES, BANKS
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.palette import Mark, Tint
 
 _DENSE_COLUMNS = 24  # grids with more columns, or more rows than this, have small cells in an SVG
 _DENSE_ROWS = 40
-BANK_BYTES = 4
-Text = TypeVar("Text")
 
 
 def number_span(first: int, last: int, between: str = "-") -> str:
@@ -61,18 +59,13 @@ def runs(
     >>> runs([0, 1, 2, 5]), runs([0, 2, 4], step=2, alike=lambda number: number > 2)
     ([(0, 2), (5, 5)], [(0, 2), (4, 4)])
     """
-    groups = groupby(enumerate(numbers), lambda entry: (entry[1] - entry[0] * step, alike(entry[1])))
-    gathered = [[number for _, number in group] for _, group in groups]
-    return [(run[0], run[-1]) for run in gathered]
-
-
-def holding(texts: Mapping[Text, object]) -> list[Text]:
-    """The texts whose condition holds.
-
-    >>> holding({"always": True, "never": 0})
-    ['always']
-    """
-    return [text for text, holds in texts.items() if holds]
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + step and alike(number) == alike(found[-1][1]):
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +174,26 @@ class Grid:
         """
         down = rows if isinstance(rows, Mapping) else {row: str(row) for row in rows}
         across = columns if isinstance(columns, Mapping) else {column: column for column in columns}
-        shown = [*across][: most[1]]
+        most_rows, most_columns = most
+        shown_rows = [*down][:most_rows]
+        shown_columns = [*across][:most_columns]
         lines: list[Row] = []
-        for row, label in [*down.items()][: most[0]]:
-            starts = row in ruled or (rule_every and isinstance(row, int) and row % rule_every == 0)
+        for row in shown_rows:
+            label = down[row]
             labels = (label,) if isinstance(label, str) else label
-            lines.append(Row(labels, tuple(cell(row, column) for column in shown), bool(lines and starts)))
-        counts = zip((lines, shown), (down, across), nouns, strict=True)
-        cut = [f"{len(some)} of {len(every)} {noun}" for some, every, noun in counts if len(some) < len(every)]
-        said = (*notes, f"Drawn: {' and '.join(cut)}.") if cut else tuple(notes)
-        tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown)))
-        return cls(title, tiers, tuple(lines), names[:-1], said)
+            is_multiple = rule_every > 0 and isinstance(row, int) and row % rule_every == 0
+            is_ruled = bool(lines) and (is_multiple or row in ruled)
+            lines.append(Row(labels, tuple(cell(row, column) for column in shown_columns), is_ruled))
+        cut = []
+        if len(shown_rows) < len(down):
+            cut.append(f"{len(shown_rows)} of {len(down)} {nouns[0]}")
+        if len(shown_columns) < len(across):
+            cut.append(f"{len(shown_columns)} of {len(across)} {nouns[1]}")
+        said = [*notes]
+        if cut:
+            said.append(f"Drawn: {' and '.join(cut)}.")
+        tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown_columns)))
+        return cls(title, tiers, tuple(lines), names[:-1], tuple(said))
 
     def marked(self, links: Collection[str], mark: Mark = "focus") -> Self:
         """The grid with a mark on the cells that bear one of the links.
@@ -200,15 +202,15 @@ class Grid:
         >>> [cell.mark for cell in grid.rows[0].cells]
         ['focus', '']
         """
+        if not links:
+            return self
         asked = {*links}
-        rows = [
-            replace(
-                row,
-                cells=tuple(replace(cell, mark=mark) if asked & {*cell.link.split()} else cell for cell in row.cells),
-            )
-            for row in self.rows
-        ]
-        return replace(self, rows=tuple(rows)) if links else self
+
+        def marked(cell: Cell) -> Cell:
+            return replace(cell, mark=mark) if asked & {*cell.link.split()} else cell
+
+        rows = (replace(row, cells=tuple(map(marked, row.cells))) for row in self.rows)
+        return replace(self, rows=tuple(rows))
 
     def _line_spans(self) -> Iterator[int]:
         """How many columns the tiers and rows cover."""
@@ -253,22 +255,38 @@ def memory_grid(
     >>> grid.rows[1].labels, grid.rows[1].cells[2].text
     (('0x0100',), '0x120')
     """
-    row_bytes = min(SMEM_LINE_BYTES, 32 * piece_bytes)
+    row_bytes = memory_row_bytes(piece_bytes)
     places = range(0, row_bytes, piece_bytes)
-    banks = {byte: Header.of_numbers(byte // BANK_BYTES, max(1, piece_bytes // BANK_BYTES)) for byte in places}
-    bank = "bank" if row_bytes == SMEM_LINE_BYTES else "word"
+    name = "bank" if row_bytes == SMEM_LINE_BYTES else "word"
+    headers: dict[int, object] = {
+        byte: Header.of_numbers(byte // BANK_BYTES, max(1, piece_bytes // BANK_BYTES)) for byte in places
+    }
+    outer: tuple[Tier, ...] = ()
+    if numbered:
+        outer = (Tier.of(name, headers.values()),)
+        name = "chunk"
+        headers = {byte: byte // piece_bytes for byte in places}
     return Grid.of(
         title,
-        ("byte", "chunk" if numbered else bank),
+        ("byte", name),
         {line: f"{line:#06x}" for line in lines},
-        {byte: byte // piece_bytes for byte in places} if numbered else banks,
+        headers,
         lambda line, byte: cell(line + byte),
-        outer=(Tier.of(bank, banks.values()),) if numbered else (),
+        outer=outer,
         rule_every=period * row_bytes,
         notes=notes,
         most=(most, None),
         nouns=("lines", "columns"),
     )
+
+
+def memory_row_bytes(piece_bytes: int) -> int:
+    """Bytes in a row of a drawing of shared memory: a line, or 32 pieces smaller than a bank.
+
+    >>> memory_row_bytes(16), memory_row_bytes(1)
+    (128, 32)
+    """
+    return min(SMEM_LINE_BYTES, BANKS * piece_bytes)
 
 
 def lines_of_bytes(first: int, end: int) -> range:
@@ -286,7 +304,26 @@ def chunk_bytes(address: int) -> str:
     >>> chunk_bytes(0x90)
     'bytes 0x90 to 0x9f, banks 4-7'
     """
-    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, banks {extent(address // BANK_BYTES % 32, 4)}"
+    return f"bytes {address:#x} to {address + CHUNK_BYTES - 1:#x}, {bank_words(bank_of(address), CHUNK_BYTES)}"
+
+
+def bank_of(address: int) -> int:
+    """The bank of a byte.
+
+    >>> bank_of(0x90)
+    4
+    """
+    return address // BANK_BYTES % BANKS
+
+
+def bank_words(bank: int, length_bytes: int) -> str:
+    """The banks that hold so many bytes from a bank on.
+
+    >>> bank_words(4, 16), bank_words(7, 4)
+    ('banks 4-7', 'bank 7')
+    """
+    count = length_bytes // BANK_BYTES
+    return f"banks {extent(bank, count)}" if count > 1 else f"bank {bank}"
 
 
 Spanning = TypeVar("Spanning", Cell, Header)
@@ -299,6 +336,26 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     [0, 4, 6]
     """
     return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
+
+
+class _Need(NamedTuple):
+    """The width that a cell or header needs."""
+
+    span: int  # columns that it covers
+    start: int  # the first of them
+    width: float
+
+
+def _column_widths(needs: Iterable[_Need], columns: int, least: float) -> list[int]:
+    """All columns as wide as the widest that covers one; those under a wider span share what it needs."""
+    widest = max((need.width for need in needs if need.span == 1), default=0)
+    widths = [ceil(max(widest, least))] * columns
+    for need in sorted(needs):  # narrow spans first
+        end = need.start + need.span
+        for column in range(need.start, end):
+            missing = need.width - sum(widths[need.start : end])
+            widths[column] += max(0, ceil(missing / (end - column)))
+    return widths
 
 
 class Columns(NamedTuple):
@@ -326,21 +383,26 @@ class Columns(NamedTuple):
         `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the narrowest
         column, `gap` stands before a group of columns, `unnamed` before the columns of a grid without names of tiers.
         """
-        items = {(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
+        needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
         for tier in grid.tiers:
-            items |= {(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
-        widest = max((needed for span, _, needed in items if span == 1), default=0)
-        widths = [ceil(max(widest, least))] * grid.columns
-        for span, start, needed in sorted(items):
-            for column in range(start, start + span):
-                missing = needed - sum(widths[start : start + span])
-                widths[column] += max(0, ceil(missing / (start + span - column)))
+            needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+        widths = _column_widths(needs, grid.columns, least)
         groups = grid.group_starts
-        ends = list(accumulate(width + gap * (column in groups) for column, width in enumerate(widths)))
-        labelled = [row.labels for row in grid.rows] + ([grid.label_names] if grid.label_names else [])
-        labels = [max(map(label, texts)) for texts in zip(*labelled, strict=True)]
+        starts: list[float] = []
+        ends: list[float] = []
+        reached = 0.0
+        for column, width in enumerate(widths):
+            if column in groups:
+                reached += gap
+            starts.append(reached)
+            reached += width
+            ends.append(reached)
+        labelled = [row.labels for row in grid.rows]
+        if grid.label_names:
+            labelled.append(grid.label_names)
+        label_widths = [max(map(label, texts)) for texts in zip(*labelled, strict=True)]
         names = max((label(tier.name) for tier in grid.tiers if tier.name), default=unnamed)
-        return cls(labels, ceil(sum(labels) + names), list(map(sub, ends, widths)), ends)
+        return cls(label_widths, ceil(sum(label_widths) + names), starts, ends)
 
     def width(self, start: int, stop: int) -> float:
         """The width of columns `start` to below `stop`."""

@@ -20,31 +20,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.layout import Layout, oriented
+from tilescope.layout import AtomOrder, Layout, oriented
+from tilescope.layout.comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
 from tilescope.notation import Conversion
-from tilescope.rule import rule
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
-from tilescope.view.grid import BANK_BYTES, Cell, Grid, extent, extents, holding, memory_grid
+from tilescope.view.grid import Cell, Grid, bank_of, extent, extents, memory_grid, memory_row_bytes
 
-LAYOUT_DIFFERENCE = rule(
-    "layout-difference",
-    "Two layouts are drawn side by side where they are of one tile, with elements of one width.",
-    source="the command line",
-    passing='ts.view.layout_view.draw_difference(ts.Layout((8, 64), 16), ts.Layout((8, 64), 16, swizzle="128B"))',
-    failing="ts.view.layout_view.draw_difference(ts.Layout((8, 64), 16), ts.Layout((8, 64), 8))",
-)
+if TYPE_CHECKING:
+    from tilescope.questions.layouts import EveryNotation
 
 _MOST = 16  # rows and columns of a tile, in pieces …
 _MAX_WHOLE = 128  # … and of one that is drawn whole; two of them have half the columns
 _MAX_HELD = 4096  # pieces of a drawing of shared memory
+_MAX_LINKS = 8  # pieces with which a place of shared memory is linked, where several lie there
 _NARROW_MAP = 4  # columns of a map of atoms that leave room beside it
 _MAX_ATOMS = 16  # rows and columns of the map of atoms; a larger one is cut around the element that is asked for
 Element = tuple[int, int]
@@ -64,6 +60,7 @@ class Pieces:
     def of(
         cls,
         layout: Layout,
+        *,
         addresses: npt.NDArray[np.int64] | None = None,
         names: tuple[str, str] | None = None,
         most: int | None = None,
@@ -74,21 +71,28 @@ class Pieces:
         count = most or max(1, CHUNK_BYTES * 8 // layout.element_bits)
         while count > 1 and not _whole(addresses, count, layout.element_bits):
             count //= 2
-        names = names or layout.as_rows().names
-        return cls(addresses[:, ::count], count, max(1, count * layout.element_bits // 8), names, corner)
+        return cls(
+            addresses=addresses[:, ::count],
+            elements=count,
+            bytes=max(1, count * layout.element_bits // 8),
+            names=names or layout.as_rows().names,
+            corner=corner,
+        )
 
     @property
     def key(self) -> str:
         """What a cell of the tile is, and says."""
         elements = "one element" if self.elements == 1 else f"{self.elements} elements"
         return (
-            f"A cell is {elements} of the tile ({counted(self.bytes, 'byte')}); its number is the {self.bytes}-byte place that holds it, "
-            "counted from shared address 0. One colour, one chunk of the banks."
+            f"A cell is {elements} of the tile ({counted(self.bytes, 'byte')}); "
+            f"its number is the {self.bytes}-byte place that holds it, counted from shared address 0. "
+            "One colour, one chunk of the banks."
         )
 
     def firsts(self) -> tuple[range, range]:
         """The rows and columns that pieces start with."""
-        (row, column), (high, wide) = self.corner, self.addresses.shape
+        row, column = self.corner
+        high, wide = self.addresses.shape
         return range(row, row + high), range(column, column + wide * self.elements, self.elements)
 
     def where(self, row: int, column: int) -> str:
@@ -100,48 +104,62 @@ class Pieces:
 
         def cell(row: int, column: int) -> Cell:
             address = int(self.addresses[row - self.corner[0], (column - self.corner[1]) // self.elements])
-            said = f"{self.where(row, column)}: at {address:#x}, from bank {address // BANK_BYTES % 32}"
+            said = f"{self.where(row, column)}: at {address:#x}, from bank {bank_of(address)}"
             text = f"{address:#05x}" if in_bytes else str(address // self.bytes)
             return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, title=said, link=f"{row},{column}")
 
-        note = "A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it."
-        return Grid.of(title, self.names, *self.firsts(), cell, most=most, notes=[note] if in_bytes else [])
+        rows, columns = self.firsts()
+        notes = []
+        if in_bytes:
+            notes.append("A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it.")
+        return Grid.of(title, self.names, rows, columns, cell, most=most, notes=notes)
 
     def memory(self, title: str, colour: str = "its column of the tile") -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
         held: dict[int, list[Element]] = {}
         for first, address in zip(product(*self.firsts()), self.addresses.ravel().tolist(), strict=True):
             held.setdefault(address // self.bytes * self.bytes, []).append(first)
-        mn_first = -1 if self.names == ("k", "mn") else 1
+        rows_are_k = self.names == ("k", "mn")  # cells name mn before k all the same
+
+        def mn_first(row: object, column: object) -> str:
+            return f"{column},{row}" if rows_are_k else f"{row},{column}"
 
         def cell(address: int) -> Cell:
             if address not in held:
                 return Cell("", "gap", title=f"from byte {address:#x} on: not of the tile")
-            first, *others = held[address]
-            title = f"from byte {address:#x} on: {self.where(*first)}"
-            title += f", and {counted(len(others), 'other')}" if others else ""
-            link = " ".join(f"{row},{column}" for row, column in [first, *others[:7]])
-            text = ",".join(map(str, first[::mn_first]))
-            return Cell(text, (first[1] - self.corner[1]) // self.elements, title=title, link=link)
+            (row, column), *others = held[address]
+            title = f"from byte {address:#x} on: {self.where(row, column)}"
+            if others:
+                title += f", and {counted(len(others), 'other')}"
+            link = " ".join(f"{row},{column}" for row, column in held[address][:_MAX_LINKS])
+            number = (column - self.corner[1]) // self.elements
+            return Cell(mn_first(row, column), number, title=title, link=link)
 
-        names = ",".join(self.names[::mn_first])
-        note = f"A cell names the {names} that its piece starts with. Colour: {colour}."
-        row_bytes = min(SMEM_LINE_BYTES, 32 * self.bytes)
+        note = f"A cell names the {mn_first(*self.names)} that its piece starts with. Colour: {colour}."
+        row_bytes = memory_row_bytes(self.bytes)
         lines = sorted({address // row_bytes * row_bytes for address in held})
         return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MAX_WHOLE, notes=[note])
 
 
 def draw_layout(
-    layout: Layout, *, element: Element | None = None, other: Layout | None = None, whole: bool = False
+    layout: Layout,
+    *,
+    element: Element | None = None,
+    other: Layout | None = None,
+    whole: bool = False,
+    notations: EveryNotation | None = None,
 ) -> Drawing:
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
-    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile beside shared memory.
+    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile beside shared memory;
+    `notations` are listed instead.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
     'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
     """
+    if notations is not None:
+        return draw_notations(notations)
     if other is not None:
         return draw_difference(layout, other)
     if whole:
@@ -153,6 +171,12 @@ def draw_layout(
     row, column = oriented(layout.major, *(element or (0, 0)))
     links = set() if element is None else {f"{row},{column // pieces.elements * pieces.elements}"}
     return _drawing(layout, pieces, {"tile": pieces.grid("The tile in shared memory").marked(links)}, element)
+
+
+def draw_notations(notations: EveryNotation) -> Drawing:
+    """One layout as every notation writes it, or why one has no text for it."""
+    texts = Table(tuple(notations.texts.items()), ("notation", "text"))
+    return Drawing(f"{notations.written} in every notation", {"texts": texts, "assumed": notations.assumption})
 
 
 def whole_layout(layout: Layout) -> Drawing:
@@ -184,18 +208,6 @@ def _drawing(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: El
     )
 
 
-def require_one_tile(one: Layout, other: Layout) -> None:
-    """Refuse to compare layouts of different tiles."""
-    if (one.shape, one.element_bits) != (other.shape, other.element_bits):
-        found = f"{described(one)}, and {described(other)}"
-        fix = f"Use a second tile of {by(one.shape)} elements of {one.element_bits} bits."
-        raise LAYOUT_DIFFERENCE.error(
-            "other", found, "two layouts of one tile and one width", fix,
-            shape=one.shape, element_bits=one.element_bits,
-            other_shape=other.shape, other_element_bits=other.element_bits,
-        )  # fmt: skip
-
-
 def draw_difference(one: Layout, other: Layout) -> Drawing:
     """Two layouts of one tile beside each other; pieces that lie elsewhere are marked.
 
@@ -203,33 +215,47 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     'The layouts differ: 448 of 512 elements lie elsewhere'
     """
     require_one_tile(one, other)
-    addresses_of, names = (row_addresses, None) if one.major == other.major else (Layout.addresses, ("mn", "k"))
-    both = [(layout, addresses_of(layout), names) for layout in (one, other)]
-    elsewhere = both[0][1] != both[1][1]
-    count = min(Pieces.of(*drawn).elements for drawn in both)
-    pieces = [Pieces.of(*drawn, count) for drawn in both]
-    marked = elsewhere.reshape(*pieces[0].addresses.shape, count).any(axis=2)
+    if one.major == other.major:
+        names = one.as_rows().names
+        addresses = row_addresses(one)
+        other_addresses = row_addresses(other)
+    else:
+        names = ("mn", "k")
+        addresses = one.addresses()
+        other_addresses = other.addresses()
+    count = min(
+        Pieces.of(one, addresses=addresses).elements,
+        Pieces.of(other, addresses=other_addresses).elements,
+    )
+    pieces = Pieces.of(one, addresses=addresses, names=names, most=count)
+    other_pieces = Pieces.of(other, addresses=other_addresses, names=names, most=count)
+    elsewhere = addresses != other_addresses
+    marked = elsewhere.reshape(*pieces.addresses.shape, count).any(axis=2)
     links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
     most = (_MAX_WHOLE, _MAX_WHOLE // 2)
-    first_grid = pieces[0].grid("The first", most).marked(links, "collision")
-    second_grid = pieces[1].grid("The second", most).marked(links, "collision")
-    grids = Beside({"first": first_grid, "second": second_grid})
+    grids = Beside(
+        {
+            "first": pieces.grid("The first", most).marked(links, "collision"),
+            "second": other_pieces.grid("The second", most).marked(links, "collision"),
+        }
+    )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
     first = one.first_difference(other)
     if first is None:
         title = "The layouts are the same: every element lies at one address in both"
-        return Drawing(title, {"grids": grids, "key": pieces[0].key, "facts": Table(facts)})
+        return Drawing(title, {"grids": grids, "key": pieces.key, "facts": Table(facts)})
     said = f"element {first}: at {one.address(*first):#x} in the first, at {other.address(*first):#x} in the second"
     legend = Legend((Entry("lies elsewhere in the other layout", 5, "collision", "5"),))
     title = f"The layouts differ: {int(elsewhere.sum())} of {elsewhere.size} elements lie elsewhere"
     table = Table({"first difference": said} | facts)
-    return Drawing(title, {"grids": grids, "legend": legend, "key": pieces[0].key, "facts": table})
+    return Drawing(title, {"grids": grids, "legend": legend, "key": pieces.key, "facts": table})
 
 
 def described(layout: Layout) -> str:
     """The tile's extents, its elements' width, and which index is contiguous."""
-    contiguous = {"K": ": mn x k, k contiguous", "MN": ": mn x k, mn contiguous", None: ""}[layout.major]
-    return f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}{contiguous}"
+    said = f"{by(layout.shape)} elements of {counted(layout.element_bits, 'bit')}"
+    contiguous = contiguous_index(layout)
+    return said if contiguous is None else f"{said}: mn x k, {contiguous} contiguous"
 
 
 def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:
@@ -256,11 +282,11 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     >>> draw_conversion(found, picture=False).title
     'The same layout in mosaic'
     """
-    said = ", ".join(f"{name} = {value}" for name, value in conversion.beside.items() if name != "start" or value)
+    beside = [f"{name} = {value}" for name, value in conversion.beside.items() if name != "start" or value]
     facts = {
         "from": f"`{conversion.source}`",
         "to": f"`{conversion.result}`",
-        "unsaid there": said or "nothing: the text says all",
+        "unsaid there": ", ".join(beside) or "nothing: the text says all",
         "tile": described(conversion.layout),
         "compared": f"{conversion.compared} addresses of both texts, all equal",
     }
@@ -287,7 +313,10 @@ def draw_canonical_layout(canonical: CanonicalLayout) -> Drawing:
     >>> draw_canonical_layout(CanonicalLayout("K", "32B")).title
     'K-major 32B: one atom of 8 x 16 (mn x k), 16-bit elements'
     """
-    title = f"{canonical.major}-major {canonical.mode}: one atom of {by(canonical.atom)} (mn x k), {canonical.element_bits}-bit elements"
+    title = (
+        f"{canonical.major}-major {canonical.mode}: one atom of {by(canonical.atom)} (mn x k), "
+        f"{canonical.element_bits}-bit elements"
+    )
     operand = _Operand(canonical, canonical.tile(canonical.atom))
     return Drawing(
         title,
@@ -305,10 +334,10 @@ def draw_operand(canonical: CanonicalLayout, layout: Layout, element: Element | 
     operand = _Operand(canonical, layout, element)
     size = f"{by(layout.shape)} (mn x k), {canonical.element_bits}-bit elements"
     title = f"Operand {size}, {canonical.major}-major {canonical.mode}"
-    title += f", at shared address {layout.start:#x}" if layout.start else ""
-    order = layout.atom_order if 1 in operand.counts else "row" if operand.steps[0] > operand.steps[1] else "column"
-    dimension = "contiguous" if order == "row" else "strided"
-    follow = f"Order `{order}`: atoms along the {dimension} dimension follow each other in shared memory."
+    if layout.start:
+        title += f", at shared address {layout.start:#x}"
+    dimension = "contiguous" if operand.order == "row" else "strided"
+    follow = f"Order `{operand.order}`: atoms along the {dimension} dimension follow each other in shared memory."
     starts = operand.atom_map()
     atom = operand.atom_both_ways()
     grids: dict[str, Part] = {"atoms": starts, "atom": Beside(atom)}
@@ -321,18 +350,30 @@ class _Operand:
     """A tile of atoms as rows and columns, and the element that is asked for."""
 
     def __init__(self, canonical: CanonicalLayout, layout: Layout, element: Element | None = None) -> None:
-        self.canonical, self.layout = canonical, layout
-        self.asked = {} if element is None else {element: layout.address(*element)}  # refuses what lies outside
-        self.tile, self.atom = layout.as_rows(), oriented(canonical.major, *canonical.atom)
+        self.canonical = canonical
+        self.layout = layout
+        self.element = element
+        self.element_address = None if element is None else layout.address(*element)  # refuses what lies outside
+        self.tile = layout.as_rows()
+        self.atom = oriented(canonical.major, *canonical.atom)  # rows, columns
         self.counts = tuple(length // step for length, step in zip(self.tile.shape, self.atom, strict=True))
         self.at = oriented(canonical.major, *(element or (0, 0)))  # row, column
-        row, column = (index // step * step for index, step in zip(self.at, self.atom, strict=True))
+        row = self.at[0] // self.atom[0] * self.atom[0]
+        column = self.at[1] // self.atom[1] * self.atom[1]
         self.corner = row, column  # of the atom drawn in full
-        neighbours = (self.atom[0], 0), (0, self.atom[1])
-        self.steps = [
-            self.tile.logical(*at) - layout.start if count > 1 else 0
-            for at, count in zip(neighbours, self.counts, strict=True)
-        ]  # bytes from an atom to the one below it, and to that at its right
+        self.step_down_bytes = self._step_bytes(self.atom[0], 0) if self.counts[0] > 1 else 0
+        self.step_right_bytes = self._step_bytes(0, self.atom[1]) if self.counts[1] > 1 else 0
+
+    def _step_bytes(self, row: int, column: int) -> int:
+        """Bytes from the first atom to the one that starts with this row and column."""
+        return int(self.tile.logical(row, column)) - self.layout.start
+
+    @property
+    def order(self) -> AtomOrder | None:
+        """Along which dimension atoms follow each other: "row" or "column"."""
+        if 1 in self.counts:
+            return self.layout.atom_order
+        return "row" if self.step_down_bytes > self.step_right_bytes else "column"
 
     @property
     def sentence(self) -> str:
@@ -359,26 +400,35 @@ class _Operand:
             title = f"atom {number}: mn from {mn}, k from {k}, bytes {start:#x} to {start + atom_bytes - 1:#x}"
             return Cell(f"{start:#06x}", number, "focus" if (row, column) == self.corner else "", title)
 
-        rows, columns = (
-            _window(range(0, count * step, step), at // step)
-            for count, at, step in zip(self.counts, self.corner, self.atom, strict=True)
-        )
-        shown, names = (len(rows), len(columns)), self.tile.names
-        notes: dict[str, object] = {
-            f"Drawn: {by(shown)} of {by(self.counts)} atoms; the others continue in equal steps.": shown != self.counts,
-            f"One atom down ({self.atom[0]} {names[0]}): {self.steps[0]} bytes.": self.steps[0],
-            f"One atom to the right ({self.atom[1]} {names[1]}): {self.steps[1]} bytes.": self.steps[1],
-            "The marked atom is drawn in full.": True,
-        }
-        return Grid.of("Where each atom starts", names, extents(rows), extents(columns), cell, notes=holding(notes))
+        rows = _window(self.counts[0], self.atom[0], self.corner[0])
+        columns = _window(self.counts[1], self.atom[1], self.corner[1])
+        notes = self._map_notes((len(rows), len(columns)))
+        names = self.tile.names
+        return Grid.of("Where each atom starts", names, extents(rows), extents(columns), cell, notes=notes)
+
+    def _map_notes(self, drawn: tuple[int, int]) -> list[str]:
+        row_name, column_name = self.tile.names
+        notes = []
+        if drawn != self.counts:
+            notes.append(f"Drawn: {by(drawn)} of {by(self.counts)} atoms; the others continue in equal steps.")
+        if self.step_down_bytes:
+            notes.append(f"One atom down ({self.atom[0]} {row_name}): {self.step_down_bytes} bytes.")
+        if self.step_right_bytes:
+            notes.append(f"One atom to the right ({self.atom[1]} {column_name}): {self.step_right_bytes} bytes.")
+        notes.append("The marked atom is drawn in full.")
+        return notes
 
     def atom_both_ways(self) -> dict[str, Grid]:
         """One atom by element, and by shared memory."""
-        (row, column), (high, wide) = self.corner, self.atom
+        row, column = self.corner
+        high, wide = self.atom
         addresses = row_addresses(self.layout)[row : row + high, column : column + wide]
-        pieces = Pieces.of(self.layout, addresses, corner=self.corner)
-        links = {f"{self.at[0]},{self.at[1] // pieces.elements * pieces.elements}"} if self.asked else set()
-        is_core_matrix = self.canonical.core_matrix[self.canonical.major == "K"] == pieces.elements
+        pieces = Pieces.of(self.layout, addresses=addresses, corner=self.corner)
+        links = set()
+        if self.element is not None:
+            links.add(f"{self.at[0]},{self.at[1] // pieces.elements * pieces.elements}")
+        _, contiguous = oriented(self.canonical.major, *self.canonical.core_matrix)
+        is_core_matrix = contiguous == pieces.elements
         colour = "the core matrix, a column of chunks" if is_core_matrix else "its column of the atom"
         by_element = pieces.grid("One atom, by element", in_bytes=True)
         by_memory = pieces.memory("The same atom, by shared memory", colour)
@@ -387,15 +437,18 @@ class _Operand:
     def facts(self) -> Table:
         """Size, core matrix, descriptor fields, readers."""
         canonical = self.canonical
-        asked = {
-            f"element {mn},{k}": f"address {address:#x}: line {address // SMEM_LINE_BYTES}, byte {address % SMEM_LINE_BYTES} "
-            f"of it, bank {address // BANK_BYTES % 32}"
-            for (mn, k), address in self.asked.items()
-        }
+        facts = {}
+        address = self.element_address
+        if self.element is not None and address is not None:
+            mn, k = self.element
+            facts[f"element {mn},{k}"] = (
+                f"address {address:#x}: line {address // SMEM_LINE_BYTES}, byte {address % SMEM_LINE_BYTES} of it, "
+                f"bank {bank_of(address)}"
+            )
         readers = ", ".join(reader.instruction for reader in canonical.readers)
         leading, stride = canonical.offsets(self.layout)
         atoms = by(oriented(canonical.major, *self.counts))
-        facts = {
+        facts |= {
             "size": f"{self.layout.size_bytes} bytes; {atoms} atoms (mn x k)",
             "core matrix": f"{by(canonical.core_matrix)} (mn x k), {canonical.core_matrices} side by side in an atom",
             "leading": f"{leading} bytes {canonical.neighbours('leading_bytes')}",
@@ -404,12 +457,14 @@ class _Operand:
             "read by": readers or "no instruction, with elements of this width",
             "basis": canonical.basis,
         }
-        return Table(asked | facts)
+        return Table(facts)
 
 
-def _window(atoms: range, around: int) -> range:
-    first = min(max(0, around - _MAX_ATOMS // 2), max(0, len(atoms) - _MAX_ATOMS))
-    return atoms[first : first + _MAX_ATOMS]
+def _window(count: int, step: int, around: int) -> range:
+    """Where the atoms of one direction start, those that are drawn: around the one that starts at `around`."""
+    atoms = range(0, count * step, step)
+    first = min(around // step - _MAX_ATOMS // 2, count - _MAX_ATOMS)
+    return atoms[max(0, first) :][:_MAX_ATOMS]
 
 
 DRAWINGS = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop, Step
@@ -18,7 +19,7 @@ from tilescope.pipeline.program import Instance, instances_by_name
 from tilescope.pipeline.simulation import Event, Simulation
 from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
-from tilescope.view.grid import Cell, Grid, Row, Tier, holding
+from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import Tint
 
 _SHOWN_TICKS = 64
@@ -26,31 +27,57 @@ _SHOWN_WAITS = 12
 _SHOWN_ALIASES = 8
 _TICKS_PER_HEADER = 8
 _PARITY_COLOUR = (6, 7)
-_LETTERS = {  # of operations, and what they stand for
-    "w": ("wait", "wait", "tail"),
-    "e": ("expect", "expect"),
-    "c": ("copy", "copy"),
-    "m": ("multiply", "multiply"),
-    "r": ("release", "release"),
-    "a": ("arrive", "arrive", "cp_arrive"),
-    "k": ("commit", "commit"),
-    "g": ("wait_group", "wait_group"),
-    "f": ("fence", "fence"),
-    "b": ("barrier of threads", "sync", "cluster", "bar_arrive"),
-    "l": ("read", "read"),
-    "s": ("write", "write"),
-    "t": ("store", "store"),
-    "i": ("init", "init"),
-    "n": ("registers", "registers"),
-    "p": ("poll, or wait for the grid before", "poll", "griddepcontrol"),
-    "u": ("signal", "signal"),
+_LETTER = {  # of operations
+    "wait": "w",
+    "tail": "w",
+    "expect": "e",
+    "copy": "c",
+    "multiply": "m",
+    "release": "r",
+    "arrive": "a",
+    "cp_arrive": "a",
+    "commit": "k",
+    "wait_group": "g",
+    "fence": "f",
+    "sync": "b",
+    "cluster": "b",
+    "bar_arrive": "b",
+    "read": "l",
+    "write": "s",
+    "store": "t",
+    "init": "i",
+    "registers": "n",
+    "poll": "p",
+    "griddepcontrol": "p",
+    "signal": "u",
 }
-_LETTER = {operation: letter for letter, (_, *operations) in _LETTERS.items() for operation in operations}
+_MEANING = {  # of letters that stand for more than one operation
+    "w": "wait",
+    "a": "arrive",
+    "b": "barrier of threads",
+    "p": "poll, or wait for the grid before",
+}
+_USES_SLOTS = ("multiply", "store", "read", "write")
 
 Instances = Mapping[str, Instance]
 
-Span = tuple[int, int, Cell]  # the first tick, the one behind the last, and what they show
-Lanes = dict[tuple[str, tuple[str, ...]], list[Span]]  # by kind and names
+
+class Span(NamedTuple):
+    """What a lane shows from one tick to another."""
+
+    start: int
+    end: int  # behind the last
+    cell: Cell
+
+
+class Lane(NamedTuple):
+    """A row of the timeline: of what it is ("role", "slot", "phase"), and the names that share it."""
+
+    kind: str
+    names: tuple[str, ...]
+
+
+Lanes = dict[Lane, list[Span]]
 
 
 def draw_pipeline(pipeline: Pipeline) -> Drawing:
@@ -80,8 +107,9 @@ def _listed(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
             yield from _listed(step.steps, depth + 1)
         else:
             target = ", ".join(step.target) if isinstance(step.target, tuple) else step.target
-            said = "".join(f", {name} {value}" for name, value in step.arguments.items())
-            yield f"{indent}{step.op} `{target}`{said}" + ("" if step.when is None else f" where {step.when}")
+            words = [f"{indent}{step.op} `{target}`", *(f"{name} {value}" for name, value in step.arguments.items())]
+            condition = "" if step.when is None else f" where {step.when}"
+            yield ", ".join(words) + condition
 
 
 def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Drawing:
@@ -92,19 +120,7 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     >>> draw_simulation(ts.simulate(pipeline)).title
     '128x64 bfloat16, 2 stages: proven'
     """
-    mistake, blocks = simulation.mistake, simulation.pipeline.blocks
-    instances = instances_by_name(simulation.pipeline)
-    subject = None if mistake is None else instances.get(mistake.subject)
-    if block is None:
-        block = 0 if subject is None else subject.block
-    events, ticks = _shown(simulation.events, instances, block, at_end=mistake is not None)
-    timeline: dict[str, Part] = {}
-    if events:
-        part = f"{'the first' if mistake is None else 'the last'} {_SHOWN_TICKS} of " if ticks > _SHOWN_TICKS else ""
-        drawn = f"{part}{counted(ticks, 'nominal tick')}"
-        title = f"Timeline{f', block {block}' if blocks > 1 else ''} ({drawn})"
-        grid = _timeline(events, instances, title, block, subject)
-        timeline = {"timeline": grid, "legend": _legend(events, grid), "waits": _waits(events)}
+    mistake = simulation.mistake
     return Drawing(
         f"{simulation.pipeline.name}: {simulation.verdict}",
         {
@@ -112,34 +128,65 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
             "limits": " ".join(simulation.limits) if mistake is None else "",
             "way": Table.numbered(() if mistake is None else mistake.way, "The way into it"),
             "barriers": _barriers(simulation),
-            **timeline,
+            **_timeline_parts(simulation, block),
             "warnings": Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
             "aliasing": Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
         },
     )
 
 
-def _shown(events: Sequence[Event], instances: Instances, block: int, *, at_end: bool) -> tuple[list[Event], int]:
-    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers; and all ticks.
+def _timeline_parts(simulation: Simulation, block: int | None) -> dict[str, Part]:
+    """The timeline of a block (of that of the mistake, if nobody asks for one), its legend and its longest waits."""
+    mistake = simulation.mistake
+    pipeline = simulation.pipeline
+    instances = instances_by_name(pipeline)
+    subject = None if mistake is None else instances.get(mistake.subject)
+    if block is None:
+        block = 0 if subject is None else subject.block
+    events = _of_block(simulation.events, instances, block, at_end=mistake is not None)
+    ticks = max((event.end for event in events), default=0)
+    shown = _shown(events, ticks, at_end=mistake is not None)
+    if not shown:
+        return {}
+    drawn = counted(ticks, "nominal tick")
+    if ticks > _SHOWN_TICKS:
+        end = "first" if mistake is None else "last"
+        drawn = f"the {end} {_SHOWN_TICKS} of {drawn}"
+    title = f"Timeline, block {block} ({drawn})" if pipeline.blocks > 1 else f"Timeline ({drawn})"
+    grid = _timeline(shown, instances, title, block, subject)
+    return {"timeline": grid, "legend": _legend(shown, grid), "waits": _waits(shown)}
 
-    Those of the first ticks, or of the last if the run ends in a mistake, their times from 0 on. The ends of phases
-    before and after are kept, at the edges: they say which phase runs, and what ends a wait.
+
+def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_end: bool) -> list[Event]:
+    """The events of a block: what its roles do, what flies into its slots, and the phases of its barriers.
+
+    Roles of the block are called by their own names, and slots of other blocks are left out.
     """
     own = []
     for event in (*events, *(_under_way(events) if at_end else ())):
-        role, slots = instances[event.role], tuple(slot for slot in event.slots if instances[slot].block == block)
+        role = instances[event.role]
+        slots = tuple(slot for slot in event.slots if instances[slot].block == block)
         subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role
         if subject.block == block or (slots and event.op == "flight"):
-            own.append((event, role.name if role.block == block else event.role, slots))
-    ticks = max((event.end for event, *_ in own), default=0)
+            name = role.name if role.block == block else event.role
+            own.append(replace(event, role=name, slots=slots))
+    return own
+
+
+def _shown(events: list[Event], ticks: int, *, at_end: bool) -> list[Event]:
+    """The events of the first ticks, or of the last if the run ends in a mistake, their times from 0 on.
+
+    The ends of phases before and after are kept, at the edges: they say which phase runs, and what ends a wait.
+    """
     low = max(0, ticks - _SHOWN_TICKS) if at_end else 0
     high = low + _SHOWN_TICKS
     shown = []
-    for event, name, slots in own:
+    for event in events:
         if event.op == "phase" or (event.end >= low and event.start < high):
-            start, end = (min(max(tick, low), high) - low for tick in (event.start, event.end))
-            shown.append(replace(event, start=start, end=end, role=name, slots=slots))
-    return shown, ticks
+            start = min(max(event.start, low), high) - low
+            end = min(max(event.end, low), high) - low
+            shown.append(replace(event, start=start, end=end))
+    return shown
 
 
 def _under_way(events: Sequence[Event]) -> Iterator[Event]:
@@ -153,7 +200,7 @@ def _under_way(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _barriers(simulation: Simulation) -> Table:
-    size = "bytes in a phase" + (" and block" if simulation.pipeline.blocks > 1 else "")
+    size = "bytes in a phase and block" if simulation.pipeline.blocks > 1 else "bytes in a phase"
     seen = "need" if simulation.verdict == "proven" else "saw until then"
     records = [
         {
@@ -175,47 +222,73 @@ def _timeline(events: list[Event], instances: Instances, title: str, block: int,
     lanes: Lanes = {}
     for event in events:
         if event.op not in ("flight", "phase"):
-            lanes.setdefault(("role", (event.role,)), []).append((event.start, event.end, _role_cell(event, instances)))
-    lanes |= _slot_lanes(events, instances) | _barrier_lanes(events, instances, block, ticks)
+            span = Span(event.start, event.end, _role_cell(event, instances))
+            lanes.setdefault(Lane("role", (event.role,)), []).append(span)
+    lanes |= _slot_lanes(events, instances)
+    lanes |= _barrier_lanes(events, instances, block, ticks)
     rows: list[Row] = []
-    for (kind, names), spans in lanes.items():
-        cells = _lane(spans, ticks)
-        if subject is not None and subject.name in names:
+    for lane, spans in lanes.items():
+        cells = _cells(spans, ticks)
+        if subject is not None and subject.name in lane.names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
-        rows.append(Row((kind, ", ".join(names)), tuple(cells), ruled=bool(rows) and rows[-1].labels[0] != kind))
-    flights = [event for event in events if event.op == "flight" and event.slots]
-    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
-    in_flight = [
-        Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=len([*run]))
-        if size
-        else Cell(span=len([*run]))
-        for size, run in groupby(sizes)
-    ]
-    rows += [Row(("KiB in flight", ""), tuple(in_flight), ruled=True)] if flights else []
+        starts_kind = bool(rows) and rows[-1].labels[0] != lane.kind
+        rows.append(Row((lane.kind, ", ".join(lane.names)), tuple(cells), ruled=starts_kind))
+    rows += _in_flight(events, ticks)
     heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
     return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""))
 
 
-def _lane(spans: list[Span], ticks: int) -> list[Cell]:
+def _in_flight(events: list[Event], ticks: int) -> list[Row]:
+    """A row of the bytes that fly into slots at each tick; none if nothing does."""
+    flights = [event for event in events if event.op == "flight" and event.slots]
+    if not flights:
+        return []
+    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
+    cells = []
+    for size, run in groupby(sizes):
+        span = len([*run])
+        if size:
+            cells.append(Cell(f"{size / 1024:.3g}", "unused", title=f"{size} bytes", span=span))
+        else:
+            cells.append(Cell(span=span))
+    return [Row(("KiB in flight", ""), tuple(cells), ruled=True)]
+
+
+def _cells(spans: list[Span], ticks: int) -> list[Cell]:
     """Spans as cells side by side, with empty ones between; what overlaps begins where the one before ends."""
-    cells, reached = [], 0
-    for start, end, cell in [*sorted(spans, key=lambda span: span[:2]), (ticks, ticks, Cell())]:
-        first, last = max(start, reached), min(max(end, start + 1), ticks)
-        cells += [Cell(span=first - reached)] if reached < first else []
-        cells += [replace(cell, span=last - first)] if first < last else []
-        reached = max(reached, first, last)
+    cells: list[Cell] = []
+    reached = 0
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        first = max(span.start, reached)
+        end = min(max(span.end, span.start + 1), ticks)
+        if reached < first:
+            cells.append(Cell(span=first - reached))
+        if first < end:
+            cells.append(replace(span.cell, span=end - first))
+        reached = max(first, end)
+    if reached < ticks:
+        cells.append(Cell(span=ticks - reached))
     return cells
 
 
 def _role_cell(event: Event, instances: Instances) -> Cell:
-    touched = [instances[name] for name in (event.barrier, *event.slots) if name in instances][:1]
-    name, stage = (touched[0].name, touched[0].stage) if touched else ("", None)
-    ticks, waits = event.end - event.start, event.op in ("wait", "tail", "stuck")
-    text = name if waits and ticks > 3 else _LETTER.get(event.op, "!") + ("" if stage is None else str(stage))
+    """What a role does: its letter and the stage it touches, or the barrier for which it waits long."""
+    touched = next((instances[name] for name in (event.barrier, *event.slots) if name in instances), None)
+    ticks = event.end - event.start
+    waits = event.op in ("wait", "tail", "stuck")
+    text = _LETTER.get(event.op, "!")
+    if waits and ticks > 3:
+        text = "" if touched is None else touched.name
+    elif touched is not None and touched.stage is not None:
+        text += str(touched.stage)
     if event.op == "stuck":
         return Cell(text, "collision", "collision", event.said)
-    colour: Tint = "gap" if waits and ticks > 1 else (stage or 0) if touched else "unused"
+    colour: Tint = "unused"
+    if waits and ticks > 1:
+        colour = "gap"
+    elif touched is not None:
+        colour = touched.stage or 0
     return Cell(text, colour, title=event.said)
 
 
@@ -223,60 +296,75 @@ def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
     """The fills and reads of slots; slots with the same ones share a lane."""
     spans: dict[Instance, list[Span]] = {}
     for event in events:
-        end, flies = event.end, event.op == "flight"
-        if event.op in ("multiply", "store"):  # ends when it is waited for
-            waits = (wait for wait in events if wait.op == "wait_group" and wait.role == event.role)
-            end = next((wait.end for wait in waits if wait.start >= end), end)
-        touches = flies or event.op in ("multiply", "read", "store", "write")
-        for slot in map(instances.__getitem__, event.slots if touches else ()):
-            filling = Cell("▸", slot.stage or 0, title=event.said)
-            cell = filling if flies else Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
-            spans.setdefault(slot, []).append((event.start, end, cell))
-    lanes: dict[tuple[object, ...], list[Instance]] = {}
+        if event.op != "flight" and event.op not in _USES_SLOTS:
+            continue
+        end = _end_of_use(event, events)
+        for name in event.slots:
+            slot = instances[name]
+            if event.op == "flight":
+                cell = Cell("▸", slot.stage or 0, title=event.said)
+            else:
+                cell = Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
+            spans.setdefault(slot, []).append(Span(event.start, end, cell))
+    sharing: dict[tuple[object, ...], list[Instance]] = {}  # slots by what their lanes look like
     for slot in sorted(spans, key=lambda slot: (slot.stage or 0, slot.name)):
-        lanes.setdefault(tuple((start, end, cell.text) for start, end, cell in spans[slot]), []).append(slot)
-    return {("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in lanes.values()}
+        looks = tuple((span.start, span.end, span.cell.text) for span in spans[slot])
+        sharing.setdefault(looks, []).append(slot)
+    return {Lane("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in sharing.values()}
+
+
+def _end_of_use(event: Event, events: list[Event]) -> int:
+    """When an event no longer uses its slots: a multiplication or a store ends when it is waited for."""
+    if event.op not in ("multiply", "store"):
+        return event.end
+    waits = (wait for wait in events if wait.op == "wait_group" and wait.role == event.role)
+    return next((wait.end for wait in waits if wait.start >= event.end), event.end)
 
 
 def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks: int) -> Lanes:
     """The phases of every barrier of the block that is used, each up to the tick in which it ends."""
-    used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks} & {*instances}
+    used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks}
+    own = [name for name in used if name in instances and instances[name].block == block]
     lanes: Lanes = {}
-    own = (title for title in used if instances[title].block == block)
-    for title in sorted(own, key=lambda title: (instances[title].of.name, instances[title].stage or 0)):
-        barrier = instances[title]
-        ends = sorted((event.start, event.phase) for event in events if (event.op, event.barrier) == ("phase", title))
-        last = ends[-1][1] + 1 if ends else 0
-        spans, start = lanes.setdefault(("phase", (barrier.name,)), []), 0
-        for end, phase in [*ends, (ticks, last)]:
-            said = f"{barrier.name}, phase {phase}{', runs on' if phase == last else ''}"
-            spans += [(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=said))] if end > start else []
+    for name in sorted(own, key=lambda name: (instances[name].of.name, instances[name].stage or 0)):
+        barrier = instances[name]
+        ends = sorted((event.start, event.phase) for event in events if event.op == "phase" and event.barrier == name)
+        running = ends[-1][1] + 1 if ends else 0
+        spans = lanes.setdefault(Lane("phase", (barrier.name,)), [])
+        start = 0
+        for end, phase in [*ends, (ticks, running)]:
+            title = f"{barrier.name}, phase {phase}"
+            if phase == running:
+                title += ", runs on"
+            if end > start:
+                spans.append(Span(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title)))
             start = max(start, end)
     return lanes
 
 
 def _legend(events: list[Event], timeline: Grid) -> Legend:
     operations = {event.op for event in events}
-    letters = ", ".join(f"{letter} {said}" for letter, (said, *named) in _LETTERS.items() if operations & {*named})
-    waits = any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events)
-    flies = any(event.op == "flight" and event.slots for event in events)
-    users = [_LETTER[operation] for operation in ("multiply", "store", "read", "write") if operation in operations]
-    mistake = [
-        cell.text
-        for row in timeline.rows
-        if row.labels[0] != "role" or "stuck" not in operations
-        for cell in row.cells
-        if cell.mark
-    ]
-    entries = {
-        Entry(f"{letters}; the number is the stage", "unused", sample="c0"): letters,
-        Entry("a wait", "gap", sample="full[0]"): waits,
-        Entry("bytes in flight into a slot", 0, sample="▸"): flies,
-        Entry("the operation that uses a slot, until it is waited for", "fill", sample="".join(users[:1])): users,
-        Entry("never passes", "collision", "collision", "full[0]"): "stuck" in operations,
-        Entry("the mistake", "collision", "collision", "".join(mistake[:1])): mistake,
-    }
-    return Legend(tuple(holding(entries)))
+    letters = dict.fromkeys(letter for operation, letter in _LETTER.items() if operation in operations)
+    meanings = {letter: operation for operation, letter in _LETTER.items()} | _MEANING
+    entries = []
+    if letters:
+        said = ", ".join(f"{letter} {meanings[letter]}" for letter in letters)
+        entries.append(Entry(f"{said}; the number is the stage", "unused", sample="c0"))
+    if any(event.op in ("wait", "tail") and event.end - event.start > 1 for event in events):
+        entries.append(Entry("a wait", "gap", sample="full[0]"))
+    if any(event.op == "flight" and event.slots for event in events):
+        entries.append(Entry("bytes in flight into a slot", 0, sample="▸"))
+    users = [_LETTER[operation] for operation in _USES_SLOTS if operation in operations]
+    if users:
+        entries.append(Entry("the operation that uses a slot, until it is waited for", "fill", sample=users[0]))
+    is_stuck = "stuck" in operations
+    if is_stuck:
+        entries.append(Entry("never passes", "collision", "collision", "full[0]"))
+    rows = [row for row in timeline.rows if row.labels[0] != "role" or not is_stuck]
+    mistakes = [cell.text for row in rows for cell in row.cells if cell.mark]
+    if mistakes:
+        entries.append(Entry("the mistake", "collision", "collision", mistakes[0]))
+    return Legend(tuple(entries))
 
 
 def _waits(events: list[Event]) -> Table:
@@ -286,9 +374,12 @@ def _waits(events: list[Event]) -> Table:
     rows = []
     for wait in sorted(waits, key=lambda wait: (wait.op != "stuck", wait.start)):
         ended = ends.get((wait.barrier, wait.phase - 1))
-        reason = "nothing: it never passes" if wait.op == "stuck" else f"{ended.role}: {ended.said}" if ended else ""
-        cut = ended is not None and ended.start == _SHOWN_TICKS
-        ticks = f"from {wait.start}" if cut else f"{wait.start}-{wait.end}"
+        reason = "" if ended is None else f"{ended.role}: {ended.said}"
+        if wait.op == "stuck":
+            reason = "nothing: it never passes"
+        ticks = f"{wait.start}-{wait.end}"
+        if ended is not None and ended.start == _SHOWN_TICKS:  # behind what is drawn
+            ticks = f"from {wait.start}"
         rows.append({"role": wait.role, "waits in": wait.said, "ticks": ticks, "until": reason})
     return Table.of(rows, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")
 

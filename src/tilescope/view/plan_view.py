@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
@@ -10,7 +12,7 @@ from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.sentence import by, counted
-from tilescope.swizzle import CHUNK_BYTES
+from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid
 
@@ -21,7 +23,12 @@ _MAX_STEPS = 8  # of a K loop written out
 _MAX_PROBLEMS = 500
 _MAX_REASONS = 20
 _SHOWN_TILES = 8  # of the ranking, without `why`
-_REGION_NAMES = {"a": ["A"], "b": ["B"], "epilogue": ["slice of C"], "barriers": ["full", "empty"]}
+_REGION_NAMES = {  # what a region of shared memory holds, each of it once a stage
+    "a": ("A",),
+    "b": ("B",),
+    "epilogue": ("slice of C",),
+    "barriers": ("full", "empty"),
+}
 _COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
 
 
@@ -30,22 +37,34 @@ def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
     if not report.candidates:
         title = f"No plan for {by(report.problem.tile)} {report.problem.data_type.name}"
         return Drawing(title, {"refused": _refusals(report)})
-    plain, folded = ([plan for plan in report.candidates if plan.folded == fold] for fold in (False, True))
-    in_order = sorted(plain, key=lambda plan: -plan.tma_instructions)  # the last of a swizzle and order has the fewest
-    fewest = {(plan.swizzle, plan.atom_order): plan.tma_instructions for plan in in_order}
-    tallest = [plan for plan in plain if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
+    plain = [plan for plan in report.candidates if not plan.folded]
+    folded = [plan for plan in report.candidates if plan.folded]
+    tallest = _of_fewest_copies(plain)
     shorter = len(plain) - len(tallest)
-    refused = (
-        f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons." if report.refused else ""
+    refused: Part = ""
+    if why:
+        refused = _refusals(report)
+    elif report.refused:
+        refused = f"{counted(len(report.refused), 'candidate')} refused; `--why` names the reasons."
+    return Drawing(
+        _plan_title(report.best),
+        {
+            **_plan_parts(report.best),
+            "ranking": _ranking(report, tallest, "Plans, best first"),
+            "shorter": f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
+            "folded": _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
+            "refused": refused,
+        },
     )
-    parts: dict[str, Part] = {
-        **_plan_parts(report.best),
-        "ranking": _ranking(report, tallest, "Plans, best first"),
-        "shorter": f"{shorter} more with boxes half as tall: the same bytes, twice the copies." if shorter else "",
-        "folded": _ranking(report, folded, "Folded plans: the same bytes through a map of rank 3 or 4"),
-        "refused": _refusals(report) if why else refused,
-    }
-    return Drawing(_plan_title(report.best), parts)
+
+
+def _of_fewest_copies(plans: list[Plan]) -> list[Plan]:
+    """Those of each swizzle and atom order that have the tallest boxes, so the fewest copies."""
+    fewest: dict[tuple[Swizzle, str], int] = {}
+    for plan in plans:
+        kind = (plan.swizzle, plan.atom_order)
+        fewest[kind] = min(fewest.get(kind, plan.tma_instructions), plan.tma_instructions)
+    return [plan for plan in plans if plan.tma_instructions == fewest[plan.swizzle, plan.atom_order]]
 
 
 def draw_unplanned(refused: Unplanned) -> Drawing:
@@ -78,27 +97,40 @@ def _plan_parts(plan: Plan) -> dict[str, Part]:
 
 
 def _facts(plan: Plan) -> Table:
-    completion, names = plan.completion, plan.problem.extent_names
-    ended = f"{completion.commit} and {completion.wait}" if completion.commit else "a barrier"
-    by_threads = f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"
-    box, copies = "", []
-    if plan.boxes is not None:
-        box = f"{plan.tma_instructions} x box {by(plan.boxes.box)} (innermost first), L2 promotion {plan.l2_promotion}"
-        copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies]
-        copies[_MAX_COPIES:] = [f"… ({len(copies)} in all)"] if len(copies) > _MAX_COPIES else []
-    facts = {
-        "swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})",
-        "copy": "" if box else by_threads,
-        "TMA": box,
-        "copies": ", ".join(copies),
-        "mbarrier expects": "" if completion.expected_bytes is None else f"{completion.expected_bytes} bytes a tile",
-        "completes by": ended if completion.expected_bytes is None else "",
-        "shared memory": f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}",
-        f"({', '.join(names)}) at": f"`{plan.layout.terms(*names).c}`",
-        **(_descriptor_facts(plan) if plan.problem.reads_by_descriptor else {}),
-        **{name: f"`{text}`" if text else _unspelled(plan) for name, text in plan.spellings.items()},
-    }
+    facts = {"swizzle": f"{plan.swizzle.name}, atoms in {plan.atom_order} order ({plan.basis})"}
+    if plan.boxes is None:
+        facts["copy"] = f"{plan.problem.copy}, 16 bytes a thread, {plan.gmem_request_bytes}-byte requests"
+    else:
+        box = f"box {by(plan.boxes.box)} (innermost first)"
+        facts["TMA"] = f"{plan.tma_instructions} x {box}, L2 promotion {plan.l2_promotion}"
+        facts["copies"] = _copies(plan)
+    facts |= _completion_facts(plan)
+    facts["shared memory"] = f"{plan.smem_bytes} bytes a stage, aligned to {plan.smem_alignment_bytes}"
+    names = plan.problem.extent_names
+    facts[f"({', '.join(names)}) at"] = f"`{plan.layout.terms(*names).c}`"
+    if plan.problem.reads_by_descriptor:
+        facts |= _descriptor_facts(plan)
+    for notation, text in plan.spellings.items():
+        facts[notation] = f"`{text}`" if text else _unspelled(plan)
     return Table(facts, title="The plan")
+
+
+def _copies(plan: Plan) -> str:
+    """Where each copy comes from and goes to, of the first ones."""
+    copies = [f"{copy.coords} to +{copy.smem_offset_bytes:#x}" for copy in plan.copies]
+    if len(copies) > _MAX_COPIES:
+        copies = [*copies[:_MAX_COPIES], f"… ({len(copies)} in all)"]
+    return ", ".join(copies)
+
+
+def _completion_facts(plan: Plan) -> dict[str, str]:
+    """What says that a tile has come."""
+    completion = plan.completion
+    if completion.expected_bytes is not None:
+        return {"mbarrier expects": f"{completion.expected_bytes} bytes a tile"}
+    if completion.commit:
+        return {"completes by": f"{completion.commit} and {completion.wait}"}
+    return {"completes by": "a barrier"}
 
 
 def _unspelled(plan: Plan) -> str:
@@ -110,42 +142,58 @@ def _unspelled(plan: Plan) -> str:
 
 def _descriptor_facts(plan: Plan) -> dict[str, str]:
     loop = plan.descriptors()
-    first, advances = loop[0][0], [f"+{step}" for step in loop.advance_bytes]
-    shown = " ".join(advances[:_MAX_STEPS]) + (" …" if advances[_MAX_STEPS:] else "")
+    first = loop[0][0]
     offsets = f"leading {first.leading_bytes}, stride {first.stride_bytes} bytes"
-    apart = [f", each {block[0].start_address - first.start_address} bytes after the one before" for block in loop[1:2]]
-    steps = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
+    k_loop = f"{counted(len(loop[0]), 'step')} of {loop.k_per_step}"
+    advances = [f"+{step}" for step in loop.advance_bytes]
+    if len(advances) > _MAX_STEPS:
+        advances = [*advances[:_MAX_STEPS], "…"]
+    if advances:
+        k_loop += f": start address {' '.join(advances)}"
+    blocks = f"{counted(len(loop), 'block')} of {loop.block_mn}"
+    if len(loop) > 1:
+        apart_bytes = loop[1][0].start_address - first.start_address
+        blocks += f", each {apart_bytes} bytes after the one before"
     return {
         "descriptor": f"`{first.encode():#018x}` at address 0: {offsets}",
-        "K loop": f"{steps}: start address {shown}" if shown else steps,
-        f"along {plan.problem.extent_names[0]}": f"{counted(len(loop), 'block')} of {loop.block_mn}{''.join(apart)}",
+        "K loop": k_loop,
+        f"along {plan.problem.extent_names[0]}": blocks,
     }
 
 
-def copies_grid(plan: Plan, title: str, names: tuple[str, str], columns: int = 0, colour: int | None = None) -> Grid:
+def copies_grid(plan: Plan, title: str, names: tuple[str, str], *, columns: int = 0, colour: int | None = None) -> Grid:
     """Which copy brings what of a tile, or of several side by side in `columns` columns; without TMA, where atoms start.
 
     A cell is a column of atoms and a band of rows, in the colour of its copy or in `colour`.
     """
     tile = plan.containers.as_rows()
-    tiling = tile.tiling
-    (rows, wide), (height, width) = tiling.shape, tiling.atom
-    height = height if height < rows else min(rows, 8)
-    height = height if plan.boxes is None or plan.folded else max(height, plan.boxes.box[1])
+    rows, wide = tile.tiling.shape
+    height, width = tile.tiling.atom
+    if height >= rows:
+        height = min(rows, 8)
+    if plan.boxes is not None and not plan.folded:
+        height = max(height, plan.boxes.box[1])
     copies = [] if plan.boxes is None else [copy.smem_offset_bytes for copy in plan.copies]
 
     def cell(row: int, column: int) -> Cell:
         offset = tile.logical(row, column % wide) - tile.layout.start
-        number, text, said = offset // tiling.atom_bytes, f"{offset:#x}", f"starts at +{offset:#x}"
-        if plan.boxes is not None:
-            start = max(copy for copy in copies if copy <= offset)
-            number = column // wide * len(copies) + copies.index(start)
-            text, said = str(number), f"copy {number}, at +{offset if plan.folded else start:#x}"
-        return Cell(text, number if colour is None else colour, title=said)
+        if plan.boxes is None:
+            atom = offset // tile.tiling.atom_bytes
+            return Cell(f"{offset:#x}", atom if colour is None else colour, title=f"starts at +{offset:#x}")
+        start = max(copy for copy in copies if copy <= offset)
+        copy = column // wide * len(copies) + copies.index(start)
+        title = f"copy {copy}, at +{offset if plan.folded else start:#x}"
+        return Cell(str(copy), copy if colour is None else colour, title=title)
 
-    bands, across = extents(range(0, rows, height)), range(0, columns or wide, width)
-    most, nouns = (_MAX_BANDS, None), ("bands of rows", "columns")
-    return Grid.of(title, names, bands, across, cell, most=most, nouns=nouns)
+    return Grid.of(
+        title,
+        names,
+        extents(range(0, rows, height)),
+        range(0, columns or wide, width),
+        cell,
+        most=(_MAX_BANDS, None),
+        nouns=("bands of rows", "columns"),
+    )
 
 
 def _smem_grid(plan: Plan) -> Grid:
@@ -172,20 +220,22 @@ def _share(share: float | None) -> str | None:
 
 
 def _ranking(report: PlanReport, plans: list[Plan], title: str) -> Table:
-    records = [
-        {
-            "swizzle": plan.swizzle.name,
-            "order": plan.atom_order,
-            "box": _box(plan.box),
-            "copies": None if plan.box is None else plan.tma_instructions,
-            "request": f"{plan.gmem_request_bytes} B",
-            "bandwidth": _share(costs.bandwidth_share),
-            "wavefronts": costs.write_wavefronts if costs.read_wavefronts is None else costs.read_wavefronts,
-            "behind in": decisive(plan, report.best) or "",
-        }
-        for plan in plans
-        for costs in [plan.costs]
-    ]
+    records = []
+    for plan in plans:
+        costs = plan.costs
+        wavefronts = costs.write_wavefronts if costs.read_wavefronts is None else costs.read_wavefronts
+        records.append(
+            {
+                "swizzle": plan.swizzle.name,
+                "order": plan.atom_order,
+                "box": _box(plan.box),
+                "copies": None if plan.box is None else plan.tma_instructions,
+                "request": f"{plan.gmem_request_bytes} B",
+                "bandwidth": _share(costs.bandwidth_share),
+                "wavefronts": wavefronts,
+                "behind in": decisive(plan, report.best) or "",
+            }
+        )
     return Table.of(records, title, "lllrrrrl")
 
 
@@ -194,19 +244,30 @@ def _refusals(report: PlanReport) -> Table:
 
     A reason that is about the swizzle names it already, and one that refuses all candidates needs no list.
     """
-    by_reason: dict[tuple[str, bool], dict[str, set[str]]] = {}
+    by_reason: dict[_Reason, dict[str, set[str]]] = {}  # the atom orders that each refuses, by swizzle
     for candidate in report.refused:
-        is_told = all(violation.argument == "swizzle" for violation in candidate.violations)
-        reason = "; ".join(map(str, candidate.violations)), is_told
-        name = candidate.swizzle.name + (" folded" if candidate.folded else "")
+        reason = _Reason(
+            sentence="; ".join(map(str, candidate.violations)),
+            names_swizzle=all(violation.argument == "swizzle" for violation in candidate.violations),
+        )
+        name = f"{candidate.swizzle.name} folded" if candidate.folded else candidate.swizzle.name
         by_reason.setdefault(reason, {}).setdefault(name, set()).add(candidate.atom_order)
     refuses_all = not report.candidates and len(by_reason) == 1
     sentences = []
-    for (sentence, is_told), orders_of in by_reason.items():
-        names = [name if len(orders) > 1 else f"{name} {next(iter(orders))}" for name, orders in orders_of.items()]
-        told = "" if is_told or refuses_all else f" This refuses swizzle {', '.join(names)}."
-        sentences.append(sentence + told)
+    for reason, orders_of in by_reason.items():
+        sentence = reason.sentence
+        if not reason.names_swizzle and not refuses_all:
+            names = [name if len(orders) > 1 else f"{name} {min(orders)}" for name, orders in orders_of.items()]
+            sentence += f" This refuses swizzle {', '.join(names)}."
+        sentences.append(sentence)
     return Table.numbered(sentences, "Refused")
+
+
+class _Reason(NamedTuple):
+    """Why candidates are refused."""
+
+    sentence: str
+    names_swizzle: bool  # it is about the swizzle, so the sentence names it
 
 
 def draw_sweep(sweep: Sweep) -> Drawing:
@@ -214,38 +275,62 @@ def draw_sweep(sweep: Sweep) -> Drawing:
 
     What all problems have in common stands in the title.
     """
-    asked = [_asked(row) for row in sweep.rows if row.problem is not None]
-    common = [words[0] for words in list(zip(*asked, strict=True))[1:] if len(set(words)) == 1 and words[0]]
-    rows: list[dict[str, object]] = []
-    reasons: dict[str, list[str]] = {}
-    for row in sweep.rows:
-        tile, *others = _asked(row)
-        problem = {"problem": " ".join([tile, *(word for word in others if word and word not in common)])}
-        plan: dict[str, object] = {
-            "swizzle": row.swizzle,
-            "box": _box(row.box),
-            "copies": row.tma_instructions,
-            "request": f"{row.gmem_request_bytes} B",
-            "smem": row.smem_bytes,
-            "bandwidth": _share(row.bandwidth_share),
-        }
-        rows.append({**problem, **(plan if row.has_plan else dict.fromkeys(plan, "") | {"swizzle": "no plan"})})
-        for violation in row.violations[:1]:
-            reasons.setdefault(str(violation), []).append(row.asked)
-    unplanned = [
-        {"problem": names[0] + (f" and {len(names) - 1} more" if names[1:] else ""), "why it has no plan": why}
-        for why, names in reasons.items()
-    ]
+    common = _common_words(sweep)
     title = f"{counted(len(sweep.rows), 'problem')}, {sweep.planned} with a plan"
-    parts = {
-        "problems": Table.of(rows, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
-        "unplanned": Table.of(unplanned[:_MAX_REASONS], "Without a plan"),
+    if common:
+        title += f": {', '.join(common)}"
+    records = (_problem_record(row, common) for row in sweep.rows)
+    return Drawing(
+        title,
+        {
+            "problems": Table.of(records, align="lllrrrr", most=_MAX_PROBLEMS, noun="problems; --json has all"),
+            "unplanned": Table.of(_unplanned_records(sweep)[:_MAX_REASONS], "Without a plan"),
+        },
+    )
+
+
+def _common_words(sweep: Sweep) -> list[str]:
+    """What all problems say alike, besides the tile."""
+    asked = [_words(row) for row in sweep.rows if row.problem is not None]
+    of_all = list(zip(*asked, strict=True))[1:]
+    return [words[0] for words in of_all if words[0] and len(set(words)) == 1]
+
+
+def _problem_record(row: SweepRow, common: list[str]) -> dict[str, object]:
+    """A problem with its best plan in numbers."""
+    tile, *others = _words(row)
+    problem = " ".join([tile, *(word for word in others if word and word not in common)])
+    if not row.has_plan:
+        nothing = dict.fromkeys(("box", "copies", "request", "smem", "bandwidth"), "")
+        return {"problem": problem, "swizzle": "no plan", **nothing}
+    return {
+        "problem": problem,
+        "swizzle": row.swizzle,
+        "box": _box(row.box),
+        "copies": row.tma_instructions,
+        "request": f"{row.gmem_request_bytes} B",
+        "smem": row.smem_bytes,
+        "bandwidth": _share(row.bandwidth_share),
     }
-    return Drawing(f"{title}: {', '.join(common)}" if common else title, parts)
 
 
-def _asked(row: SweepRow) -> tuple[str, ...]:
-    if (problem := row.problem) is None:
+def _unplanned_records(sweep: Sweep) -> list[dict[str, object]]:
+    """Each reason with the first problem that has no plan for it, and how many more there are."""
+    asked_by_reason: dict[str, list[str]] = {}
+    for row in sweep.rows:
+        for violation in row.violations[:1]:
+            asked_by_reason.setdefault(str(violation), []).append(row.asked)
+    records: list[dict[str, object]] = []
+    for reason, (first, *others) in asked_by_reason.items():
+        problem = f"{first} and {len(others)} more" if others else first
+        records.append({"problem": problem, "why it has no plan": reason})
+    return records
+
+
+def _words(row: SweepRow) -> tuple[str, ...]:
+    """What a problem asks, word by word, its tile first."""
+    problem = row.problem
+    if problem is None:
         return (row.asked,)
     swizzle = "" if problem.swizzle is None else problem.swizzle.name
     return by(problem.tile), problem.data_type.ptx, problem.major, problem.consumer_name, swizzle, problem.arch.name
@@ -253,35 +338,47 @@ def _asked(row: SweepRow) -> tuple[str, ...]:
 
 def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
     """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
-    grids = {}
-    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
-        problem, names = plan.problem, plan.problem.row_names
-        drawn = "where it lies" if plan.boxes is None else "copies"
-        title = f"{name}, {problem.rows} {names[0]} x {problem.columns} {names[1]}: {drawn}"
-        grids[name] = copies_grid(plan, title, names, colour=_COLOURS[name])
-    if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
-        m, n, _ = gemm.tile
-        colour = _COLOURS["slice of C"]
-        grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
-    leading = sum(tile.would_lead for tile in gemm.refused)
-    better = f", {leading} of which would rank before this one" if leading else ""
-    refused: Part = f"{counted(len(gemm.refused), 'tile')} refused{better}; `--why` names the reasons."
-    if why or not gemm.refused:
-        reasons = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
-        refused = Table(reasons, title="Refused")
     return Drawing(
         f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
         {
             "plan": _gemm_facts(gemm),
             "maps": _gemm_maps(gemm),
             "reading": _gemm_reading(gemm),
-            "grids": Beside(grids),
+            "grids": Beside(_gemm_grids(gemm)),
             "memory": _gemm_smem_grid(gemm),
             "why": Table.numbered(gemm.reasons, "Why"),
             "ranking": _gemm_ranking(gemm, why=why) if gemm.others else None,
-            "refused": refused,
+            "refused": _gemm_refusals(gemm, why=why),
         },
     )
+
+
+def _gemm_grids(gemm: GemmPlan) -> dict[str, Grid]:
+    """The copies of A, B and C, by name."""
+    grids = {}
+    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
+        problem = plan.problem
+        row_name, column_name = problem.row_names
+        drawn = "where it lies" if plan.boxes is None else "copies"
+        title = f"{name}, {problem.rows} {row_name} x {problem.columns} {column_name}: {drawn}"
+        grids[name] = copies_grid(plan, title, (row_name, column_name), colour=_COLOURS[name])
+    if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
+        m, n, _ = gemm.tile
+        colour = _COLOURS["slice of C"]
+        grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
+    return grids
+
+
+def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
+    """How many tiles are refused, or with `why` each with its reasons."""
+    if why or not gemm.refused:
+        reasons = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
+        return Table(reasons, title="Refused")
+    said = f"{counted(len(gemm.refused), 'tile')} refused"
+    leading = sum(tile.would_lead for tile in gemm.refused)
+    if leading:
+        said += f", {leading} of which would rank before this one"
+    return f"{said}; `--why` names the reasons."
 
 
 def _gemm_facts(gemm: GemmPlan) -> Table:
@@ -295,88 +392,107 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     if gemm.card is not None and gemm.floor_us is not None:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
-    by_threads = gemm.a.boxes is None
+    stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
     facts = {
         "tile": f"{by(gemm.tile)} (m x n x k)",
         "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
         "floor": floor,
-        "stages": f"{gemm.stages} of {gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes, {gemm.in_flight_bytes} bytes in flight",
-        "mbarrier expects": "" if by_threads else f"{moved} bytes a stage",
-        "a stage": f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group" if by_threads else "",
-        "shared memory": f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes, aligned to {gemm.smem_alignment_bytes}",
+        "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight",
     }
+    if gemm.a.boxes is None:
+        facts["a stage"] = f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"
+    else:
+        facts["mbarrier expects"] = f"{moved} bytes a stage"
+    room = f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"
+    facts["shared memory"] = f"{room}, aligned to {gemm.smem_alignment_bytes}"
     return Table(facts, title="The plan")
 
 
 def _gemm_maps(gemm: GemmPlan) -> Table:
     """The tensor maps of A, B and C; threads need none."""
-    plans = (("A", gemm.a, 1, "stage"), ("B", gemm.b, 1, "stage"), ("C", gemm.epilogue, gemm.slices, "tile"))
-    records = [
-        {
-            "": name,
-            "type": a.data_type.name,
-            "dims": by(a.dims),
-            "stride bytes": ", ".join(map(str, a.strides_bytes)),
-            "box": by(a.box),
-            "swizzle": a.swizzle.name,
-            "copies": f"{plan.tma_instructions * times} a {copied}",
-        }
-        for name, plan, times, copied in plans
-        if plan is not None and plan.boxes is not None
-        for a in [plan.tensor_map(0)]
-    ]
-    note = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}. A and B are loaded, C is stored."
-    return Table.of(records, "Tensor maps", "lllrl", notes=[note])
+    records = []
+    if gemm.a.boxes is not None:
+        records.append(_map_record("A", gemm.a, f"{gemm.a.tma_instructions} a stage"))
+    if gemm.b.boxes is not None:
+        records.append(_map_record("B", gemm.b, f"{gemm.b.tma_instructions} a stage"))
+    c = gemm.epilogue
+    if c is not None and c.boxes is not None:
+        records.append(_map_record("C", c, f"{c.tma_instructions * gemm.slices} a tile"))
+    order = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}."
+    return Table.of(records, "Tensor maps", "lllrl", notes=[f"{order} A and B are loaded, C is stored."])
+
+
+def _map_record(name: str, plan: Plan, copies: str) -> dict[str, object]:
+    a = plan.tensor_map(0)
+    return {
+        "": name,
+        "type": a.data_type.name,
+        "dims": by(a.dims),
+        "stride bytes": ", ".join(map(str, a.strides_bytes)),
+        "box": by(a.box),
+        "swizzle": a.swizzle.name,
+        "copies": copies,
+    }
 
 
 def _gemm_reading(gemm: GemmPlan) -> Table:
     """How the tensor core reads A and B: by descriptor, or by the addresses that lanes give to ldmatrix."""
     operands = {"A": gemm.a, "B": gemm.b}
     if not gemm.a.problem.reads_by_descriptor:
-        named = [(name, plan, plan.problem.extent_names) for name, plan in operands.items()]
-        addresses = [
-            (name, f"({', '.join(names)})", f"`{plan.layout.terms(*names).logical_c}`, `{plan.swizzle.c_expression}`")
-            for name, plan, names in named
-        ]
-        return Table(addresses, ("", "element", "a, and the shared address"), "Read by ldmatrix")
+        return Table.of((_address_record(name, plan) for name, plan in operands.items()), "Read by ldmatrix")
     starts = gemm.smem_offsets()
-    loops = [(name, plan, plan.descriptors(starts[name.lower()][0])) for name, plan in operands.items()]
-    records = [
-        {
-            "": name,
-            "first of stage 0": f"`{loop[0][0].encode():#018x}`",
-            "leading": loop[0][0].leading_bytes,
-            "stride": loop[0][0].stride_bytes,
-            "K steps": len(loop[0]),
-            "each adds": ", ".join(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)) or None,
-            "blocks": f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
-        }
-        for name, plan, loop in loops
-    ]
+    records = []
+    for name, plan in operands.items():
+        loop = plan.descriptors(starts[name.lower()][0])
+        first = loop[0][0]
+        advances = dict.fromkeys(loop.advance_bytes)  # each once
+        records.append(
+            {
+                "": name,
+                "first of stage 0": f"`{first.encode():#018x}`",
+                "leading": first.leading_bytes,
+                "stride": first.stride_bytes,
+                "K steps": len(loop[0]),
+                "each adds": ", ".join(f"+{step}" for step in advances) or None,
+                "blocks": f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
+            }
+        )
     return Table.of(records, "Descriptors (bytes)", "llrrrrl")
+
+
+def _address_record(name: str, plan: Plan) -> dict[str, object]:
+    names = plan.problem.extent_names
+    logical = plan.layout.terms(*names).logical_c
+    return {
+        "": name,
+        "element": f"({', '.join(names)})",
+        "a, and the shared address": f"`{logical}`, `{plan.swizzle.c_expression}`",
+    }
 
 
 def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
     """Where each stage of each region starts, a column for each region in the order of addresses."""
-    regions = {  # starts, and bytes of a stage
-        name: (region.starts[number * gemm.stages :][: gemm.stages], region.piece_bytes)
-        for region in gemm.smem_regions()
-        for number, name in enumerate(_REGION_NAMES[region.name])
-    }
+    starts: dict[str, tuple[int, ...]] = {}
+    stage_bytes: dict[str, int] = {}
+    for region in gemm.smem_regions():
+        for number, name in enumerate(_REGION_NAMES[region.name]):
+            first = number * gemm.stages
+            starts[name] = region.starts[first : first + gemm.stages]
+            stage_bytes[name] = region.piece_bytes
 
     def cell(stage: int, name: str) -> Cell:
-        starts, size = regions[name]
-        if stage >= len(starts):
+        if stage >= len(starts[name]):
             return Cell("", "unused", title=f"one {name} for all stages")
-        return Cell(f"{starts[stage]:#x}", _COLOURS[name], title=f"{name}: {size} bytes at {starts[stage]}")
+        start = starts[name][stage]
+        return Cell(f"{start:#x}", _COLOURS[name], title=f"{name}: {stage_bytes[name]} bytes at {start}")
 
     return Grid.of(
         "Shared memory: starts of the stages",
         ("stage", "bytes"),
         range(gemm.stages),
-        {name: size for name, (_, size) in regions.items()},
+        stage_bytes,
         cell,
-        outer=(Tier.of("region", regions),),
+        outer=(Tier.of("region", stage_bytes),),
         notes=[f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."],
     )
 
@@ -397,9 +513,8 @@ def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
         for place, tile in enumerate(shown, 1)
     ]
     more = len(gemm.ranked) - len(shown)
-    return Table.of(
-        records, "Tiles, best first", "rlrrrrrl", notes=[f"… {more} more; `--why` lists them."] if more else []
-    )
+    notes = [f"… {more} more; `--why` lists them."] if more else []
+    return Table.of(records, "Tiles, best first", "rlrrrrrl", notes=notes)
 
 
 DRAWINGS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
@@ -51,15 +50,13 @@ def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:
     if isinstance(passing, str) or isinstance(failing, str):
         return [("keeps it", str(passing)), ("breaks it", str(failing))]
     shared = {name: value for name, value in passing.items() if failing.get(name) == value}
-    keeps, breaks = (
-        {name: value for name, value in one.items() if other.get(name) != value}
-        for one, other in ((passing, failing), (failing, passing))
-    )
+    keeps = {name: value for name, value in passing.items() if failing.get(name) != value}
+    breaks = {name: value for name, value in failing.items() if passing.get(name) != value}
     both = [("both", _shown(shared))] if shared else []
     return [*both, ("keeps it", _shown(keeps)), ("breaks it", _shown(breaks))]
 
 
-def _shown(arguments: Mapping[str, Any]) -> str:
+def _shown(arguments: Mapping[str, object]) -> str:
     return ", ".join(f"`{name}={shortened(repr(value), 60)}`" for name, value in arguments.items()) or "(left out)"
 
 

@@ -13,7 +13,7 @@ from tilescope.tensor_map.arguments import DRIVER_RESULT
 from tilescope.tensor_map.decoding import MapDifference, inspect_tensor_map
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
-from tilescope.view.grid import holding
+from tilescope.view.word_ruler import map_bytes, map_ruler
 
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
@@ -64,8 +64,6 @@ def draw_map_report(
 
 def _encoded_parts(tensor_map: AnyMap) -> dict[str, Part | tuple[Part, ...]]:
     """The 128 bytes of a map and their fields; the reasons if it has no descriptor."""
-    from tilescope.view.descriptor_view import map_bytes, map_ruler  # which other drawings of maps start without
-
     try:
         word = inspect_tensor_map(tensor_map.encode())
     except RuleError as error:
@@ -101,8 +99,11 @@ def draw_convolution(convolution: Convolution) -> Drawing:
     '3 x 3 convolution, forward: an im2col map'
     """
     m, n, k = convolution.gemm
-    a, taps, shape = convolution.tensor_map, convolution.taps, convolution.output_shape
-    columns, slices = ceil_div(prod(shape), a.pixels_per_column), ceil_div(a.dims[0], a.channels_per_pixel)
+    a = convolution.tensor_map
+    taps = convolution.taps
+    shape = convolution.output_shape
+    columns = ceil_div(prod(shape), a.pixels_per_column)
+    slices = ceil_div(a.dims[0], a.channels_per_pixel)
     facts = {
         "product": f"m {m}, n {n}, k {k}",
         "walks over": f"{by(shape)} pixels (n, then outermost first), {prod(shape)} in all",
@@ -110,25 +111,29 @@ def draw_convolution(convolution: Convolution) -> Drawing:
         "copies": f"{columns} columns of pixels x {counted(len(taps), 'tap')} x {counted(slices, 'slice')} of channels",
         "first copy": f"coords {convolution.coords(0, 0)}, offsets {taps[0][1]} (innermost first)",
     }
-    letters = {1: ("s", "w"), 2: ("r, s", "w, h"), 3: ("t, r, s", "w, h, d")}[len(convolution.stride)]
-    listed = (
-        {f"tap {letters[0]}": ", ".join(map(str, tap)), f"offsets {letters[1]}": ", ".join(map(str, offsets))}
-        for tap, offsets in taps
-    )
-    offsets = Table.of(listed, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
-    said = _PRODUCT[convolution.direction].format(m=m, n=n, k=k)
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
     return Drawing(
         title,
         {
-            "product": said,
+            "product": _PRODUCT[convolution.direction].format(m=m, n=n, k=k),
             "facts": Table(facts),
-            "offsets": offsets,
+            "offsets": _tap_offsets(convolution),
             "map": map_title(a),
             **_map_parts(a),
             "findings": findings(a.findings),
         },
     )
+
+
+def _tap_offsets(convolution: Convolution) -> Table:
+    dimensions = len(convolution.stride)
+    tap_letters = ", ".join("trs"[-dimensions:])
+    offset_letters = ", ".join("whd"[:dimensions])
+    records = (
+        {f"tap {tap_letters}": ", ".join(map(str, tap)), f"offsets {offset_letters}": ", ".join(map(str, offsets))}
+        for tap, offsets in convolution.taps
+    )
+    return Table.of(records, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
 
 
 def in_words(tensor_map: AnyMap) -> str:
@@ -137,7 +142,8 @@ def in_words(tensor_map: AnyMap) -> str:
     >>> in_words(TensorMap("u8", (256,), (), (64,))).split(".")[0]
     'A tensor of 256 uint8 elements at 0x0'
     """
-    a, interleaved = tensor_map, tensor_map.interleave.slice_bytes
+    a = tensor_map
+    interleaved = a.interleave.slice_bytes
     where = f"A tensor of {by(a.dims)} {a.data_type.name} elements at {a.address:#x}."
     if interleaved:
         where = (
@@ -149,23 +155,28 @@ def in_words(tensor_map: AnyMap) -> str:
     swizzled = f", swizzled {a.swizzle.name}" if a.swizzle.bits else ""
     rows = f"{counted(a.rows, 'row')} of {row_bytes} bytes{gaps}"
     fill = "zero" if a.oob_fill.name == "zero" else "NaN (0x7FF7 in every 16 bits)"
-    sentences = {
-        where: True,
-        f"One copy brings {_copied(a)}.": True,
-        f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.": True,
-        f"What lies outside the tensor is loaded as {fill}.": True,
-        f"L2 fetches {a.l2_promotion.name} at a time.": a.l2_promotion.name != "none",
-    }
-    return " ".join(holding(sentences))
+    sentences = [
+        where,
+        f"One copy brings {_copied(a)}.",
+        f"In shared memory it is {rows}: {a.smem_bytes} bytes{swizzled}.",
+        f"What lies outside the tensor is loaded as {fill}.",
+    ]
+    if a.l2_promotion.name != "none":
+        sentences.append(f"L2 fetches {a.l2_promotion.name} at a time.")
+    return " ".join(sentences)
 
 
 def _copied(a: AnyMap) -> str:
     """What one copy brings."""
     first = 0 if a.interleave.slice_bytes else 1  # dim 0 ignores its element stride, and has no corner
     if isinstance(a, TensorMap):
-        strides = [*enumerate(a.element_strides)][first:]
-        steps = ", ".join(f"every {_ORDINAL[stride]} element of dim {axis}" for axis, stride in strides if stride > 1)
-        return f"a box of {by(a.box)}{f': {steps}' if steps else ''}"
+        steps = [
+            f"every {_ORDINAL[stride]} element of dim {axis}"
+            for axis, stride in enumerate(a.element_strides)
+            if axis >= first and stride > 1
+        ]
+        box = f"a box of {by(a.box)}"
+        return f"{box}: {', '.join(steps)}" if steps else box
     if isinstance(a, Im2colMap):
         corners = zip("WHD", a.lower_corner, a.upper_corner, a.dims[first:], strict=False)
         spans = ", ".join(f"{name} {low} to {length - 1 + high}" for name, low, high, length in corners)
@@ -193,30 +204,43 @@ def _said(violation: Violation) -> str:
 
 def map_title(a: AnyMap) -> str:
     """The map in one line: its kind, extents, box and modes."""
-    pixels = f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels"
-    copy = f"box {by(a.box)}" if isinstance(a, TensorMap) else pixels
-    parts = {
-        f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}": True,
-        copy: True,
-        f"interleave {a.interleave.name}": a.interleave.slice_bytes,
-        f"swizzle {a.swizzle.name}": a.swizzle.bits,
-    }
-    return ", ".join(holding(parts))
+    words = [f"{_KIND[a.subject]}: {by(a.dims)} {a.data_type.name}"]
+    if isinstance(a, TensorMap):
+        words.append(f"box {by(a.box)}")
+    else:
+        words.append(f"{a.visited_elements[-1]} pixels of {a.inner_elements} channels")
+    if a.interleave.slice_bytes:
+        words.append(f"interleave {a.interleave.name}")
+    if a.swizzle.bits:
+        words.append(f"swizzle {a.swizzle.name}")
+    return ", ".join(words)
 
 
 def _dimensions(a: AnyMap) -> Table:
     """One line a dimension: its extent, its step, and what a copy takes of it."""
-    inner_bytes, first = a.interleave.slice_bytes or a.data_type.bits / 8, 0 if a.interleave.slice_bytes else 1
-    steps = [f"{inner_bytes:g}", *a.strides_bytes]
-    columns: dict[str, Iterable[object]] = {"dim": range(a.rank), "extent": a.dims, "stride bytes": steps}
-    columns |= {"box": a.box} if isinstance(a, TensorMap) else {}
-    columns |= {"element stride": a.element_strides}
+    inner_bytes = a.interleave.slice_bytes or a.data_type.bits / 8
+    columns: dict[str, Iterable[object]] = {
+        "dim": range(a.rank),
+        "extent": a.dims,
+        "stride bytes": [f"{inner_bytes:g}", *a.strides_bytes],
+    }
     if isinstance(a, TensorMap):
-        columns |= {"visited": a.visited_elements, "boxes": map(ceil_div, a.dims, a.box)}
+        columns["box"] = a.box
+    columns["element stride"] = a.element_strides
+    if isinstance(a, TensorMap):
+        columns["visited"] = a.visited_elements
+        columns["boxes"] = map(ceil_div, a.dims, a.box)
     elif isinstance(a, Im2colMap):
-        for name, corner in (("lower", a.lower_corner), ("upper", a.upper_corner)):
-            columns[name] = [*[""] * first, *corner, *[""] * (a.rank - first - len(corner))]
+        columns["lower"] = _of_corner(a, a.lower_corner)
+        columns["upper"] = _of_corner(a, a.upper_corner)
     return Table(zip(*columns.values(), strict=True), columns, "Dimensions, innermost first", "r" * len(columns))
+
+
+def _of_corner(a: Im2colMap, corner: tuple[int, ...]) -> list[object]:
+    """A corner by dimension; channels and images have none."""
+    before = 0 if a.interleave.slice_bytes else 1
+    after = a.rank - before - len(corner)
+    return [*[""] * before, *corner, *[""] * after]
 
 
 def _facts(a: AnyMap) -> Table:

@@ -13,16 +13,19 @@ row 1  1      33     65     97
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from tilescope.arithmetic import ceil_div
 from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
-from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout
+from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout, TmemPlace
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
-from tilescope.view.grid import Cell, Grid, extent, extents, holding, number_span
+from tilescope.view.grid import Cell, Grid, extent, extents, number_span
 from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
@@ -33,8 +36,12 @@ _ROWS_SHOWN = 8  # of the 32 of an atom
 _MAX_STEPS = 8
 _MAX_COLUMNS = 8  # of the words of scale factors
 _DRAWN_AS = {
-    "D": "Accumulator D", "A": "A", "metadata": "Metadata of A", "SFA": "Scale factors of A", "SFB": "Scale factors of B",
-}  # fmt: skip
+    "D": "Accumulator D",
+    "A": "A",
+    "metadata": "Metadata of A",
+    "SFA": "Scale factors of A",
+    "SFB": "Scale factors of B",
+}
 Element = tuple[int, int]
 
 
@@ -45,18 +52,11 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     >>> draw_tmem_layout(tmem_layout((128, 256))).title
     'Accumulator D, 128 x 256 (m x n), in tensor memory: layout D'
     """
-    (rows, columns), (first, second) = layout.matrix, layout.names[:2]
-    kind = f": layout {layout.datapath}" if layout.datapath else ""
-    title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({first} x {second}), in tensor memory{kind}"
-    what = f"{first}, then {second}" if layout.operand in _SCALES else f"the {second} that it holds of its {first}"
-    is_half = layout.datapath is not None and DATAPATHS[layout.datapath].is_half
-    sentences = {
-        f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}.": True,
-        "Warp w of a block reaches the lanes of quarter w mod 4 alone.": True,
-        f"Each block of the pair holds {layout.rows} rows in its own tensor memory.": layout.ctas > 1,
-        f"Every element lies there {layout.copies} times.": layout.copies > 1,
-        f"Half of the lanes stay free: a second accumulator fits in at lane {16 - layout.base.lane}.": is_half,
-    }
+    rows, columns = layout.matrix
+    first, second = layout.names[:2]
+    title = f"{_DRAWN_AS[layout.operand]}, {rows} x {columns} ({first} x {second}), in tensor memory"
+    if layout.datapath:
+        title += f": layout {layout.datapath}"
     facts = {
         "uses": f"{len(layout.lanes)} of {TMEM_LANES} lanes, {layout.columns} columns from {layout.base.column} on",
         f"{', '.join(layout.names)} →": f"`{layout.bit_modes}`  (bits: lane << 21 | column << 5 | bit)",
@@ -65,7 +65,7 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     return Drawing(
         title,
         {
-            "sentence": " ".join(holding(sentences)),
+            "sentence": _sentences(layout),
             "element": None if element is None else _element_table(layout, element),
             "grids": Beside({f"block {cta}": _lane_grid(layout, cta, element) for cta in range(layout.ctas)}),
             "facts": Table(facts),
@@ -73,52 +73,118 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
     )
 
 
+def _sentences(layout: TmemLayout) -> str:
+    """What is drawn, and what is to be known of it."""
+    first, second = layout.names[:2]
+    what = f"{first}, then {second}" if layout.operand in _SCALES else f"the {second} that it holds of its {first}"
+    sentences = [
+        f"128 lanes down, columns of 32 bits across; a cell of the drawing names {what}.",
+        "Warp w of a block reaches the lanes of quarter w mod 4 alone.",
+    ]
+    if layout.ctas > 1:
+        sentences.append(f"Each block of the pair holds {layout.rows} rows in its own tensor memory.")
+    if layout.copies > 1:
+        sentences.append(f"Every element lies there {layout.copies} times.")
+    if layout.datapath is not None and DATAPATHS[layout.datapath].is_half:
+        free = 16 - layout.base.lane
+        sentences.append(f"Half of the lanes stay free: a second accumulator fits in at lane {free}.")
+    return " ".join(sentences)
+
+
+class _Held(NamedTuple):
+    """The least and the largest row and column of the elements in some cells of tensor memory."""
+
+    first_row: int
+    last_row: int
+    first_column: int
+    last_column: int
+
+
+class _Owners:
+    """The first element of every cell of a block's tensor memory."""
+
+    def __init__(self, layout: TmemLayout, cta: int) -> None:
+        self.columns = layout.matrix[1]
+        bits = layout.bit_addresses()[: layout.rows, : self.columns]
+        rows = np.arange(layout.rows)[:, None, None] + cta * layout.rows
+        numbers = rows * self.columns + np.arange(self.columns)[:, None]
+        self.numbers = np.full((TMEM_LANES, TMEM_COLUMNS), _NOBODY)  # row * columns + column
+        np.minimum.at(self.numbers, (bits // LANE_BITS, bits % LANE_BITS // CELL_BITS), numbers)
+        apart = int(bits[0, :2, 0][-1] - bits[0, 0, 0])  # of neighbours in a row; several may share a cell
+        self.per_cell = CELL_BITS // apart if 0 < apart < CELL_BITS else 1
+
+    def held(self, lane: int, start: int, stop: int) -> _Held | None:
+        """What a band of lanes holds in columns `start` to below `stop`; None if that is nothing."""
+        block = self.numbers[lane : lane + _BAND_LANES, start:stop]
+        taken = block[block < _NOBODY]
+        if not taken.size:
+            return None
+        rows, columns = divmod(taken, self.columns)
+        last = min(int(columns.max()) + self.per_cell, self.columns) - 1
+        return _Held(int(rows.min()), int(rows.max()), int(columns.min()), last)
+
+
 def _lane_grid(layout: TmemLayout, cta: int, element: Element | None) -> Grid:
     """One block's lanes by columns, in bands of 16 lanes."""
-    scales = layout.operand in _SCALES  # a column of theirs holds other rows than its neighbour: drawn one by one
+    scales = layout.operand in _SCALES
     place = None if element is None else layout.place(*element)
-    first, step, notes = layout.base.column, 1 if scales else -(-layout.columns // _MAX_GROUPS), []
-    starts = range(first, first + layout.columns, step)
-    if scales and len(starts) > _MAX_GROUPS:
-        skipped = 0 if place is None else starts.index(place.column) // _MAX_GROUPS * _MAX_GROUPS
-        starts = starts[skipped : skipped + _MAX_GROUPS]
-        notes = [f"Columns {number_span(starts[0], starts[-1])} of {layout.columns}."]
+    starts = _drawn_columns(layout, place)
+    owners = _Owners(layout, cta)
     marked = set()
     if place is not None and place.cta == cta:
         marked = {(lane // _BAND_LANES * _BAND_LANES, place.column) for lane in place.lanes}
-    columns = layout.matrix[1]
-    bits = layout.bit_addresses()[: layout.rows, :columns]
-    apart = int(bits[0, :2, 0][-1] - bits[0, 0, 0])  # of neighbours in a row; several may share a cell
-    per_cell = CELL_BITS // apart if 0 < apart < CELL_BITS else 1
-    owner = np.full((TMEM_LANES, TMEM_COLUMNS), _NOBODY)  # the first element of every cell, as row * columns + column
-    number = (np.arange(layout.rows)[:, None, None] + cta * layout.rows) * columns + np.arange(columns)[:, None]
-    np.minimum.at(owner, (bits // LANE_BITS, bits % LANE_BITS // CELL_BITS), number)
-
-    def held(lane: int, start: int, stop: int) -> list[tuple[int, int]]:
-        """The least and the largest row and column of the elements in some cells; empty if there are none."""
-        block = owner[lane : lane + _BAND_LANES, start:stop]
-        return [(int(found.min()), int(found.max())) for found in divmod(block[block < _NOBODY], columns) if found.size]
 
     def cell(lane: int, start: int) -> Cell:
         stop = min(start + starts.step, starts.stop)
-        where, found = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}", held(lane, start, stop)
-        if not found:
+        where = f"lanes {extent(lane, _BAND_LANES)}, columns {start}-{stop - 1}"
+        held = owners.held(lane, start, stop)
+        if held is None:
             return Cell("", "unused", title=f"{where}: free")
-        (low, high), (left, right) = found
-        rows, across = number_span(low, high), number_span(left, min(right + per_cell, columns) - 1)
-        focus = any((lane, column) in marked for column in range(start, stop))
-        title = f"{where}: {layout.names[0]} {rows}, {layout.names[1]} {across}"
-        colour = (low - cta * layout.rows) // _BAND_LANES
-        return Cell(f"{rows}, {across}" if scales else across, colour, "focus" if focus else "", title)
+        rows = number_span(held.first_row, held.last_row)
+        columns = number_span(held.first_column, held.last_column)
+        is_asked = any((lane, column) in marked for column in range(start, stop))
+        return Cell(
+            f"{rows}, {columns}" if scales else columns,
+            colour=(held.first_row - cta * layout.rows) // _BAND_LANES,
+            mark="focus" if is_asked else "",
+            title=f"{where}: {layout.names[0]} {rows}, {layout.names[1]} {columns}",
+        )
 
-    labels = {}
+    labels: dict[int, tuple[str, ...]] = {}
     for lane, lanes in extents(range(0, TMEM_LANES, _BAND_LANES)).items():
         quarter = "" if lane % QUARTER_LANES else f"warp {lane // QUARTER_LANES}"
-        rows = [number_span(*span) for span in held(lane, starts.start, starts.stop)[:1]] or [""]
-        labels[lane] = (quarter, lanes, *rows)[: 2 if scales else 3]
-    title = f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns"
-    names = ("quarter", "lane", *([] if scales else [layout.names[0]]), "column")
-    return Grid.of(title, names, labels, extents(starts), cell, rule_every=QUARTER_LANES, notes=notes)
+        labels[lane] = (quarter, lanes)
+        if not scales:
+            held = owners.held(lane, starts.start, starts.stop)
+            labels[lane] += ("" if held is None else number_span(held.first_row, held.last_row),)
+    notes = []
+    if scales and len(starts) < layout.columns:
+        notes.append(f"Columns {number_span(starts[0], starts[-1])} of {layout.columns}.")
+    return Grid.of(
+        f"Block {cta} of the pair" if layout.ctas > 1 else "Lanes by columns",
+        ("quarter", "lane", "column") if scales else ("quarter", "lane", layout.names[0], "column"),
+        labels,
+        extents(starts),
+        cell,
+        rule_every=QUARTER_LANES,
+        notes=notes,
+    )
+
+
+def _drawn_columns(layout: TmemLayout, place: TmemPlace | None) -> range:
+    """Where the columns of the drawing start: all of a matrix, in a few groups; of scale factors a few, one by one.
+
+    A column of scale factors holds other rows than its neighbour; drawn are those around the place that is asked for.
+    """
+    first = layout.base.column
+    end = first + layout.columns
+    if layout.operand not in _SCALES:
+        return range(first, end, ceil_div(layout.columns, _MAX_GROUPS))
+    starts = range(first, end)
+    if len(starts) <= _MAX_GROUPS:
+        return starts
+    skipped = 0 if place is None else starts.index(place.column) // _MAX_GROUPS * _MAX_GROUPS
+    return starts[skipped : skipped + _MAX_GROUPS]
 
 
 def _element_table(layout: TmemLayout, element: Element) -> Table:
@@ -141,8 +207,11 @@ def draw_tmem_budget(budget: TmemBudget) -> Drawing:
     """The parts of a budget with their columns, and what found no room."""
     rows = []
     for part in budget.parts:
-        where = "no room" if part.first_column is None else extent(part.first_column, part.columns)
-        where += f", from lane {part.lane}" if part.lane and part.first_column is not None else ""
+        where = "no room"
+        if part.first_column is not None:
+            where = extent(part.first_column, part.columns)
+            if part.lane:
+                where += f", from lane {part.lane}"
         rows.append((part.name, part.operand, part.columns, where))
     table = Table(rows, ("part", "operand", "columns", "where"), align="llrl")
     title = f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted"
@@ -159,9 +228,11 @@ def draw_tensor_memory(memory: TensorMemory) -> Drawing:
         owner |= dict.fromkeys(range(first, first + taken, SLICE_COLUMNS), number)
 
     def cell(start: int, column: int) -> Cell:
-        text, number = f"columns {extent(start + column, SLICE_COLUMNS)}", owner.get(start + column)
-        free = Cell("free", "unused", title=f"{text}: free")
-        return free if number is None else Cell(str(number), number, title=f"{text}: allocation {number}")
+        columns = f"columns {extent(start + column, SLICE_COLUMNS)}"
+        number = owner.get(start + column)
+        if number is None:
+            return Cell("free", "unused", title=f"{columns}: free")
+        return Cell(str(number), number, title=f"{columns}: allocation {number}")
 
     half = TMEM_COLUMNS // 2
     grid = Grid.of("Columns, 32 to a cell", ("column", "+"), (0, half), range(0, half, SLICE_COLUMNS), cell)
@@ -192,53 +263,68 @@ def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Dr
     'Scale factors of 128 x 256 elements, nvfp4: 128 x 16 of ue4m3'
     """
     row = scales.format
-    title = f"Scale factors of {scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
-    said = (
-        f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; 128 rows x 4 scales are an atom of "
-        f"{ATOM_BYTES} bytes. `r37` is the word of row 37."
+    size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
+    sentence = (
+        f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; "
+        f"128 rows x 4 scales are an atom of {ATOM_BYTES} bytes. `r37` is the word of row 37."
     )
-    told = None if element is None else _scale_table(scales, element)
-    steps = Table(
-        ((step.k, step.column, step.scale_id, number_span(step.scales[0], step.scales[-1])) for step in scales.steps()),
-        ("k", "column", "id", "blocks"), "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions",
-    )  # fmt: skip
-    first, k = (0, 0) if element is None else element
-    links = () if element is None else {f"row{first}", f"rows{first // QUARTER_LANES * QUARTER_LANES}"}
-    atom = _atom_grid(scales, first, k // row.block).marked(links)
-    columns = _column_grid(scales, first, k // row.block).marked(links)
+    first, k = element or (0, 0)
+    block = k // row.block
+    links = set()
+    if element is not None:
+        links = {f"row{first}", f"rows{first // QUARTER_LANES * QUARTER_LANES}"}
+    atom = _atom_grid(scales, first, block).marked(links)
+    columns = _column_grid(scales, first, block).marked(links)
     return Drawing(
-        title,
+        f"Scale factors of {size}",
         {
-            "sentence": said,
-            "element": told,
+            "sentence": sentence,
+            "element": None if element is None else _scale_table(scales, element),
             "grids": Beside({"atom": atom, "columns": columns}),
-            "told": Beside({"steps": steps, "facts": _scale_facts(scales)}),
+            "tables": Beside({"steps": _scale_steps(scales), "facts": _scale_facts(scales)}),
         },
     )
 
 
+def _scale_steps(scales: ScaleLayout) -> Table:
+    records = (
+        {
+            "k": step.k,
+            "column": step.column,
+            "id": step.scale_id,
+            "blocks": number_span(step.scales[0], step.scales[-1]),
+        }
+        for step in scales.steps()
+    )
+    return Table.of(records, "What instructions are told", "rrrr", most=_MAX_STEPS, noun="instructions")
+
+
 def _atom_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     """The rows of 16 bytes of the atom that holds the scale of a row and block, eight of them around it."""
-    down, along = around // ATOM_ROWS, block // ATOM_SCALES
+    down = around // ATOM_ROWS
+    along = block // ATOM_SCALES
     first = around % 32 // _ROWS_SHOWN * _ROWS_SHOWN
     atom = down * scales.atoms[1] + along
     blocks = f"blocks {along * 4} to {min(along * 4 + 3, scales.blocks - 1)}"
 
     def cell(line: int, byte: int) -> Cell:
-        row, at = down * ATOM_ROWS + byte * 8 + line, atom * ATOM_BYTES + line * 16 + byte
+        row = down * ATOM_ROWS + byte * 8 + line
+        at = atom * ATOM_BYTES + line * 16 + byte
         if row >= scales.rows:
             return Cell("padding", "gap", title=f"bytes {at:#x}: zero")
         return Cell(f"r{row}", byte // 4, title=f"row {row}, {blocks}, at byte {at:#x}", link=f"row{row}")
 
     note = f"Rows {extent(first, _ROWS_SHOWN, ' to ')} of 32; atom {atom} of {scales.atoms[0] * scales.atoms[1]}."
     labels = {line: (str(line), f"{atom * ATOM_BYTES + line * 16:#x}") for line in range(first, first + _ROWS_SHOWN)}
-    words, names = {byte: extent(byte, 4) for byte in range(0, 16, 4)}, ("row", "byte", "byte")
+    words = {byte: extent(byte, 4) for byte in range(0, 16, 4)}
+    names = ("row", "byte", "byte")
     return Grid.of("One atom in global and shared memory", names, labels, words, cell, notes=[note])
 
 
 def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     """The columns of tensor memory with the rows whose words they hold, quarter by quarter."""
-    along, groups = block // ATOM_SCALES, -(-scales.rows // QUARTER_LANES)
+    along = block // ATOM_SCALES
+    groups = ceil_div(scales.rows, QUARTER_LANES)
     first_group = around // QUARTER_LANES // _MAX_COLUMNS * _MAX_COLUMNS
     first = along * scales.word_columns
 
@@ -255,9 +341,11 @@ def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
 
 
 def _scale_table(scales: ScaleLayout, element: Element) -> Table:
-    row, width = element[0], scales.format.block
-    block = element[1] // width
-    offset, place = scales.offset(row, block), scales.tensor_memory("A").place(row, block)
+    row, k = element
+    width = scales.format.block
+    block = k // width
+    offset = scales.offset(row, block)
+    place = scales.tensor_memory("A").place(row, block)
     step = next(step for step in scales.steps() if block in step.scales)
     atom, byte = divmod(offset, ATOM_BYTES)
     lanes = ", ".join(map(str, place.lanes))
@@ -267,29 +355,40 @@ def _scale_table(scales: ScaleLayout, element: Element) -> Table:
         "in tensor memory": f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell",
         "read by": f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}",
     }
-    return Table(rows, title=f"Element (row {row}, k {element[1]})")
+    return Table(rows, title=f"Element (row {row}, k {k})")
 
 
 def _scale_facts(scales: ScaleLayout) -> Table:
-    row, (down, along) = scales.format, scales.atoms
-    a, b = scales.mma_lanes("A"), scales.mma_lanes("B")
-    a_lanes, b_lanes = (", ".join(map(str, side.lanes())) for side in (a, b))
+    row = scales.format
+    down, along = scales.atoms
     facts = {
         "atoms": f"{down} x {along} (rows x k), {scales.size_bytes} bytes, of which {scales.padding_bytes} are padding",
         "tcgen05": f"kind::{row.mma_kind}, scale_vec {row.qualifier}, scale type {row.scale_type}",
         "ids": ", ".join(map(str, row.ids(row.k_steps[0]))),
         "copies": f"{down * along} x tcgen05.cp.32x128b.warpx4, stride 128 bytes, no swizzle",
         "columns": _columns_said(scales),
-        "sm_120": f"{a.instruction}, thread-id 0: A from lanes {a_lanes} (rows 0 to {a.extent - 1}); "
-        f"B from lanes {b_lanes} (columns 0 to {b.extent - 1}). Thread-id t: 2 t lanes further on for A, t for B",
+        "sm_120": _register_lanes(scales),
         "basis": "documented",
     }
     return Table(facts)
 
 
+def _register_lanes(scales: ScaleLayout) -> str:
+    """Which lanes of a warp hold scale factors in registers, as sm_120 reads them."""
+    a = scales.mma_lanes("A")
+    b = scales.mma_lanes("B")
+    a_lanes = ", ".join(map(str, a.lanes()))
+    b_lanes = ", ".join(map(str, b.lanes()))
+    return (
+        f"{a.instruction}, thread-id 0: A from lanes {a_lanes} (rows 0 to {a.extent - 1}); "
+        f"B from lanes {b_lanes} (columns 0 to {b.extent - 1}). Thread-id t: 2 t lanes further on for A, t for B"
+    )
+
+
 def _columns_said(scales: ScaleLayout) -> str:
     """Columns of tensor memory; fewer for B of a pair with m = 128, whose halves of n lie in quarters of their own."""
-    along, columns = scales.atoms[1], scales.word_columns
+    along = scales.atoms[1]
+    columns = scales.word_columns
     said = f"{columns * along}: {columns} for each word of k"
     if scales.rows not in (192, 256):  # up to 128 columns they are as many; the other widths no pair has
         return said
@@ -303,9 +402,11 @@ def draw_scale_lanes(lanes: ScaleLanes) -> Drawing:
     name = "row" if lanes.operand == "A" else "column"
 
     def cell(first: int, offset: int) -> Cell:
-        index, lane = held.get(first + offset), f"lane {first + offset}"
-        unused = Cell("", "unused", title=f"{lane}: not looked at")
-        return unused if index is None else Cell(str(index), index, title=f"{lane}: {name} {index}")
+        lane = first + offset
+        if lane not in held:
+            return Cell("", "unused", title=f"lane {lane}: not looked at")
+        index = held[lane]
+        return Cell(str(index), index, title=f"lane {lane}: {name} {index}")
 
     grid = Grid.of(f"Which {name} each lane's register serves", ("lane", "+"), range(0, 32, 8), range(8), cell)
     used = ", ".join(map(str, lanes.bytes_used))

@@ -18,7 +18,7 @@ In large ones cells end at round numbers, and where the copy begins and ends, so
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 from typing import NamedTuple, Self
@@ -31,17 +31,18 @@ from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tma import Identification, Origin, Trace
 from tilescope.tma.place import Place
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
-from tilescope.view.grid import Cell, Grid, chunk_bytes, holding, lines_of_bytes, memory_grid, number_span, runs
+from tilescope.view.grid import Cell, Grid, bank_of, chunk_bytes, lines_of_bytes, memory_grid, number_span, runs
 from tilescope.view.layout_view import draw_layout
 from tilescope.view.palette import CHUNK_COLOURS, Mark
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
 
 MAX_LINES = 32
 _MAX_STEPS = 512  # of a walk
 EXACT_COLUMNS, EXACT_ROWS = 16, 32  # drawn cell by cell up to here …
 _SCALED_COLUMNS, _SCALED_ROWS = 10, 8  # … and beyond in about so many cells, and the copy's own: they fit 80 characters
 Interval = tuple[int, int]  # the first index, and the one behind the last
-_SIGNS = "~x"  # behind the name of a chunk: the tensor ends within it; its halves are exchanged
+_CUT_SIGN = "~"  # behind the name of a chunk: the tensor ends within it
+_SWAPPED_SIGN = "x"  # its halves are exchanged
 _VERB = {"load": "Load", "store": "Store", "gather4": "Gather", "scatter4": "Scatter"}
 
 
@@ -61,30 +62,43 @@ def draw_trace(
     >>> print(draw_trace(Trace(a, (0, 4))).text(120).splitlines()[0])
     Load of a box at (0, 4) to shared address 0x0
     """
-    a, start = trace.tensor_map, trace.smem_address
-    what = "four rows" if "4" in trace.operation else "a box" if a.kind == "tensor_map" else "a column of pixels"
-    where = f"{'to' if trace.is_load else 'from'} shared address {start:#x}"
-    title = f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
-    lines_drawn, period = lines_of_bytes(start, start + trace.footprint_bytes), a.swizzle.period_lines
-    shared = memory_grid(
-        f"Shared memory, swizzle {a.swizzle.name}",
-        lines_drawn,
-        lambda address: _chunk(trace, address),
-        most=lines,
-        period=period if a.swizzle.bits else 0,
-        numbered=True,
-    )
     tensor = plane(trace, exact).marked(links)
-    shared = shared.marked(links)
+    shared = _memory(trace, lines).marked(links)
     return Drawing(
-        title,
+        _title(trace),
         {
             "places": tuple(_place(trace, place) for place in places),
             "grids": Beside({"plane": tensor, "memory": shared}),
             "legend": _legend(trace, tensor, shared),
             "facts": _facts(trace),
         },
+    )
+
+
+def _title(trace: Trace) -> str:
+    if trace.operation in ("gather4", "scatter4"):
+        what = "four rows"
+    elif trace.tensor_map.kind == "tensor_map":
+        what = "a box"
+    else:
+        what = "a column of pixels"
+    direction = "to" if trace.is_load else "from"
+    where = f"{direction} shared address {trace.smem_address:#x}"
+    return f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
+
+
+def _memory(trace: Trace, most: int | None) -> Grid:
+    """The lines of shared memory that the copy covers."""
+    swizzle = trace.tensor_map.swizzle
+    start = trace.smem_address
+    return memory_grid(
+        f"Shared memory, swizzle {swizzle.name}",
+        lines_of_bytes(start, start + trace.footprint_bytes),
+        lambda address: _chunk(trace, address),
+        most=most,
+        period=swizzle.period_lines if swizzle.bits else 0,
+        numbered=True,
     )
 
 
@@ -97,29 +111,51 @@ def walk_trace(trace: Trace, **_: object) -> Iterator[Step]:
 def _place(trace: Trace, place: Place) -> Table:
     """One address: what lies there, and what an XOR of the offset would have given."""
     address = place.address
-    line, chunk, bank = address // SMEM_LINE_BYTES, address % SMEM_LINE_BYTES // CHUNK_BYTES, address // 4 % 32
-    where = {"shared address": f"{address:#x}: line {line}, chunk {chunk}, bank {bank}"}
+    line = address // SMEM_LINE_BYTES
+    chunk = address % SMEM_LINE_BYTES // CHUNK_BYTES
+    where = f"{address:#x}: line {line}, chunk {chunk}, bank {bank_of(address)}"
     if place.element is None or place.offset_xor_address is None:
-        return Table(where | {"holds": "nothing of this copy: it leaves the byte alone"}, title=f"At {address:#x}")
+        facts = {"shared address": where, "holds": "nothing of this copy: it leaves the byte alone"}
+        return Table(facts, title=f"At {address:#x}")
     row, column = place.element
-    instead = "the same address" + ("" if trace.base_offset else ": the buffer starts where the pattern does")
-    if place.offset_xor_address != address:
-        there = "a gap" if place.element_instead is None else "row {}, column {}".format(*place.element_instead)
-        aligned = f"align the buffer to {trace.tensor_map.swizzle.repeat_bytes} bytes"
-        instead = f"{place.offset_xor_address:#x} instead, where {there} lies. The hardware XORs the address: do the same, or {aligned}"
-    source = {
-        "element": f"byte {place.source_offset or 0:#x} of the tensor",
-        "fill": f"outside the tensor: {'filled' if trace.is_load else 'dropped'}",
-        "overrun": "behind the end of a row of the tensor, which the store overwrites",
-        "gap": "",
-    }[place.holds]
     facts = {
         "element": f"row {row}, column {column} of the box, byte {place.byte} of it",
-        "in the tensor": f"coordinates {place.coords} (innermost first), {source}",
-        **where,
-        "XOR of the offset": instead if trace.tensor_map.swizzle.bits else "",
+        "in the tensor": f"coordinates {place.coords} (innermost first), {_source(trace, place)}",
+        "shared address": where,
     }
+    if trace.tensor_map.swizzle.bits:
+        facts["XOR of the offset"] = _offset_xor(trace, place, place.offset_xor_address)
     return Table(facts, title=f"Row {row}, column {column}")
+
+
+def _source(trace: Trace, place: Place) -> str:
+    """Where in the tensor a place comes from."""
+    if place.holds == "element":
+        return f"byte {place.source_offset or 0:#x} of the tensor"
+    if place.holds == "fill":
+        return f"outside the tensor: {_filled_or_dropped(trace)}"
+    if place.holds == "overrun":
+        return "behind the end of a row of the tensor, which the store overwrites"
+    return ""
+
+
+def _offset_xor(trace: Trace, place: Place, address: int) -> str:
+    """Where a program would look that swizzles the offset into the buffer in place of the address."""
+    if address == place.address and trace.base_offset:
+        return "the same address"
+    if address == place.address:
+        return "the same address: the buffer starts where the pattern does"
+    there = "a gap"
+    if place.element_instead is not None:
+        row, column = place.element_instead
+        there = f"row {row}, column {column}"
+    aligned = f"align the buffer to {trace.tensor_map.swizzle.repeat_bytes} bytes"
+    return f"{address:#x} instead, where {there} lies. The hardware XORs the address: do the same, or {aligned}"
+
+
+def _filled_or_dropped(trace: Trace) -> str:
+    """What becomes of elements outside the tensor."""
+    return "filled" if trace.is_load else "dropped"
 
 
 def _chunk(trace: Trace, address: int) -> Cell:
@@ -137,15 +173,21 @@ def _chunk(trace: Trace, address: int) -> Cell:
     link = f"{row}.{(physical - trace.smem_address) % a.pitch_bytes // CHUNK_BYTES}"
     label = link if chunks_of_row(trace) > 1 else str(row)
     if "element" not in kinds:
-        text, said = ("fill", "filled") if trace.is_load else ("drop", "dropped")
+        said = _filled_or_dropped(trace)
         title = f"{where}: {label} {said}, coordinates {_span(held)} lie outside the tensor"
-        return Cell(text, "fill", title=title, link=link)
-    signs = _SIGNS[0] * ("fill" in kinds) + _SIGNS[1] * bool((physical ^ address) & a.swizzle.flip_bytes)
-    overrun = " and, behind the row's end, overwrite what follows" if "overrun" in kinds else ""
+        return Cell("fill" if trace.is_load else "drop", "fill", title=title, link=link)
+    text = label
+    if "fill" in kinds:
+        text += _CUT_SIGN
+    if (physical ^ address) & a.swizzle.flip_bytes:
+        text += _SWAPPED_SIGN
     elements = [origin for origin in held if origin.holds == "element"]
     sources = [element.source_offset for element in elements if element.source_offset is not None]
-    title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}{overrun}"
-    return Cell(label + signs, row, "collision" if overrun else "", title, link=link)
+    title = f"{where}: elements {_span(elements)}, tensor bytes {min(sources):#x} to {max(sources):#x}"
+    if "overrun" in kinds:
+        title += " and, behind the row's end, overwrite what follows"
+        return Cell(text, row, "collision", title, link=link)
+    return Cell(text, row, title=title, link=link)
 
 
 def _span(held: list[Origin]) -> str:
@@ -157,84 +199,124 @@ def _span(held: list[Origin]) -> str:
 
 def _legend(trace: Trace, tensor: Grid, shared: Grid) -> Legend:
     """What the cells mean, of those that are drawn."""
-    copied, cells = ([cell for row in grid.rows for cell in row.cells] for grid in (tensor, shared))
-    value = "zero" if trace.tensor_map.oob_fill.name == "zero" else "0x7FF7 in every 16 bits"
-    outside = f"filled with {value}" if trace.is_load else "dropped"
+    meanings = [*_row_meanings(trace, tensor, shared), *_outside_meanings(trace, tensor, shared)]
+    return Legend(tuple(entry for entry in meanings if entry is not None))
+
+
+def _row_meanings(trace: Trace, tensor: Grid, shared: Grid) -> Iterator[Entry | None]:
+    """What a cell in the colour of its row is."""
     several = chunks_of_row(trace) > 1
     repeats = "the eight colours repeat" if trace.rows > len(CHUNK_COLOURS) else "every row has its colour"
     says = "row.chunk" if several else "its row"
-    of_rows, of_tensor = ([cell for cell in drawn if isinstance(cell.colour, int)] for drawn in (cells, copied))
-    cut, swapped = ([cell for cell in of_rows if sign in cell.text] for sign in _SIGNS)
-    overrun, asked = ([cell for cell in cells if cell.mark == mark] for mark in ("collision", "focus"))
-    meanings: list[tuple[str, list[Cell], str, Mark]] = [
-        (f"row {{row}}; {repeats}, and a cell says {says}", of_rows, "", ""),
-        (
-            "pixel that becomes row {row}; a cell of several names the first",
-            [cell for cell in of_tensor if _takes_pixels(trace) and (several or not cell.link)],
-            "",
-            "",
-        ),
-        ("the part of the tensor that is copied", [cell for cell in of_tensor if cell.text == "box"], "", ""),
-        (f"outside the tensor: {outside}", [cell for cell in cells if cell.colour == "fill"], "", ""),
-        (
-            "the part of the copy that lies outside the tensor",
-            [cell for cell in copied if cell.colour == "fill"],
-            "",
-            "",
-        ),
-        ("the tensor ends within the chunk; the rest is outside", cut, "~", ""),
-        ("not part of the copy: keeps its bytes", [cell for cell in cells if cell.colour == "gap"], "", ""),
-        ("the store also overwrites what lies behind the row", overrun, "", "collision"),
-        ("its 8-byte halves are exchanged", swapped, "x", ""),
-        ("what was asked for", asked, "", "focus"),
-    ]
-    entries = []
-    for text, drawn, sign, mark in meanings:
-        for first in drawn[:1]:
-            sample = first.text if first.text == "box" else first.text.rstrip(_SIGNS) + sign
-            entries.append(Entry(text.format(row=first.colour), first.colour, mark, sample))
-    return Legend(tuple(entries))
+    of_row = _first(shared, lambda cell: isinstance(cell.colour, int))
+    if of_row is not None:
+        yield _entry(f"row {of_row.colour}; {repeats}, and a cell says {says}", of_row)
+    if _takes_pixels(trace):
+        pixel = _first(tensor, lambda cell: isinstance(cell.colour, int) and (several or not cell.link))
+        if pixel is not None:
+            yield _entry(f"pixel that becomes row {pixel.colour}; a cell of several names the first", pixel)
+    box = _first(tensor, lambda cell: isinstance(cell.colour, int) and cell.text == "box")
+    yield _entry("the part of the tensor that is copied", box)
+
+
+def _outside_meanings(trace: Trace, tensor: Grid, shared: Grid) -> Iterator[Entry | None]:
+    """What the other cells are, and the signs and marks of cells."""
+    outside = "dropped"
+    if trace.is_load:
+        is_zero = trace.tensor_map.oob_fill.name == "zero"
+        outside = "filled with zero" if is_zero else "filled with 0x7FF7 in every 16 bits"
+    filled = _first(shared, lambda cell: cell.colour == "fill")
+    yield _entry(f"outside the tensor: {outside}", filled)
+    beyond = _first(tensor, lambda cell: cell.colour == "fill")
+    yield _entry("the part of the copy that lies outside the tensor", beyond)
+    cut = _first(shared, lambda cell: isinstance(cell.colour, int) and _CUT_SIGN in cell.text)
+    yield _entry("the tensor ends within the chunk; the rest is outside", cut, sign=_CUT_SIGN)
+    gap = _first(shared, lambda cell: cell.colour == "gap")
+    yield _entry("not part of the copy: keeps its bytes", gap)
+    overrun = _first(shared, lambda cell: cell.mark == "collision")
+    yield _entry("the store also overwrites what lies behind the row", overrun, mark="collision")
+    swapped = _first(shared, lambda cell: isinstance(cell.colour, int) and _SWAPPED_SIGN in cell.text)
+    yield _entry("its 8-byte halves are exchanged", swapped, sign=_SWAPPED_SIGN)
+    asked = _first(shared, lambda cell: cell.mark == "focus")
+    yield _entry("what was asked for", asked, mark="focus")
+
+
+def _first(grid: Grid, is_meant: Callable[[Cell], bool]) -> Cell | None:
+    """The first cell of a kind that is drawn."""
+    return next((cell for row in grid.rows for cell in row.cells if is_meant(cell)), None)
+
+
+def _entry(text: str, cell: Cell | None, *, sign: str = "", mark: Mark = "") -> Entry | None:
+    """The entry of a legend with a drawn cell as its sample; None if there is no such cell."""
+    if cell is None:
+        return None
+    name = cell.text if cell.text == "box" else cell.text.rstrip(_CUT_SIGN + _SWAPPED_SIGN)
+    return Entry(text, cell.colour, mark, sample=name + sign)
 
 
 def _facts(trace: Trace) -> Table:
-    a, overrun, offset = trace.tensor_map, trace.overrun_bytes, trace.base_offset
-    whole, others = trace.filled_rows, trace.rows - trace.filled_rows
-    cut_bytes = trace.outside_bytes - (overrun // others if others else 0)  # of a row; what overruns is not dropped
-    rows = f"the other {others}" if whole else "every row" if others > 1 else "the row"
-    outside = holding({f"{whole} of {trace.rows} rows": whole, f"{cut_bytes} bytes of {rows}": cut_bytes})
-    whole_chunks = "a store writes whole 16 bytes"
+    a = trace.tensor_map
+    tensor = f"{a.data_type.name}, dims {a.dims}"
+    if a.rank > 1:
+        tensor += f", strides {a.strides_bytes} bytes"
+    row_bytes = a.interleave.slice_bytes or a.inner_bytes
     facts = {
-        "tensor": f"{a.data_type.name}, dims {a.dims}" + (f", strides {a.strides_bytes} bytes" if a.rank > 1 else ""),
-        "copy": f"{counted(trace.rows, 'row')} of {a.interleave.slice_bytes or a.inner_bytes} bytes, {a.pitch_bytes} bytes apart",
-        "mbarrier": "" if trace.transaction_bytes is None else f"expect_tx {trace.transaction_bytes} bytes",
-        "written": f"{trace.written_bytes} bytes of {'shared' if trace.is_load else 'global'} memory",
-        "outside": f"{' and '.join(outside)}: {'filled' if trace.is_load else 'dropped'}" if outside else "",
-        "overrun": f"{overrun} bytes behind the rows' ends are overwritten: {whole_chunks}" if overrun else "",
-        "base offset": f"{offset}: the buffer starts on line {offset} of the swizzle's pattern" if offset else "",
-        "basis": trace.basis,
+        "tensor": tensor,
+        "copy": f"{counted(trace.rows, 'row')} of {row_bytes} bytes, {a.pitch_bytes} bytes apart",
     }
+    if trace.transaction_bytes is not None:
+        facts["mbarrier"] = f"expect_tx {trace.transaction_bytes} bytes"
+    memory = "shared" if trace.is_load else "global"
+    facts["written"] = f"{trace.written_bytes} bytes of {memory} memory"
+    facts["outside"] = _outside(trace)
+    if trace.overrun_bytes:
+        said = "bytes behind the rows' ends are overwritten: a store writes whole 16 bytes"
+        facts["overrun"] = f"{trace.overrun_bytes} {said}"
+    if trace.base_offset:
+        said = f"the buffer starts on line {trace.base_offset} of the swizzle's pattern"
+        facts["base offset"] = f"{trace.base_offset}: {said}"
+    facts["basis"] = trace.basis
     return Table(facts)
+
+
+def _outside(trace: Trace) -> str:
+    """How much of the copy lies outside the tensor: whole rows, and parts of the others."""
+    whole_rows = trace.filled_rows
+    others = trace.rows - whole_rows
+    overrun_bytes = trace.overrun_bytes // others if others else 0
+    cut_bytes = trace.outside_bytes - overrun_bytes  # of a row; what overruns is not dropped
+    said = []
+    if whole_rows:
+        said.append(f"{whole_rows} of {trace.rows} rows")
+    if cut_bytes and whole_rows:
+        said.append(f"{cut_bytes} bytes of the other {others}")
+    elif cut_bytes:
+        said.append(f"{cut_bytes} bytes of {'every' if others > 1 else 'the'} row")
+    return f"{' and '.join(said)}: {_filled_or_dropped(trace)}" if said else ""
 
 
 def draw_identification(tile: Identification) -> Drawing:
     """A tile found in a dump: where it lies, in which layout, and how much of it fits; if it was not found, that alone."""
     if not tile.found:
         return Drawing("The tile is not in the dump", {"advice": tile.advice})
-    fits, wrong = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes, tile.first_wrong
-    as_good, said = counted(tile.equally_good, "more layout"), ""
-    if wrong is not None:
-        element = f"element ({wrong.row}, {wrong.column}) byte {wrong.byte}"
-        said = f"at {wrong.address:#x} of the dump: {element} should be {wrong.expected:#04x} and is {wrong.found:#04x}"
+    fits = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes
     facts = {
         "offset": f"byte {tile.offset:#x} of the dump",
         "swizzle": f"{tile.swizzle.name}, base offset {tile.base_offset}",
-        "order": tile.order_words + (" of the transposed tile" if tile.transposed else ""),
+        "order": f"{tile.order_words} of the transposed tile" if tile.transposed else tile.order_words,
         "pitch": f"{tile.layout.as_rows().tiling.pitch_bytes} bytes from row to row",
         "fits": f"{fits} of {tile.compared_bytes} bytes",
-        "outside": f"{tile.missing_bytes} bytes of the tile would lie outside the dump" if tile.missing_bytes else "",
-        "first wrong": said,
-        "as good": f"{as_good} explain as much; this is the simplest" if tile.equally_good else "",
     }
+    if tile.missing_bytes:
+        facts["outside"] = f"{tile.missing_bytes} bytes of the tile would lie outside the dump"
+    wrong = tile.first_wrong
+    if wrong is not None:
+        element = f"element ({wrong.row}, {wrong.column}) byte {wrong.byte}"
+        values = f"should be {wrong.expected:#04x} and is {wrong.found:#04x}"
+        facts["first wrong"] = f"at {wrong.address:#x} of the dump: {element} {values}"
+    if tile.equally_good:
+        as_good = counted(tile.equally_good, "more layout")
+        facts["as good"] = f"{as_good} explain as much; this is the simplest"
     title = "The tile is in the dump" if tile.explained else "A part of the tile is in the dump"
     return Drawing(title, {"dump": Table(facts), **dict(draw_layout(tile.layout).named)})
 
@@ -250,9 +332,10 @@ class _Axis(NamedTuple):
     exact: bool = True
 
     @classmethod
-    def of(cls, name: str, dim: int, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> Self:
+    def of(cls, name: str, dim: int, *, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> Self:
         """Cells of a unit for the whole tensor and the copy beside it; those of more than `most` units are `scaled` down."""
-        low, high = min(0, copied[0][0] // unit * unit), max(extent, *(end for _, end in copied))
+        low = min(0, copied[0][0] // unit * unit)
+        high = max(extent, *(end for _, end in copied))
         units = ceil_div(high - low, unit)
         if units <= most:
             return cls(name, dim, tuple(range(low, low + units * unit + 1, unit)), extent, unit)
@@ -265,10 +348,92 @@ class _Axis(NamedTuple):
     def cell_of(self, index: int) -> int:
         return self.edges[bisect_right(self.edges, index) - 1]
 
-    def where(self, cell: Interval) -> tuple[str, bool]:
-        """The indices of a cell, and whether the tensor reaches into it."""
-        said = f"dim {self.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}" if self.name else ""
-        return said, cell[1] > 0 and cell[0] < self.extent
+    def cells_of(self, first: int, end: int) -> list[int]:
+        """The cells with indices `first` to below `end`, each by where it begins."""
+        start = bisect_right(self.edges, first) - 1
+        return [edge for edge in self.edges[start:] if edge < end]
+
+    def where(self, cell: Interval) -> str:
+        """The indices of a cell."""
+        return f"dim {self.dim}: {number_span(cell[0], cell[1] - 1, ' to ')}" if self.name else ""
+
+    def is_inside(self, cell: Interval) -> bool:
+        """Whether the tensor reaches into a cell."""
+        return cell[1] > 0 and cell[0] < self.extent
+
+
+class _CopiedRows(NamedTuple):
+    """The rows of the copy that lie in the plane: their numbers, the lines they lie on, and where they start there."""
+
+    rows: list[int]
+    lines: list[int]
+    starts: list[int]
+    length: int  # of every row, in elements
+    unit: int  # elements of a cell
+
+    @classmethod
+    def of(cls, trace: Trace) -> Self:
+        a = trace.tensor_map
+        coords = trace.row_coords
+        across, down = plane_dims(trace)
+        fixed = _fixed_dims(trace)
+        rows = np.flatnonzero((coords[:, fixed] == coords[0, fixed]).all(axis=1))
+        lines = np.zeros_like(rows) if down is None else coords[rows, down]
+        starts = coords[rows, across]
+        if _takes_pixels(trace):
+            return cls(rows.tolist(), lines.tolist(), starts.tolist(), length=1, unit=1)
+        unit = max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits)
+        return cls(rows.tolist(), lines.tolist(), starts.tolist(), length=a.inner_elements, unit=unit)
+
+    def intervals(self) -> dict[int, Interval]:
+        """What is copied of each line, from its first element to behind its last."""
+        found: dict[int, Interval] = {}
+        for line, start in zip(self.lines, self.starts, strict=True):
+            first, end = found.get(line, (start, start))
+            found[line] = (min(first, start), max(end, start + self.length))
+        return dict(sorted(found.items()))
+
+
+class _Plane(NamedTuple):
+    """A plane of the tensor: its two directions."""
+
+    across: _Axis
+    down: _Axis
+
+    @classmethod
+    def of(cls, trace: Trace, copied: _CopiedRows, exact: tuple[int, int]) -> Self:
+        a = trace.tensor_map
+        names = dim_names(trace)
+        most_columns, most_rows = exact
+        across_dim, down_dim = plane_dims(trace)
+        intervals = copied.intervals()
+        across = _Axis.of(
+            names[across_dim],
+            across_dim,
+            extent=a.dims[across_dim],
+            copied=sorted(set(intervals.values())),
+            unit=copied.unit,
+            most=most_rows if _takes_pixels(trace) else most_columns,
+            scaled=_SCALED_COLUMNS,
+        )
+        if down_dim is None:
+            return cls(across, _Axis("", -1))
+        lines = runs(intervals, a.element_strides[down_dim], intervals.get)
+        down = _Axis.of(
+            names[down_dim],
+            down_dim,
+            extent=a.dims[down_dim],
+            copied=[(first, last + 1) for first, last in lines],
+            unit=1,
+            most=most_rows,
+            scaled=_SCALED_ROWS,
+        )
+        return cls(across, down)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every cell is 16 bytes of a row, or a pixel."""
+        return self.across.exact and self.down.exact
 
 
 def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) -> Grid:
@@ -276,54 +441,76 @@ def plane(trace: Trace, exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS)) ->
 
     Up to `exact` columns and rows are drawn cell by cell.
     """
-    most_columns, most_rows = exact
-    a, coords, names = trace.tensor_map, trace.row_coords, dim_names(trace)
+    copied = _CopiedRows.of(trace)
+    drawn = _Plane.of(trace, copied, exact)
+    copied_cells = _copied_cells(trace, copied, drawn)
+
+    def cell(line: Interval, column: Interval) -> Cell:
+        words = [drawn.across.where(column)]
+        if drawn.down.name:
+            words.append(drawn.down.where(line))
+        is_inside = drawn.across.is_inside(column) and drawn.down.is_inside(line)
+        if not is_inside:
+            words.append("outside the tensor")
+        where = ", ".join(words)
+        found = copied_cells.get((line[0], column[0]))
+        if found is None:
+            return Cell("·", "unused", title=where) if is_inside else Cell(title=where)
+        title = f"{where}: {found.title}"
+        if is_inside:
+            return replace(found, title=title)
+        return replace(found, text=f"({found.text})", colour="fill", title=title)
+
+    return Grid.of(
+        "The copy in the tensor",
+        (drawn.down.name, drawn.across.name),
+        {line: str(line[0]) if drawn.down.name else "" for line in pairwise(drawn.down.edges)},
+        {column: column[0] for column in pairwise(drawn.across.edges)},
+        cell,
+        notes=_plane_notes(trace, drawn),
+    )
+
+
+def _copied_cells(trace: Trace, copied: _CopiedRows, drawn: _Plane) -> dict[Interval, Cell]:
+    """The cells that are copied, by where their lines and columns begin; a cell of several rows is the first's."""
     pixels = _takes_pixels(trace)
-    x, y = plane_dims(trace)
-    fixed = [dim for dim in range(a.rank) if dim not in (x, y) and (dim > 0 or x == 0)]  # channels lie within a pixel
-    rows = np.flatnonzero((coords[:, fixed] == coords[0, fixed]).all(axis=1))
-    unit, length = (1, 1) if pixels else (max(1, CHUNK_BYTES * 8 // a.data_type.smem_bits), a.inner_elements)
-    line_of, starts = np.zeros_like(rows) if y is None else coords[rows, y], coords[rows, x]
-    lines = {
-        line: (int(starts[line_of == line].min()), int(starts[line_of == line].max()) + length)
-        for line in np.unique(line_of).tolist()
-    }
-    most = most_rows if pixels else most_columns
-    across = _Axis.of(names[x], x, a.dims[x], sorted(set(lines.values())), unit, most, _SCALED_COLUMNS)
-    down = _Axis("", -1)
-    if y is not None:
-        copied = [(first, last + 1) for first, last in runs(lines, a.element_strides[y], lines.get)]
-        down = _Axis.of(names[y], y, a.dims[y], copied, 1, most_rows, _SCALED_ROWS)
-    is_exact = across.exact and down.exact
-    spots: dict[Interval, Cell] = {}  # by first line and column
-    for row, line, start in zip(rows.tolist(), line_of.tolist(), starts.tolist(), strict=True):
-        for edge in across.edges[across.edges.index(across.cell_of(start)) :]:
-            if edge >= start + length:
-                break
-            piece = f"{row}.{(edge - start) // unit}"
-            text = piece if is_exact and length > unit else str(row) if is_exact or pixels else "box"
-            link = (chunk_links(trace, row) if pixels else piece) if is_exact else ""
-            spots.setdefault((down.cell_of(line), edge), Cell(text, row, title=f": row {row} of the copy", link=link))
+    cells: dict[Interval, Cell] = {}
+    for row, line, start in zip(copied.rows, copied.lines, copied.starts, strict=True):
+        for edge in drawn.across.cells_of(start, start + copied.length):
+            piece = f"{row}.{(edge - start) // copied.unit}"
+            text = str(row)
+            if drawn.is_exact and copied.length > copied.unit:
+                text = piece
+            elif not drawn.is_exact and not pixels:
+                text = "box"
+            link = ""
+            if drawn.is_exact:
+                link = chunk_links(trace, row) if pixels else piece
+            place = (drawn.down.cell_of(line), edge)
+            cells.setdefault(place, Cell(text, row, title=f"row {row} of the copy", link=link))
+    return cells
 
-    def cell(along: Interval, column: Interval) -> Cell:
-        (first, reaches_across), (second, reaches_down) = across.where(column), down.where(along)
-        inside, spot = reaches_across and reaches_down, spots.get((along[0], column[0]))
-        where = ", ".join(holding({first: 1, second: second, "outside the tensor": not inside}))
-        if spot is None:
-            return Cell("·" if inside else "", "unused" if inside else None, title=where)
-        said = replace(spot, title=where + spot.title)
-        return said if inside else replace(said, text=f"({spot.text})", colour="fill")
 
-    axes = [axis for axis in (across, down) if axis.name]
-    steps = " and ".join(f"{axis.step} of {axis.name}" for axis in axes if not axis.exact)
-    notes = {
-        f"Cells end at the copy's edges and, outside it, at every {steps}.": steps,
-        f"A cell is {by(axis.step for axis in axes)} elements.": is_exact and across.step > 1,
-        f"The plane at {', '.join(f'{names[dim]} = {coords[0, dim]}' for dim in fixed)}.": fixed,
-    }
-    labels = {along: str(along[0]) if down.name else "" for along in pairwise(down.edges)}
-    columns = {column: column[0] for column in pairwise(across.edges)}
-    return Grid.of("The copy in the tensor", (down.name, across.name), labels, columns, cell, notes=holding(notes))
+def _plane_notes(trace: Trace, drawn: _Plane) -> list[str]:
+    axes = [axis for axis in drawn if axis.name]
+    steps = [f"{axis.step} of {axis.name}" for axis in axes if not axis.exact]
+    notes = []
+    if steps:
+        notes.append(f"Cells end at the copy's edges and, outside it, at every {' and '.join(steps)}.")
+    if drawn.is_exact and drawn.across.step > 1:
+        notes.append(f"A cell is {by(axis.step for axis in axes)} elements.")
+    names = dim_names(trace)
+    fixed = [f"{names[dim]} = {trace.row_coords[0, dim]}" for dim in _fixed_dims(trace)]
+    if fixed:
+        notes.append(f"The plane at {', '.join(fixed)}.")
+    return notes
+
+
+def _fixed_dims(trace: Trace) -> list[int]:
+    """The dimensions that the plane does not show, and in which it lies at one coordinate; channels lie within a pixel."""
+    across, down = plane_dims(trace)
+    first = 0 if across == 0 else 1
+    return [dim for dim in range(first, trace.tensor_map.rank) if dim not in (across, down)]
 
 
 def plane_dims(trace: Trace) -> tuple[int, int | None]:

@@ -17,7 +17,7 @@ from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
 from tilescope.value import EXTRA
 from tilescope.view.drawing import Drawing
-from tilescope.view.walk import Step
+from tilescope.view.step import Step
 
 PAGE_QUERY = rule(
     "page-query",
