@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tilescope.arch import ARCH
-from tilescope.cli import run, topics
+from tilescope.cli import run
+from tilescope.questions import topics
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
 from tilescope.rule import RULES

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilescope.cli import COMMANDS, run
-from tilescope.cli.mma import mma
+from tilescope.cli import COMMANDS, mma_group, run
 from tilescope.swizzle import Swizzle
 from tilescope.value import EXTRA, Value
 
@@ -107,4 +106,4 @@ def test_every_command_is_among_them():
         "serve",
     }  # their JSON goes to stderr, beside a program (tests/watch), or to a browser (tests/web)
     assert {arguments[0] for arguments, _, _ in PRINTED} | NEED_A_CARD == set(COMMANDS) - others
-    assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)
+    assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma_group().commands)

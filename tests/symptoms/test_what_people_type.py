@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilescope.cli import run, topics
+from tilescope.cli import run
+from tilescope.questions import topics
 from tilescope.errors import RuleError
 
 TABLE = Path(__file__).with_name("what_people_type.tsv")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilescope.web.page import fields_of
 from tilescope.web.pages import PAGES
 
 MAX_CHARACTERS = 5_000_000  # of one answer: what a page draws is bounded, whatever it is asked
@@ -43,14 +44,19 @@ pasted = st.sampled_from([
 texts = st.one_of(numbers.map(str), numbers.map(hex), lists, shapes, layouts, pasted, st.text(max_size=60))
 
 
+def _texts_for(field):
+    choices = field.input.choices
+    return st.one_of(texts, st.sampled_from(choices), st.just(field.preset)) if choices else texts
+
+
 def query_of(page, chosen):
     """Some fields of the form with hostile text, the others left alone or with a choice of theirs."""
     fields = {
-        field.name: st.one_of(texts, st.sampled_from(field.choices), st.just(field.preset)) if field.choices else texts
-        for field in page.forms[chosen]
+        field.name: _texts_for(field)
+        for field in fields_of(page.forms[chosen])
     }
     filled = st.fixed_dictionaries({}, optional=fields)
-    return filled.map(lambda query: query | ({page.choice.name: chosen} if page.choice else {}))
+    return filled.map(lambda query: query | ({page.chooser.name: chosen} if page.chooser else {}))
 
 
 def asked(client, path, query):

@@ -39,7 +39,7 @@ ONE_COPY = {
 # A state of every form, and some that are not the defaults.
 STATES = [
     *(
-        f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
+        f"/{page.name}" + (f"?{page.chooser.name}={chosen}" if page.chooser else "")
         for page in PAGES.values()
         for chosen in page.forms
     ),
@@ -316,7 +316,7 @@ def _sample(page):
     ],
 )  # fmt: skip
 def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
-    monkeypatch.setattr("tilescope.web.pages.planning.simulate", None)
+    monkeypatch.setattr("tilescope.questions.pipelines.simulate", None)
     answer = client.get("/pipeline", params=query)
     assert answer.status_code == 422
     assert sentence in answer.text

@@ -112,14 +112,13 @@ def question_command(name: str) -> click.Command:
 def mma_group() -> click.Group:
     """The questions about tensor cores, as commands of a group."""
     names = [name for name in QUESTION_MODULES if name.startswith("mma ")]
-    group = click.Group(
+    return click.Group(
         "mma",
         callback=_show_help,
         help="Draw what tensor cores read and hold: operands, fragments, descriptors.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )
-    return group
 
 
 @click.pass_context

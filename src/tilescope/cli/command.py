@@ -22,7 +22,7 @@ from tilescope.questions.question import (
     Asked,
     Function,
     Input,
-    Misuse,
+    MisuseError,
     Question,
     Reader,
     default_of,
@@ -182,7 +182,7 @@ def output_file(text: str) -> Path:
 
 
 # How a command takes the name of a file: one to read, one with an array, one to write.
-FILE_TYPES: dict[str, click.ParamType | Reader] = {
+FILE_TYPES: dict[str, click.Path | Reader] = {
     "input": INPUT_FILE,
     "array": click.Path(exists=True, dir_okay=False),
     "output": output_file,
@@ -204,7 +204,7 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
             asked = asked.saying(svg=True)
         try:
             answer = question.answer(asked if gather is None else gather(asked, output))
-        except Misuse as error:
+        except MisuseError as error:
             raise click.UsageError(str(error)) from None
         return show_all(question, asked, answer, output)
 
@@ -289,14 +289,14 @@ def _argument(row: Input) -> click.Argument:
     )
 
 
-def _type_of(row: Input) -> click.ParamType | Reader:
+def _type_of(row: Input) -> click.Path | click.Choice[str] | click.IntRange | Reader:
     if row.file:
         return FILE_TYPES[row.file]
     if row.is_strict:
         return click.Choice(row.choices)
     if row.least is not None:
         return click.IntRange(row.least)
-    return click.STRING if row.read is str else reading(row.read)
+    return str if row.read is str else reading(row.read)
 
 
 def _completing(row: Input) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -10,7 +10,7 @@ import click
 from tilescope.cli.command import Output, asked_by, output_options, parameters, show, write_to
 from tilescope.cli.files import with_map
 from tilescope.questions.maps import DESCRIBED_MAP, described
-from tilescope.questions.question import Answer, Misuse
+from tilescope.questions.question import Answer, MisuseError
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 
 _WORDS_PER_LINE = 4
@@ -27,15 +27,13 @@ tilescope encode map.json --swizzle 128B --out map.bin
 """
 
 
-def encode(
-    *, as_json: bool, svg_path: Path | None, out_path: Path | None, in_c: bool | None, **said: object
-) -> int:
+def encode(*, as_json: bool, svg_path: Path | None, out_path: Path | None, in_c: bool | None, **said: object) -> int:
     """Print or write the bytes of the map that options and SOURCE describe."""
     output = Output(as_json, svg_path, out_path)
     output.require_one_on_stdout()
     try:
         blob = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map().encode()
-    except Misuse as error:
+    except MisuseError as error:
         raise click.UsageError(str(error)) from None
     words = struct.unpack("<16Q", blob)
     if out_path is not None:

@@ -83,9 +83,7 @@ def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
     from tilescope.tensor_map.decoding import paste_refused, pasted_descriptor
 
     return [
-        paste_refused(violation.values, or_word=True)
-        if violation.rule == pasted_descriptor.rule.name
-        else violation
+        paste_refused(violation.values, or_word=True) if violation.rule == pasted_descriptor.rule.name else violation
         for violation in violations
     ]
 

@@ -56,7 +56,9 @@ def sweep(*, file: str | None, workers: int, as_json: bool, svg_path: Path | Non
     output.require_one_on_stdout()
     lists = dict(asked_by(SWEPT_INPUTS, said))
     if (file is None) == (not lists):
-        raise click.UsageError("give a FILE of problems, or options such as --tile 64x64,128x64 --type bf16, and not both.")
+        raise click.UsageError(
+            "give a FILE of problems, or options such as --tile 64x64,128x64 --type bf16, and not both."
+        )
     if file is None and not {"tile", "data_type"} <= lists.keys():
         raise click.UsageError("a problem needs --tile and --type.")
     problems = list(combinations(lists)) if file is None else read_problems(read_input(file))

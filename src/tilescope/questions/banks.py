@@ -208,9 +208,7 @@ BANKS = Question(
 _PATTERN = Input(
     "pattern", "", "Pattern", "an access of one warp, or a walk over the tile.", choices=_ACCESSES, is_open=True
 )
-_SECOND_PATTERN = Input(
-    "other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True
-)
+_SECOND_PATTERN = Input("other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True)
 _LIMITS = {"elements": LARGEST_DRAWN_ELEMENTS}
 TILE_FORM = PageForm(
     BANKS,

@@ -31,9 +31,7 @@ LARGEST_SMEM_BYTES = 1 << 18  # of a copy on a page
 _LINES = 256  # drawn on a page
 _EXACT = (32, 160)  # columns and rows of a tensor that a page draws one by one
 COORDS = Input("coords", "--coords", "Coordinates", "where the box starts, innermost first.", numbers, "0,0,…")
-OFFSETS = Input(
-    "offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", numbers
-)
+OFFSETS = Input("offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", numbers)
 OPERATION = Input("operation", "--operation", "Operation", choices=OPERATIONS)
 COPY_INPUTS = (COORDS, OFFSETS, SMEM_ADDRESS, OPERATION)
 
@@ -48,11 +46,9 @@ def load_answer(asked: Asked) -> Answer:
         maps = described(asked)
         tensor_map = maps.tensor_map()
         making = map_call(maps)
-    asked.require_at_most(
-        "bytes of shared memory", tensor_map.smem_bytes, argument="box", fix="Use a smaller box."
-    )
+    asked.require_at_most("bytes of shared memory", tensor_map.smem_bytes, argument="box", fix="Use a smaller box.")
     options = asked.options(COPY_INPUTS)
-    copied = trace(tensor_map, **options)
+    copied = Call(trace, (tensor_map,), options).run()
     made = None
     if array is not None and copied.is_load:
         smem = _carried_out(copied, array)
@@ -74,12 +70,14 @@ def load_answer(asked: Asked) -> Answer:
 
 def _carried_out(copied: Trace, array: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     """The bytes that the copy leaves in shared memory."""
+    smem: npt.NDArray[np.uint8]
+    start = copied.smem_address
     if copied.operation == "gather4":
         column, *rows = copied.coords
-        return gather4(copied.tensor_map, array, column, rows, smem_address=copied.smem_address)
-    return load(
-        copied.tensor_map, array, copied.coords, offsets=copied.offsets, smem_address=copied.smem_address
-    )
+        smem = gather4(copied.tensor_map, array, column, rows, smem_address=start)
+    else:
+        smem = load(copied.tensor_map, array, copied.coords, offsets=copied.offsets, smem_address=start)
+    return smem
 
 
 def load_taken(asked: Asked) -> dict[str, object]:

@@ -60,21 +60,19 @@ def _word_answer(asked: Asked) -> Answer:
             extra["addresses"] = lines
     barriers = barrier_readings(asked["word"])
     extra |= barrier_facts(barriers)
-    return Answer(
-        readings, call, shown={"rows": rows}, extra=extra, is_yes=bool(readings.possible or barriers)
-    )
+    return Answer(readings, call, shown={"rows": rows}, extra=extra, is_yes=bool(readings.possible or barriers))
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:
     """The address of every element that one instruction reads, row by row; none if the word is no operand's."""
     operand = next((reading for reading in readings.possible if reading.major is not None), None)
-    if operand is None:
+    if operand is None or operand.element_bits is None:
         return []
     bits = operand.element_bits
     options = {"major": operand.major, "k": K_STEP_BYTES * 8 // bits, "element_bits": bits}
     if rows is not None:
         options["rows"] = rows
-    read = operand.descriptor.addresses(**options)
+    read = Call(operand.descriptor.addresses, (), options).run()
     return [[hex(address) for address in line] for line in read.tolist()]
 
 
@@ -116,9 +114,7 @@ DECODE = Question(
         WORD_TYPE,
         Input("rows", "--rows", "mn that the instruction reads", read=number),
         Input("words", read=str, is_many=True),
-        Input(
-            "addresses", "--addresses", "List the address of every 16 bytes that one instruction reads", read=flag
-        ),
+        Input("addresses", "--addresses", "List the address of every 16 bytes that one instruction reads", read=flag),
     ),
     answer=answer,
     functions=(descriptor_readings, OperandDescriptor.addresses),

@@ -75,15 +75,17 @@ def convert_answer(asked: Asked) -> Answer:
     """The layout in another notation, or in all of them."""
     beside = asked.options(LAYOUT_BESIDE)
     layout, assumed = parse_layout_assuming(asked["text"], **beside)
-    extra = {"assumed": assumed} if assumed else {}
+    extra: dict[str, object] = {"assumed": assumed} if assumed else {}
     said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
         texts = {notation: str(_conversion(asked["text"], notation, beside)) for notation in NOTATION}
         every = EveryNotation(asked["text"].strip(), texts, said)
-        return Answer(layout, shown={"notations": every}, extra={"notations": texts} | extra)
+        return Answer(layout, shown={"notations": every}, extra={"notations": texts, **extra})
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
-        return Answer(conversion, shown={"picture": asked.get("picture", False) or "svg" in asked}, headline=conversion.result)
+        return Answer(
+            conversion, shown={"picture": asked.get("picture", False) or "svg" in asked}, headline=conversion.result
+        )
     return Answer(
         conversion,
         extra=extra,

@@ -216,9 +216,7 @@ CONV_OPTIONS = (
 
 def conv_answer(asked: Asked) -> Answer:
     """The map of a convolution, or why there is none."""
-    call = Call(
-        Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS)
-    )
+    call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
     try:
         return Answer(call.run())
     except TensorMapError as error:

@@ -63,7 +63,9 @@ class PageForm:
     walks: bool = False  # whether it steps through the drawing
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
-    code: Callable[[Asked, Answer], Code | None] | None = None  # a program below the drawing; RuleError: why there is none
+    code: Callable[[Asked, Answer], Code | None] | None = (
+        None  # a program below the drawing; RuleError: why there is none
+    )
 
 
 @dataclass(frozen=True, slots=True)

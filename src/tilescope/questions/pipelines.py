@@ -124,9 +124,7 @@ def _planning(asked: Asked) -> Call[Pipeline]:
     problem = asked.options(PROBLEM_OPTIONS)
     options = asked.options((*PIPELINE_OPTIONS, CTA_GROUP)) | {"multicast": not asked.get("no_multicast")}
     if len(shapes) == 1 and len(shapes[0]) == 3:
-        refuse(
-            "copy" in asked or "direction" in asked, "--copy and --direction are for tiles; a GEMM has both."
-        )
+        refuse("copy" in asked or "direction" in asked, "--copy and --direction are for tiles; a GEMM has both.")
         gemm = Call(plan_gemm, (*shapes[0], data_type), problem, "gemm")
         return Call(plan_pipeline, (gemm,), options, "pipeline")
     for shape in shapes:
@@ -141,7 +139,7 @@ def _planning(asked: Asked) -> Call[Pipeline]:
 
 
 def _tile_names(count: int) -> list[str]:
-    """The names of planned tiles in Python: a, b; of more, tile_0 …"""
+    """The names of planned tiles in Python: a and b; tile_0, tile_1, … if there are more."""
     return ["a", "b"][:count] if count <= 2 else [f"tile_{number}" for number in range(count)]
 
 
@@ -198,14 +196,10 @@ PIPELINE = Question(
     inputs=(
         *PIPELINE_INPUTS,
         *PROBLEM_OPTIONS,
-        Input(
-            "block", "--block", "The block whose timeline is drawn", "", number, "that of the mistake, or 0"
-        ),
+        Input("block", "--block", "The block whose timeline is drawn", "", number, "that of the mistake, or 0"),
         SEARCHED_STATES,
         Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag),
-        Input(
-            "template", "--template", "Print a description with comments to start from", choices=template_names()
-        ),
+        Input("template", "--template", "Print a description with comments to start from", choices=template_names()),
         Input("words", read=str, is_many=True, is_required=False, shown_as="FILE | TILE… TYPE"),
     ),
     answer=answer,

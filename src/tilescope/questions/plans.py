@@ -76,7 +76,9 @@ GEMM_OPTIONS = (
     Input("sms", "--sms", "SMs to plan for", "", number, "the card's"),
 )
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
-EMIT = Input("emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python.")
+EMIT = Input(
+    "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
+)
 PROGRAM_FILE = Input("path", "-o", "With --emit: write it to FILE", file="output", shown_as="FILE")
 
 

@@ -45,14 +45,14 @@ PAGE_LIMIT = rule(
 _LONGEST_METAVAR = 22  # characters; what is longer stands on a line of its own
 
 
-class Misuse(TilescopeError):
+class MisuseError(TilescopeError):
     """What was said does not go together; the sentence says why."""
 
 
 def refuse(is_misused: object, sentence: str) -> None:
     """Refuse what does not go together."""
     if is_misused:
-        raise Misuse(sentence)
+        raise MisuseError(sentence)
 
 
 def text(said: str) -> str:

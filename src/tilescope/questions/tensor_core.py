@@ -79,9 +79,7 @@ def fragment_answer(asked: Asked) -> Answer:
     held = call.run()
     lane = asked.get("lane")
     element = asked.get("element")
-    return Answer(
-        held, call, shown={"lane": lane, "element": element}, extra=fragment_facts(held, lane, element)
-    )
+    return Answer(held, call, shown={"lane": lane, "element": element}, extra=fragment_facts(held, lane, element))
 
 
 def fragment_facts(
@@ -238,9 +236,7 @@ def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
 
 READ_OPTIONS = (
     SMEM_ADDRESS,
-    Input(
-        "major", "--major", "How the instruction reads the tile", unsaid="as --tile-major, else K", choices=MAJORS
-    ),
+    Input("major", "--major", "How the instruction reads the tile", unsaid="as --tile-major, else K", choices=MAJORS),
     Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=MAJORS),
     Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="all, up to 256"),
     Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cuda_error import known_names, unknown_names_in
@@ -56,12 +56,15 @@ class TopicIndex(Value):
     groups: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
+
+
 class Group(NamedTuple):
     """A group of topics: their names, how to find one (None: unknown), and other spellings of them."""
 
     name: str
     names: Iterable[str]
-    find: Callable[[str], Topic | Rule | Diagnosis | None]
+    find: Finder
     spellings: Mapping[str, str] = {}  # alias: name
 
 
@@ -85,7 +88,8 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
     in_sentences = (_contained_term, _symptom) if asks_for_meaning else (_symptom, _contained_term)
-    for find_topic in (CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences):
+    finders: list[Finder] = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences]
+    for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
             return topic

@@ -84,9 +84,7 @@ class Field:
         except ValueError as error:
             wrong, instead = error.args
             limit = f"{self.name} is {READERS[self.input.read].called}"
-            raise ARGUMENT_TYPE.error(
-                argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}."
-            ) from None
+            raise ARGUMENT_TYPE.error(argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}.") from None
 
 
 def fields_of(form: PageForm) -> tuple[Field, ...]:
