@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import tilescope as ts
 from tilescope.arch import ARCH
 from tilescope.cli import run
-from tilescope.questions import topics
 from tilescope.mma import diagnosis, tmem_agreement
 from tilescope.mma.tmem_address import TMEM_COLUMNS
+from tilescope.questions import topics
 from tilescope.swizzle import Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 

@@ -34,7 +34,7 @@ ONE_COPY = {
             ],
         }
     ],
-}  # fmt: skip  it reads before the bytes are there
+}  # it reads before the bytes are there
 
 # A state of every form, and some that are not the defaults.
 STATES = [
@@ -308,13 +308,19 @@ def _sample(page):
         ({"given": "gemm", "shape": "4096x4096"}, "shape is three numbers"),
         ({"steps": "1000"}, "more than 1000 steps"),
         ({"tile": "99999x99999"}, "elements"),
-        ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=9999999, steps=[]}]'}, "more than 1000"),
-        ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'}, "at most 16777216 rounds"),
+        (
+            {"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=9999999, steps=[]}]'},
+            "more than 1000",
+        ),
+        (
+            {"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'},
+            "at most 16777216 rounds",
+        ),
         ({"given": "text", "text": "roles = 3"}, "argument-type"),
         ({"given": "text", "text": "<script>"}, "stdin"),
         ({"given": "text", "text": "a" * 7000}, "at most 6000"),
     ],
-)  # fmt: skip
+)
 def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
     monkeypatch.setattr("tilescope.questions.pipelines.simulate", None)
     answer = client.get("/pipeline", params=query)

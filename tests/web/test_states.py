@@ -52,7 +52,7 @@ BY_NAME = {
     "global_shape": ("4096x4096", "100x100"),
     "hex": ("ff" * 128, "00" * 64),
     "seen": ("715", "garbage in every second row", "swizzle"),
-}  # fmt: skip
+}
 BY_READER = {
     written.smem_address: ("0x0", "0x80", "0x400"),
     written.tile: ("64x64", "16x8"),

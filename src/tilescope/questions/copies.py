@@ -10,6 +10,7 @@ from tilescope.questions.inputs import SMEM_ADDRESS, START, TYPE
 from tilescope.questions.maps import (
     DESCRIBED_MAP,
     MAP_FIELDS,
+    MAP_INPUTS,
     MAP_PRESETS,
     asking_map,
     described,
@@ -134,6 +135,7 @@ LOAD = Question(
     answer=load_answer,
     functions=(TensorMap, trace),
     taken=load_taken,
+    said_first=MAP_INPUTS,
     makes="Write what shared memory holds, as .npy; - is stdout.",
     makes_if="--out needs a load, and --npy FILE with the tensor.",
 )

@@ -293,6 +293,7 @@ class Question:
     answer: Callable[[Asked], Answer]
     functions: tuple[Function, ...] = ()  # of the library, that are called: their signatures have the defaults
     taken: Callable[[Asked], Mapping[str, object]] | None = None  # the defaults, where they depend on what is asked
+    said_first: tuple[Input, ...] = ()  # options that stand before the others where its command is written
     summary: str = ""  # what the list of a group of commands says
     is_drawn: bool = True
     makes: str = ""  # the bytes that --out writes, in words; empty: it makes none
@@ -313,8 +314,13 @@ class Question:
         """
         taken = defaults(*self.functions) if self.taken is None else self.taken(asked)
         places = [row for row in self.inputs if not row.option]
-        options = [row for row in self.inputs if row.option and not _is_taken(row, asked, taken)]
-        said = [word for row in (*places, *options) for word in row.words(asked.get(row.name))]
+        options = [row for row in self.inputs if row.option and row not in self.said_first]
+        said = [
+            word
+            for row in (*places, *self.said_first, *options)
+            if not row.option or not _is_taken(row, asked, taken)
+            for word in row.words(asked.get(row.name))
+        ]
         return [*self.name.split(), *said]
 
 
