@@ -33,8 +33,9 @@ from tilescope.gpu import watch_text
 from tilescope.gpu.watch_build import built_library, find_cupti
 from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Call, Counts, Verdict, judged
 from tilescope.gpu.watch_signals import HeldSignals
-from tilescope.view.drawing import Drawing, lines_of, plain_line
+from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
+from tilescope.view.text_lines import lines_of, plain_line
 
 INJECTION = "CUDA_INJECTION64_PATH"
 SOCKET = "TILESCOPE_WATCH_SOCKET"

@@ -188,9 +188,10 @@ def packed(items: Iterable[tuple[float, Item]], width: float, gap: float) -> lis
     [(7, ['one', 'two']), (5, ['three'])]
     """
     lines: list[tuple[float, list[Item]]] = []
-    for wide, item in items:
-        if lines and lines[-1][0] + gap + wide <= width:
-            lines[-1] = lines[-1][0] + (gap + wide), [*lines[-1][1], item]
+    for item_width, item in items:
+        if lines and lines[-1][0] + gap + item_width <= width:
+            line_width, line = lines[-1]
+            lines[-1] = (line_width + (gap + item_width), [*line, item])
         else:
-            lines.append((wide, [item]))
+            lines.append((item_width, [item]))
     return lines

@@ -83,11 +83,14 @@ class BitRuler:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        ordered = enumerate(sorted(self.fields, key=lambda field: field.low))
-        coloured = [field if field.colour is not None else replace(field, colour=number) for number, field in ordered]
+        ordered = sorted(self.fields, key=lambda field: field.low)
+        coloured = [
+            replace(field, colour=number) if field.colour is None else field for number, field in enumerate(ordered)
+        ]
         object.__setattr__(self, "fields", tuple(coloured))
         bits = [bit for field in coloured for bit in range(field.low, field.high + 1)]
-        assert bits == sorted({*bits} & {*range(self.bits)}), (self.title, "fields overlap or leave the word")
+        assert len({*bits}) == len(bits), (self.title, "fields overlap")
+        assert {*bits} <= {*range(self.bits)}, (self.title, "fields leave the word")
 
     def rows(self) -> list[RulerRow]:
         """What to draw, row by row; keys start again at "a" in every row, and words without a field are one row.
@@ -95,41 +98,58 @@ class BitRuler:
         >>> BitRuler("", (), bits=128).rows()[0].label
         'words 0-1'
         """
+        starts = range(0, self.bits, self.row_bits)
+        rows: list[RulerRow] = []
+        for has_fields, run in groupby(starts, lambda start: bool(self._fields_from(start))):
+            if has_fields:
+                rows += [RulerRow(self._label(start, 1), self._pieces(start)) for start in run]
+            else:
+                start, *others = run
+                rows.append(RulerRow(self._label(start, 1 + len(others)), self._pieces(start)))
+        return rows
+
+    def _fields_from(self, start: int) -> list[BitField]:
+        """The fields with bits in the row that starts with bit `start`."""
+        return [field for field in self.fields if field.low < start + self.row_bits and field.high >= start]
+
+    def _label(self, start: int, count: int) -> str:
+        """The label of `count` rows from bit `start` on; empty if there is only one."""
+        if self.bits <= self.row_bits:
+            return ""
+        noun = "word" if count == 1 else "words"
+        return f"{noun} {extent(start // self.row_bits, count)}"
+
+    def _pieces(self, start: int) -> list[Piece]:
+        """The bits of a row, the highest first: pieces of fields, and what lies between them."""
         names = {field.name.casefold() for field in self.fields}
         keys = [key for key in _KEYS if key.casefold() not in names]  # an "m" beside a field M would be read as it
-        starts, top = range(0, self.bits, self.row_bits), self.row_bits - 1
-        held = {
-            start: [field for field in self.fields if field.low <= start + top and field.high >= start]
-            for start in starts
-        }
-        rows = []
-        for _, run in groupby(starts, lambda start: start if held[start] else -1):
-            start, *others = run
-            label = f"word{'s' if others else ''} {extent(start // self.row_bits, 1 + len(others))}"
-            pieces: list[Piece] = []
-            for key, field in zip(keys, held[start], strict=False):
-                low, above = max(field.low - start, 0), pieces[-1].high + 1 if pieces else 0
-                pieces += [Piece(above, low - 1)] if above < low else []
-                pieces.append(Piece(low, min(field.high - start, top), key, field))
-            above = pieces[-1].high + 1 if pieces else 0
-            pieces += [Piece(above, top)] if above <= top else []
-            rows.append(RulerRow(label if len(starts) > 1 else "", pieces[::-1]))
-        return rows
+        pieces: list[Piece] = []
+        reached = 0
+        for key, field in zip(keys, self._fields_from(start), strict=False):
+            low = max(field.low - start, 0)
+            high = min(field.high - start, self.row_bits - 1)
+            if reached < low:
+                pieces.append(Piece(reached, low - 1))
+            pieces.append(Piece(low, high, key, field))
+            reached = high + 1
+        if reached < self.row_bits:
+            pieces.append(Piece(reached, self.row_bits - 1))
+        return pieces[::-1]
 
     def table(self) -> Table:
         """A line for every piece of a field: key, bits, name, value, meaning; first the word, if there are several."""
-        records = (
-            ({"word": row.label} if row.label else {})
-            | {
-                "key": piece.key,
-                "bits": number_span(piece.low, piece.high),
-                "field": field.name + MARK_SIGN[field.mark],
-                "value": field.value,
-                "meaning": field.meaning,
-            }
-            for row in self.rows()
-            for piece, field in row.fields
-        )
+        records = []
+        for row in self.rows():
+            for piece, field in row.fields:
+                record = {"word": row.label} if row.label else {}
+                record |= {
+                    "key": piece.key,
+                    "bits": number_span(piece.low, piece.high),
+                    "field": field.name + MARK_SIGN[field.mark],
+                    "value": field.value,
+                    "meaning": field.meaning,
+                }
+                records.append(record)
         return Table.of(records, notes=self.notes)
 
 
@@ -148,7 +168,8 @@ def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
     def cell(start: int, column: int) -> Cell:
         number = start + column
         inside = [field for field in ruler.fields if field.low <= number * 8 + 7 and field.high >= number * 8]
-        text, where = f"{content[number]:02x}", f"byte {number} = {content[number]:#04x}, bits {extent(number * 8, 8)}"
+        text = f"{content[number]:02x}"
+        where = f"byte {number} = {content[number]:#04x}, bits {extent(number * 8, 8)}"
         if not inside:
             return Cell(text, "unused", title=f"{where}: no field")
         said = "; ".join(f"{field.name} = {field.value}" for field in inside)

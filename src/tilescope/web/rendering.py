@@ -28,7 +28,9 @@ from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, Part, pieces, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_document import Block, grid_block, hatchings, number, ruler_rows, style_sheet
+from tilescope.view.svg_document import grid_block, ruler_rows
+from tilescope.view.svg_shapes import Block, number
+from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.page import Form, Sheet, answer_json, choice_of, command_line
 from tilescope.web.pages import PAGES, form_at
 
