@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilescope.questions.call import Call
-from tilescope.questions.inputs import SMEM_ADDRESS
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.written import smem_address
 
 
 def answer(asked: Asked) -> Answer:
@@ -36,11 +34,13 @@ MODE = Input(
     choices=tuple(SWIZZLE),
     is_open=True,
 )
-ADDRESS = replace(
-    SMEM_ADDRESS,
-    name="address",
-    option="--smem-address --address",
-    hint="where the first line drawn lies.",
+ADDRESS = Input(
+    "address",
+    "--smem-address --address",
+    "Shared address",
+    "where the first line drawn lies.",
+    smem_address,
+    is_hex=True,
 )
 SWIZZLE_QUESTION = Question(
     name="swizzle",

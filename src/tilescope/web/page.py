@@ -115,6 +115,7 @@ class Form:
 
     page: Page
     chosen: str
+    fields: tuple[Field, ...]
     written: Mapping[str, str]
     step: int = 0  # of the walk
 
@@ -122,11 +123,6 @@ class Form:
     def description(self) -> PageForm:
         """The form that is filled."""
         return self.page.forms[self.chosen]
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The fields in the order of the form."""
-        return fields_of(self.description)
 
     def asked(self) -> Asked:
         """What the question is asked; RuleError where a field cannot be read. Fields that stay empty say nothing."""
@@ -148,8 +144,12 @@ class Form:
 
     def answer(self) -> Answer:
         """What the library says to it; RuleError where a field cannot be read or the library refuses."""
+        return self.answer_to(self.asked())
+
+    def answer_to(self, asked: Asked) -> Answer:
+        """What the library says to what is asked."""
         answer = self.description.answer or self.description.question.answer
-        return answer(self.asked())
+        return answer(asked)
 
     @property
     def command(self) -> tuple[str, ...] | None:
@@ -186,13 +186,14 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     chosen = "" if choice is None else query.get(choice.name, choice.preset)
     if choice is not None and chosen not in page.forms:
         raise RuleError([unknown_name(choice.input.label.lower(), choice.name, chosen, page.forms)])
-    written = {field.name: query.get(field.name, field.preset) for field in fields_of(page.forms[chosen])}
+    fields = fields_of(page.forms[chosen])
+    written = {field.name: query.get(field.name, field.preset) for field in fields}
     known = [*written] if choice is None else [*written, choice.name]
     strange = [name for name in query if name not in (*known, STEP)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
     step = query.get(STEP, "")
-    return Form(page, chosen, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
+    return Form(page, chosen, fields, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
 
 
 class Drag(NamedTuple):
@@ -216,10 +217,11 @@ class Sheet:
     @classmethod
     def of(cls, form: Form) -> Sheet:
         """The sheet of a filled form; RuleError where there is no answer."""
-        answer = form.answer()
+        asked = form.asked()
+        answer = form.answer_to(asked)
         drawing = view.draw(answer.value, **_drawn_with(form, answer))
         assert drawing is not None, answer.value.kind
-        return cls(form, form.asked(), answer, drawing.without(answer.told_in) if answer.told_in else drawing)
+        return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
 
     @property
     def python(self) -> str:
