@@ -28,10 +28,12 @@ from tilescope.smem.search import find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 
-TILE = Input("tile", "", "Tile", "in elements, rows x columns.", rows_and_columns)
+TILE = Input("tile", "", "Tile", "in elements, rows x columns.", read=rows_and_columns)
 TILE_SWIZZLE = Input("swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", choices=tuple(SWIZZLE), is_open=True)
-PAD = Input("pad", "--pad", "Padding in bytes", "after each row of an atom.", number, "rows as TMA writes them")
-ATOM = Input("atom", "--atom", "Atom", "rows x columns that are stored as one piece.", tile)
+PAD = Input(
+    "pad", "--pad", "Padding in bytes", "after each row of an atom.", read=number, unsaid="rows as TMA writes them"
+)
+ATOM = Input("atom", "--atom", "Atom", "rows x columns that are stored as one piece.", read=tile)
 TILE_MAJOR = replace(MAJOR, hint="with MN, the first extent of the tile is contiguous.")
 TILE_OPTIONS = (TILE_SWIZZLE, PAD, ATOM, ATOM_ORDER, TILE_MAJOR)
 LAYOUT_OPTIONS = (ELEMENT_BITS, LAYOUT_SHAPE, UNIT)

@@ -31,8 +31,12 @@ from tilescope.written import number, numbers, pair, smem_address, tile
 LARGEST_SMEM_BYTES = 1 << 18  # of a copy on a page
 _LINES = 256  # drawn on a page
 _EXACT = (32, 160)  # columns and rows of a tensor that a page draws one by one
-COORDS = Input("coords", "--coords", "Coordinates", "where the box starts, innermost first.", numbers, "0,0,…")
-OFFSETS = Input("offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", numbers)
+COORDS = Input(
+    "coords", "--coords", "Coordinates", "where the box starts, innermost first.", read=numbers, unsaid="0,0,…"
+)
+OFFSETS = Input(
+    "offsets", "--offsets", "Offsets", "W, H, D of an im2col map; halo and offset of a wide one.", read=numbers
+)
 OPERATION = Input("operation", "--operation", "Operation", choices=OPERATIONS)
 COPY_INPUTS = (COORDS, OFFSETS, SMEM_ADDRESS, OPERATION)
 
@@ -113,7 +117,7 @@ LOAD = Question(
     """,
     inputs=(
         *COPY_INPUTS,
-        Input("element", "--element", "Say where this element of the box lies", "row, then column.", pair),
+        Input("element", "--element", "Say where this element of the box lies", "row, then column.", read=pair),
         Input("at", "--at", "Say which element lies at this shared address", read=smem_address),
         *DESCRIBED_MAP,
         Input(
@@ -155,7 +159,7 @@ IDENTIFY = Question(
     """,
     inputs=(
         TYPE,
-        Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", tile),
+        Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", read=tile),
         IDENTIFY_ADDRESS,
         Input("dump", file="input"),
         Input("tile", file="input"),

@@ -121,7 +121,7 @@ DECODE = Question(
 )
 WORD_FORM = PageForm(
     DECODE,
-    inputs=(Input("word", "", "Word", "a number from a debugger.", word, is_hex=True), MAJOR, WORD_TYPE),
+    inputs=(Input("word", "", "Word", "a number from a debugger.", read=word, is_hex=True), MAJOR, WORD_TYPE),
     presets={"word": "0x4000004000010040", "data_type": "bf16"},
     asking=_asking_word,
 )

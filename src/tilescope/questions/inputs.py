@@ -20,9 +20,9 @@ TYPE = Input(
 ELEMENT_TYPE = replace(TYPE, option="")
 SMEM_ADDRESS = Input("smem_address", "--smem-address", "Shared address", read=smem_address, is_hex=True)
 START = replace(SMEM_ADDRESS, option="--smem-address --address", argument="start")  # where nothing else has an address
-TILE = Input("tile", "", "Tile", "in elements, mn x k.", tile)
+TILE = Input("tile", "", "Tile", "in elements, mn x k.", read=tile)
 MAJOR = Input("major", "--major", "Contiguous dimension", choices=MAJORS)
-ELEMENT = Input("element", "--element", "Mark element", "as mn,k.", pair)
+ELEMENT = Input("element", "--element", "Mark element", "as mn,k.", read=pair)
 ATOM_ORDER = Input(
     "atom_order",
     "--atom-order",
@@ -31,8 +31,8 @@ ATOM_ORDER = Input(
     choices=ATOM_ORDERS,
 )
 # What the text of a layout may leave unsaid.
-ELEMENT_BITS = Input("element_bits", "--bits", "Bits of an element", "if the text does not say.", number)
-LAYOUT_SHAPE = Input("shape", "--shape", "Tile", "mn x k, if the text does not say.", tile)
+ELEMENT_BITS = Input("element_bits", "--bits", "Bits of an element", "if the text does not say.", read=number)
+LAYOUT_SHAPE = Input("shape", "--shape", "Tile", "mn x k, if the text does not say.", read=tile)
 LAYOUT_MAJOR = replace(MAJOR, hint="if the text does not say.", unsaid="K")
 UNIT = Input(
     "unit",

@@ -30,22 +30,22 @@ from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
 
 _WIDE = defaults(Im2colWideMap)
-DIMS = Input("dims", "--dims", "Extents", "elements, innermost first.", numbers)
-STRIDES = Input("strides_bytes", "--strides", "Strides in bytes", "of dims 1, 2, …", numbers, "dense")
-BOX = Input("box", "--box", "Box", "elements, innermost first.", numbers)
-LOWER_CORNER = Input("lower_corner", "--lower", "Lower corner", "im2col maps only; W first.", numbers)
-UPPER_CORNER = Input("upper_corner", "--upper", "Upper corner", "im2col maps only; W first.", numbers)
+DIMS = Input("dims", "--dims", "Extents", "elements, innermost first.", read=numbers)
+STRIDES = Input("strides_bytes", "--strides", "Strides in bytes", "of dims 1, 2, …", read=numbers, unsaid="dense")
+BOX = Input("box", "--box", "Box", "elements, innermost first.", read=numbers)
+LOWER_CORNER = Input("lower_corner", "--lower", "Lower corner", "im2col maps only; W first.", read=numbers)
+UPPER_CORNER = Input("upper_corner", "--upper", "Upper corner", "im2col maps only; W first.", read=numbers)
 CHANNELS = Input(
     "channels_per_pixel",
     "--channels",
     "Channels of a pixel",
     "im2col maps only; how many one copy brings.",
-    number,
+    read=number,
 )
-PIXELS = Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", number)
+PIXELS = Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", read=number)
 WIDE_MODE = Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128"))
 MAP_OPTIONS = (
-    Input("element_strides", "--element-strides", "Element strides", "1 to 8.", numbers, "1"),
+    Input("element_strides", "--element-strides", "Element strides", "1 to 8.", read=numbers, unsaid="1"),
     Input("interleave", "--interleave", "Interleave", choices=tuple(INTERLEAVE)),
     Input(
         "swizzle",
@@ -198,7 +198,7 @@ def diff_answer(asked: Asked) -> Answer:
 
 CONV_OPTIONS = (
     Input("direction", "--direction", "Direction", choices=PASSES),
-    Input("pad", "--pad", "Padding", "one number, or one for each dimension.", numbers),
+    Input("pad", "--pad", "Padding", "one number, or one for each dimension.", read=numbers),
     Input("stride", "--stride", "Stride", read=numbers),
     Input("dilation", "--dilation", "Dilation", read=numbers),
     Input(

@@ -11,7 +11,7 @@ is data here: what its fields hold at first, how much it takes, what it draws ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -54,6 +54,7 @@ class PageForm:
     """A form of a page: its fields, the question it asks, and what the page shows of the answer."""
 
     question: Question
+    _: KW_ONLY
     inputs: tuple[Input, ...]  # its fields
     presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
     asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something

@@ -48,9 +48,11 @@ PROBLEM_OPTIONS = (ARCHITECTURE, CONSUMER_INPUT, COPIED_BY, DIRECTION)  # of a p
 STEPS = Input("steps", "--steps", "K steps", read=number, unsaid="4 x stages + 2")
 PIPELINE_OPTIONS = (
     replace(STAGES, unsaid="those of the plan"),
-    Input("consumers", "--consumers", "Consumers", "warpgroups.", number, "1; a GEMM of 128 rows or more: 2"),
+    Input(
+        "consumers", "--consumers", "Consumers", "warpgroups.", read=number, unsaid="1; a GEMM of 128 rows or more: 2"
+    ),
     STEPS,
-    Input("cluster", "--cluster", "Cluster", "blocks, x by y.", extents, "1x1"),
+    Input("cluster", "--cluster", "Cluster", "blocks, x by y.", read=extents, unsaid="1x1"),
     Input(
         "arrivals",
         "--arrivals",
@@ -66,7 +68,7 @@ CTA_GROUP = Input(
     "--cta-group",
     "Blocks that multiply together",
     "2 for a pair (tcgen05). A tile is then that of the pair, and each block brings half.",
-    number,
+    read=number,
 )
 PIPELINE_INPUTS = (*PIPELINE_OPTIONS, NO_MULTICAST, CTA_GROUP)
 SEARCHED_STATES = Input("max_states", "--max-states", "States to search at most", read=number)
@@ -196,7 +198,9 @@ PIPELINE = Question(
     inputs=(
         *PIPELINE_INPUTS,
         *PROBLEM_OPTIONS,
-        Input("block", "--block", "The block whose timeline is drawn", "", number, "that of the mistake, or 0"),
+        Input(
+            "block", "--block", "The block whose timeline is drawn", "", read=number, unsaid="that of the mistake, or 0"
+        ),
         SEARCHED_STATES,
         Input("describe", "--describe", "Print the description, as a FILE holds it, and do not run it", read=flag),
         Input("template", "--template", "Print a description with comments to start from", choices=template_names()),
@@ -226,7 +230,7 @@ def _asking_text(asked: Asked) -> Asked:
     return asked.saying(words=("-",), description=description, file_name="stdin", max_states=MAX_STATES)
 
 
-_OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", tile)
+_OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", read=tile)
 _SAMPLE = (files("tilescope.questions") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
 _LIMITS = {"elements": LARGEST_TILE_ELEMENTS, "roles in all blocks": MAX_ROLES}
 TILES_FORM = PageForm(

@@ -59,21 +59,28 @@ PLAN_OPTIONS = (
     DIRECTION,
     Input("traffic", "--traffic", "Traffic", choices=("dense", "sparse")),
     Input("fold", "--fold", "Also try maps of rank 3 and 4", read=flag),
-    Input("global_shape", "--global-shape", "Whole matrix", "as mn x k.", tile, "the tile"),
-    Input("strides_bytes", "--strides-bytes", "Strides in bytes", "from row to row of the matrix.", numbers, "dense"),
+    Input("global_shape", "--global-shape", "Whole matrix", "as mn x k.", read=tile, unsaid="the tile"),
+    Input(
+        "strides_bytes",
+        "--strides-bytes",
+        "Strides in bytes",
+        "from row to row of the matrix.",
+        read=numbers,
+        unsaid="dense",
+    ),
 )
 PLAN_INPUTS = (TILE, ELEMENT_TYPE, *PLAN_OPTIONS)
-SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", product)
+SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
 GEMM_OPTIONS = (
     ARCHITECTURE,
     CARD_INPUT,
     CONSUMER_INPUT,
-    Input("tile", "--tile", "Tile", "this one instead of the best.", product),
+    Input("tile", "--tile", "Tile", "this one instead of the best.", read=product),
     replace(STAGES, unsaid="as many as fit and help"),
     Input("a_major", "--a-major", "Contiguous in A", choices=MAJORS),
     Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
     Input("output_type", "--output-type", "Type of C", unsaid="TYPE; s32 for b1"),
-    Input("sms", "--sms", "SMs to plan for", "", number, "the card's"),
+    Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
 )
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 EMIT = Input(

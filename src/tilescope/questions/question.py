@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from inspect import Parameter, signature
 from types import MappingProxyType
@@ -26,7 +26,7 @@ from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.value import Value
+from tilescope.value import Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
 Function: TypeAlias = Callable[..., object]
@@ -98,6 +98,7 @@ class Input:
     option: str = ""  # of the command, its other spellings behind it; empty: its place among the words says what it is
     label: str = ""
     hint: str = ""
+    _: KW_ONLY
     read: Reader = text
     unsaid: str = ""  # what is taken if nobody says it, in words, where no signature has it
     argument: str = ""  # its name in the library, where it has another
@@ -184,7 +185,9 @@ def in_words(value: object) -> str:
     """
     if value is None:
         return ""
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(getattr(value, "name", value))
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value))
+    return value.name if isinstance(value, Row) else str(value)
 
 
 @cache
@@ -270,6 +273,7 @@ class Answer:
 
     value: Value
     call: Call[Any] | None = None  # the Python that makes the value
+    _: KW_ONLY
     then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
     shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
     extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
@@ -287,6 +291,7 @@ class Answer:
 class Question:
     """Something that people ask, and how it is answered."""
 
+    _: KW_ONLY
     name: str  # the words of its command
     help: str  # what --help says of it
     inputs: tuple[Input, ...]

@@ -39,7 +39,7 @@ ADDRESS = Input(
     "--smem-address --address",
     "Shared address",
     "where the first line drawn lies.",
-    smem_address,
+    read=smem_address,
     is_hex=True,
 )
 SWIZZLE_QUESTION = Question(

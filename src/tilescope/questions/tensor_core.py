@@ -143,7 +143,7 @@ TMEM_FORM = (
         "--cta-group",
         "Blocks that multiply together",
         "2 for a pair: M and N are the pair's.",
-        number,
+        read=number,
     ),
     Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
     Input("sparse", "--sparse", "The .sp instruction", read=flag),
@@ -151,7 +151,7 @@ TMEM_FORM = (
 TMEM_OPTIONS = (
     *TMEM_FORM,
     Input("data_type", "--type", "The matrix's own type", unsaid="f32 for D, bf16 for A"),
-    Input("address", "--address", "Address of its first cell", "lane << 16 | column.", number),
+    Input("address", "--address", "Address of its first cell", "lane << 16 | column.", read=number),
 )
 
 
@@ -207,13 +207,20 @@ INSTRUCTION_OPTIONS = (
         "--selector",
         "Selector of the metadata",
         "0 to 3 for kinds f16 and tf32, else 0.",
-        number,
+        read=number,
     ),
-    Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", number),
+    Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", read=number),
     Input("scale_type", "--scale-type", "Type of the scale factors", "ue8m0 or ue4m3."),
-    Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", number),
-    Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", number),
-    Input("k", "--k", "K of one step", "96 for the wide one of mxf4 and mxf4nvf4 (sm_103a).", number, "the kind's"),
+    Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", read=number),
+    Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", read=number),
+    Input(
+        "k",
+        "--k",
+        "K of one step",
+        "96 for the wide one of mxf4 and mxf4nvf4 (sm_103a).",
+        read=number,
+        unsaid="the kind's",
+    ),
 )
 
 
@@ -240,7 +247,7 @@ READ_OPTIONS = (
     Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=MAJORS),
     Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="all, up to 256"),
     Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),
-    Input("origin", "--origin", "The first element that it reads", "mn,k.", pair),
+    Input("origin", "--origin", "The first element that it reads", "mn,k.", read=pair),
     Input(
         "data_type_read",
         "--read-as",
@@ -307,7 +314,7 @@ FRAGMENT = Question(
         FRAGMENT_OPERAND,
         FRAGMENT_TYPE,
         LANE,
-        Input("element", "--element", "Mark the thread that holds this element", "row,column.", pair),
+        Input("element", "--element", "Mark the thread that holds this element", "row,column.", read=pair),
     ),
     answer=fragment_answer,
     functions=(fragment,),
@@ -318,11 +325,11 @@ TMEM = Question(
     help="Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.",
     inputs=(
         Input("n", "--n", "Columns of the accumulator D", read=number),
-        Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", number),
+        Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number),
         *TMEM_FORM,
         Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
         *TMEM_OPTIONS[len(TMEM_FORM) :],
-        Input("element", "--element", "Say where this element lies", "row,column.", pair),
+        Input("element", "--element", "Say where this element lies", "row,column.", read=pair),
         Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, is_required=True, shown_as="M"),
     ),
     answer=tmem_answer,
@@ -335,7 +342,7 @@ SCALES = Question(
     inputs=(
         Input("shape", read=tile),
         Input("kind"),
-        Input("element", "--element", "Say where the scale of this element lies", "row,k.", pair),
+        Input("element", "--element", "Say where the scale of this element lies", "row,k.", read=pair),
     ),
     answer=scales_answer,
 )
