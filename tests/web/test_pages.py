@@ -279,6 +279,17 @@ def _planned(page):
     return shown(page, "python").partition("report = ")[2]
 
 
+def test_a_saved_plan_runs_no_emitter(client, monkeypatch):
+    monkeypatch.setattr("tilescope.emitter.emission.emit", None)
+    assert saved(client, "/plan", ".svg").text.startswith("<svg")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_saved_value_is_not_drawn(client, monkeypatch, page):
+    monkeypatch.setattr("tilescope.view.draw", None)
+    assert saved(client, f"/{page}", ".json").json()["kind"]
+
+
 def test_a_plan_without_code_says_why(client):
     page = page_of(client, "/plan?direction=store&target=triton")
     assert 'id="source"' not in page

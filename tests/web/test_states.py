@@ -169,6 +169,8 @@ NAMED = [
     "/layout?text=GMMA::Layout_K_SW128_Atom<half_t>&major=K",
     "/swizzle?address=0x0",
     "/symptoms?seen=",
+    "/symptoms?seen=swizzle",  # a word and no symptom
+    "/symptoms?seen=box-range",
 ]
 
 

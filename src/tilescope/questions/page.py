@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
 from tilescope.questions.call import Call
 from tilescope.questions.question import Answer, Asked, Input, Question
 
+Sentences: TypeAlias = tuple[str, ...]
 Leads: TypeAlias = Mapping[str, Mapping[str, str]]  # label: address, by the name of the part above
 
 
@@ -30,7 +31,8 @@ def address(page: str, query: Mapping[str, str]) -> str:
     return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
 
 
-class Code(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Code:
     """A program to copy, and the call and the command that write it."""
 
     title: str
@@ -49,6 +51,11 @@ def nowhere(_: Asked, __: Answer) -> Leads:
     return {}
 
 
+def without_code(_: Asked, __: Answer) -> Sentences:
+    """An answer that is no program."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class PageForm:
     """A form of a page: its fields, the question it asks, and what the page shows of the answer."""
@@ -64,8 +71,8 @@ class PageForm:
     walks: bool = False  # whether it steps through the drawing
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
-    code: Callable[[Asked, Answer], Code | None] | None = (
-        None  # a program below the drawing; RuleError: why there is none
+    code: Callable[[Asked, Answer], Code | Sentences] = (
+        without_code  # a program below the drawing, or why there is none
     )
 
 

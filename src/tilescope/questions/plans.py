@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tilescope.arch import ARCH
 from tilescope.card import CARD
-from tilescope.errors import PlanError
+from tilescope.errors import PlanError, RuleError
 from tilescope.layout import MAJORS
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
-from tilescope.questions.page import Code, Leads, PageForm, address
+from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
@@ -185,21 +185,24 @@ def _asking_why(asked: Asked) -> Asked:
     return asked.saying(why=True)
 
 
-def _plan_code(asked: Asked, answer: Answer) -> Code | None:
-    """The best plan as source text, with the Python and the command that write it."""
+def _plan_code(asked: Asked, answer: Answer) -> Code | Sentences:
+    """The best plan as source text, with the Python and the command that write it; or why there is none."""
     from tilescope.emitter.emission import emit
 
     target = asked.get("target", "none")
     report = answer.value
     if target == "none" or answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
-        return None
+        return ()
+    try:
+        source = emit(report.best, target)
+    except RuleError as error:
+        return tuple(f"No {target} code: {violation}" for violation in error.violations)
     best = replace(answer.call, name="", attribute="best")
-    command = PLAN.words(asked.saying(why=None, emit=target))
     return Code(
         title=f"The best plan as {_TARGET_NAMES[target]}",
-        source=emit(report.best, target),
+        source=source,
         call=Call(emit, (best, target), name="source"),
-        command=tuple(command),
+        command=tuple(PLAN.words(asked.saying(why=None, emit=target))),
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.questions.page import Code, Leads, Page, PageForm, address
+from tilescope.questions.page import Code, Leads, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
@@ -255,10 +255,9 @@ class Sheet:
         """The pages to which the parts of the drawing lead."""
         return self.form.description.leads(self.asked, self.answer)
 
-    def code(self) -> Code | None:
-        """A program below the drawing; RuleError where there is none, with the reasons."""
-        write = self.form.description.code
-        return None if write is None else write(self.asked, self.answer)
+    def code(self) -> Code | Sentences:
+        """A program below the drawing, or the sentences that say why there is none."""
+        return self.form.description.code(self.asked, self.answer)
 
 
 def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:

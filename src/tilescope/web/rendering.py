@@ -20,10 +20,12 @@ from markupsafe import Markup
 from tilescope import view
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.fragment import fragment
+from tilescope.questions.page import Code
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
 from tilescope.value import Value
+from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, Part, pieces, plain
@@ -93,16 +95,15 @@ def _page_html(
     form: Form, sheet: Sheet | None, violations: tuple[Violation, ...], standalone: Standalone | None = None
 ) -> str:
     """The page of a form, and of its answer if it has one."""
-    code = None
-    drawing = None
+    drawing: Drawing | None = None
+    program: Code | None = None
     if sheet is not None:
         drawing = sheet.drawing
-        try:
-            code = sheet.code()
-        except RuleError as error:
-            target = form.written["target"]
-            reasons = tuple(f"No {target} code: {violation}" for violation in error.violations)
-            drawing = drawing.with_parts({"no code": reasons})
+        code = sheet.code()
+        if isinstance(code, Code):
+            program = code
+        else:
+            drawing = drawing.with_parts({"no code": code})
     return _rendered(
         "page.html",
         form=form,
@@ -110,7 +111,7 @@ def _page_html(
         choice=choice_of(form.page),
         sheet=sheet,
         drawn=drawing,
-        code=code,
+        code=program,
         standalone=standalone,
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
