@@ -192,8 +192,8 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 def click_command(question: Question, gather: Gather | None = None) -> click.Command:
     """The command that asks a question: its inputs as arguments and options, and --json, --svg FILE, --out FILE.
 
-    What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that were
-    named.
+    What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that
+    were named.
     """
 
     def ask(*, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: object) -> int:

@@ -1,6 +1,7 @@
 """The files that command lines name, read for the questions that ask about them.
 
-A question knows no files: a command gives it what they hold, by a name of its own: the map that SOURCE gives is `source`.
+A question knows no files: a command gives it what they hold, by a name of its own. The map that SOURCE gives is
+`source`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
                             ├──▶ Asked ── Question.answer ──▶ Answer ────┤
     /swizzle?mode=64B ──────┘                                            └──▶ a page, its .svg and its .json
 
-So a page and the command that it shows answer the same. Every module holds some questions, and the forms in which pages ask
-them. It is imported when one of them is asked: `tilescope swizzle` starts without the planner.
+So a page and the command that it shows answer the same. Every module holds some questions, and the forms in which
+pages ask them. It is imported when one of them is asked: `tilescope swizzle` starts without the planner.
 """
 
 from __future__ import annotations

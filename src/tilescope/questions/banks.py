@@ -165,7 +165,8 @@ _ACCESSES = (
 )
 BANKS = Question(
     name="banks",
-    help="""Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as bf16.
+    help="""Count the shared-memory wavefronts of patterns on a TILE such as 64x64 (rows x columns) of TYPE such as
+    bf16.
 
     \b
     A pattern is one of

@@ -105,9 +105,10 @@ DECODE = Question(
     tilescope decode 0x08200490
     tilescope decode 0x000003f0001ffffe
 
-    A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's instruction
-    descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an operand are not in its word; the
-    instruction has them, so say them with --major and --type. Exit status 1: the bytes or bits are no descriptor.
+    A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's
+    instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an
+    operand are not in its word; the instruction has them, so say them with --major and --type. Exit status 1: the bytes
+    or bits are no descriptor.
     """,
     inputs=(
         MAJOR,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
@@ -83,16 +84,18 @@ DESCRIBED_MAP = (SOURCE, *MAP_INPUTS, FROM_JSON)  # of a question about a map: `
 
 
 def map_arguments(asked: Asked) -> MapArguments | None:
-    """The arguments of a map that inputs say; None if nobody says one. The width of an im2col-wide map is its only corner."""
+    """The arguments of a map that inputs say; None if nobody says one.
+
+    The width of an im2col-wide map is its only corner.
+    """
     said = asked.options(MAP_INPUTS)
     if not said and "kind" not in asked:
         return None
     if "mode" in said:
         for corner, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
             if corner in said:
-                numbers_said = asked[corner]
-                del said[corner]
-                said[width] = numbers_said[0] if len(numbers_said) == 1 else numbers_said
+                ends = said.pop(corner)
+                said[width] = ends[0] if isinstance(ends, tuple) and len(ends) == 1 else ends
     kind = {"kind": asked["kind"]} if "kind" in asked else {}
     return MapArguments.of(kind | said)
 
@@ -121,7 +124,7 @@ def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
 
 
 def map_taken(asked: Asked) -> Mapping[str, object]:
-    """What a map of that kind takes if nobody says it; --wide is always said, because a command has the kind from it."""
+    """What a map of that kind takes if nobody says it; --wide is always said: a command has the kind from it."""
     if "mode" in asked:
         return {name: value for name, value in _WIDE.items() if name != "mode"}
     return defaults(TensorMap)  # as an im2col map
@@ -161,33 +164,43 @@ def check_answer(asked: Asked) -> Answer:
     )
 
 
+class FixedMap(NamedTuple):
+    """A map with the fixes of the rules that it broke, and what was changed."""
+
+    tensor_map: AnyMap
+    changes: list[str]
+
+
 def _fixed(maps: MapSource) -> Answer:
     """The encode calls of the maps with the fixes of the broken rules, and what was changed."""
+    fixed = [_repaired(asked) for asked in maps.asked] or [FixedMap(maps.tensor_map(), [])]
+    others = [one.tensor_map.to_dict() | _fixed_facts(one) for one in fixed[1:]]
+    extra = _fixed_facts(fixed[0])
+    if others:
+        extra["others"] = others
+    return Answer(fixed[0].tensor_map, extra=extra, text="\n".join(map(_fixed_text, fixed)))
+
+
+def _repaired(asked: MapArguments) -> FixedMap:
+    repaired = asked.repaired()
+    return FixedMap(repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)])
+
+
+def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
+    """What stands in JSON beside a map that was fixed."""
     from tilescope.emitter import snippet  # which a check starts without
 
-    fixed: list[AnyMap] = []
-    beside: list[dict[str, object]] = []
-    lines: list[str] = []
-    for asked in maps.asked:
-        repaired = asked.repaired()
-        changes = [str(change) for change in asked.changes_to(repaired)]
-        fixed.append(repaired.tensor_map())
-        beside.append({"changes": changes, "encode": snippet(fixed[-1], "encode")})
-        lines += _fixed_lines(fixed[-1], changes)
-    if not maps.asked:
-        fixed.append(maps.tensor_map())
-        beside.append({"changes": [], "encode": snippet(fixed[-1], "encode")})
-        lines += _fixed_lines(fixed[-1], [])
-    others = [tensor_map.to_dict() | more for tensor_map, more in zip(fixed[1:], beside[1:], strict=True)]
-    return Answer(fixed[0], extra=beside[0] | ({"others": others} if others else {}), text="\n".join(lines))
+    return {"changes": fixed.changes, "encode": snippet(fixed.tensor_map, "encode")}
 
 
-def _fixed_lines(fixed: AnyMap, changes: list[str]) -> list[str]:
+def _fixed_text(fixed: FixedMap) -> str:
     """What was changed, and the calls in C++ and Python."""
     from tilescope.emitter import snippet
 
-    said = [f"// changed {change}" for change in changes] or ["// nothing changed: no rule is broken"]
-    return [*said, snippet(fixed, "encode"), snippet(fixed, "encode-bindings")]
+    lines = [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
+    lines.append(snippet(fixed.tensor_map, "encode"))
+    lines.append(snippet(fixed.tensor_map, "encode-bindings"))
+    return "\n".join(lines)
 
 
 def diff_answer(asked: Asked) -> Answer:
@@ -228,9 +241,9 @@ CHECK = Question(
     help="""Say whether the driver takes a tensor map, and every reason why not.
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
-    Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a descriptor;
-    - is stdin. A log may be of any length. --from-json FILE takes nothing but JSON. Options replace what SOURCE says.
-    FILE:3 is the third line of a file that holds one map a line, as watch writes it.
+    Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a
+    descriptor; - is stdin. A log may be of any length. --from-json FILE takes nothing but JSON. Options replace what
+    SOURCE says. FILE:3 is the third line of a file that holds one map a line, as watch writes it.
 
     \b
     tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
@@ -275,7 +288,8 @@ CONV = Question(
     tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1 --direction dgrad
     tilescope conv 2x16x32x32x64 64x3x3x3 f16 --pad 1 --direction wgrad
 
-    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride; the reason is printed.
+    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride;
+    the reason is printed.
     """,
     inputs=(Input("image", read=extents), Input("filters", read=extents), ELEMENT_TYPE, *CONV_OPTIONS),
     answer=conv_answer,

@@ -80,8 +80,8 @@ class PageForm:
 class Page:
     """One page of the explorer.
 
-    `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a query
-    elsewhere, as a pasted text to the fields it fills.
+    `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a
+    query elsewhere, as a pasted text to the fields it fills.
     """
 
     name: str  # its path

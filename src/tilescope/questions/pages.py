@@ -29,7 +29,8 @@ MENU = (
         "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",
         maps.CHECK_FORMS | {"bytes": decoding.BYTES_FORM},
         chooser=KIND_OF_MAP,
-        pasted="What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the fields.",
+        pasted="What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the "
+        "fields.",
         redirect=maps.filled_by_paste,
     ),
     Page(
@@ -73,14 +74,16 @@ MENU = (
     Page(
         "pipeline",
         "Pipeline",
-        "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake marked.",
+        "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake "
+        "marked.",
         {"tiles": pipelines.TILES_FORM, "gemm": pipelines.GEMM_FORM, "text": pipelines.TEXT_FORM},
         chooser=Input("given", label="Described by"),
     ),
     Page(
         "symptoms",
         "Symptoms",
-        "Type what you see, an error code or a few words: causes in order, how to tell them apart, the fix, and what tests each.",
+        "Type what you see, an error code or a few words: causes in order, how to tell them apart, the fix, and what "
+        "tests each.",
         {"": symptoms.SEEN_FORM},
     ),
 )

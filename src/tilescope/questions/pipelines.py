@@ -32,8 +32,8 @@ from tilescope.written import extents, number, tile
 
 MAX_ROLES = 48  # on a page, in all blocks
 MAX_STATES = 200  # that a page searches
-# Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so it
-# may be longer than one that needs other orders tried.
+# Steps of all roles, with every round of a loop. A planned pipeline of two tiles or of a GEMM is proven by one run, so
+# it may be longer than one that needs other orders tried.
 MAX_STEPS_DESCRIBED = 1000
 MAX_STEPS_OF_TWO_TILES = 8000
 MAX_STEPS_OF_GEMM = 10_000
@@ -186,8 +186,8 @@ PIPELINE = Question(
     tilescope pipeline 4096x4096x4096 bf16
     tilescope pipeline --template ping-pong > kernel.toml
 
-    With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block brings half of A's rows and
-    half of B's columns.
+    With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block brings half of A's rows
+    and half of B's columns.
 
     \b
     Templates: producer-consumers, ping-pong, cooperative-store,

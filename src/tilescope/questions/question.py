@@ -1,14 +1,14 @@
 """What a question is: its inputs, the call that answers it, and what its answer shows.
 
     QUESTION = Question(
-        name="swizzle",                                             tilescope swizzle 128B --smem-address 0x80
-        inputs=(Input("mode"), Input("address", "--smem-address")),  /swizzle?mode=128B&address=0x80
-        answer=answer,                                              answer(asked) gives the value and what stands beside it
-        functions=(draw,),                                          their signatures have the defaults
+        name="swizzle",                              tilescope swizzle 128B --smem-address 0x80
+        inputs=(Input("mode"), Input("address", …)),  /swizzle?mode=128B&address=0x80
+        answer=answer,                               answer(asked): the value and what stands beside it
+        functions=(Swizzle.swizzle,),                their signatures have the defaults
     )
 
-A command reads words, a page reads fields; both make an `Asked` of them, and both show the `Answer`. What nobody says is
-not in `Asked`: the library has its defaults, and --help and the hints of a page read them from its signatures.
+A command reads words, a page reads fields; both make an `Asked` of them, and both show the `Answer`. What nobody says
+is not in `Asked`: the library has its defaults, and --help and the hints of a page read them from its signatures.
 """
 
 from __future__ import annotations

@@ -338,7 +338,9 @@ TMEM = Question(
 SCALES = Question(
     name="mma scales",
     summary="Draw the scale factors of a block-scaled matrix.",
-    help="Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4) lie.",
+    help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
+    lie.
+    """,
     inputs=(
         Input("shape", read=tile),
         Input("kind"),
@@ -349,7 +351,8 @@ SCALES = Question(
 INSTRUCTION = Question(
     name="mma instruction",
     summary="Build tcgen05's instruction descriptor.",
-    help="""Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and M x N.
+    help="""Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and
+    M x N.
 
     For a pair of blocks (cta_group::2) M and N are those of the pair.
 

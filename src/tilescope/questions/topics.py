@@ -223,7 +223,8 @@ def _arch(name: str) -> Topic | None:
     special = _features(row, f"{row.name}a")
     sentences = [
         f"Compute capability {major}.{minor}.",
-        f"Shared memory: {row.smem_per_sm_bytes // KIB} KiB an SM, at most {row.smem_per_block_bytes // KIB} KiB a block.",
+        f"Shared memory: {row.smem_per_sm_bytes // KIB} KiB an SM, "
+        f"at most {row.smem_per_block_bytes // KIB} KiB a block.",
         f"At most {row.blocks_per_sm} blocks an SM.",
         f"Code for {row.name} has {_features(row, row.name)}.",
     ]
@@ -258,7 +259,8 @@ def _symptom(name: str) -> Diagnosis | None:
             argument="topic",
             found=f"error {diagnosis.unknown_codes[0]}",
             limit="no error of CUDA's driver or runtime has that number, so it is unknown here",
-            fix="Look it up where it was printed: a library's own codes, an exit status and an errno are other numbers.",
+            fix="Look it up where it was printed: a library's own codes, an exit status and an errno are other "
+            "numbers.",
         )
     unknown = unknown_names_in(name)
     if unknown:
@@ -273,7 +275,7 @@ def _symptom(name: str) -> Diagnosis | None:
 
 
 def _cause(name: str) -> Topic | None:
-    """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if it has one."""
+    """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if any."""
     asked = name.strip()[:LONGEST_QUESTION]
     cause = CAUSE.get(_ASKING.sub("", asked).strip(" ?\"'").casefold())
     if cause is None:
@@ -329,7 +331,8 @@ def answer(asked: Asked) -> Answer:
 
 EXPLAIN = Question(
     name="explain",
-    help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or what you see.
+    help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or
+    what you see.
 
     What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
 

@@ -70,7 +70,10 @@ class Field:
         return f"{self.input.hint} {empty}".strip()
 
     def argument(self, written: str) -> object:
-        """What the text means to the question: None for an empty option, as if a command had none; RuleError if it means nothing."""
+        """What the text means to the question: None for an empty option, as if a command had none.
+
+        RuleError if it means nothing.
+        """
         most = MAX_LONG_CHARACTERS if self.input.is_long else MAX_CHARACTERS
         if len(written) > most:
             fix = f"Use at most {most} characters; the command line takes more."

@@ -16,7 +16,7 @@ NO_ADDRESS = PAGE_QUERY.worded(
 
 
 def redirected(page: Page, query: Mapping[str, str]) -> Mapping[str, str] | None:
-    """The query to which a page sends another one, as a pasted text to the fields that it fills; None if it does not."""
+    """The query to which a page sends another one, as a pasted text to the fields that it fills; None if to none."""
     return None if page.redirect is None else page.redirect(query)
 
 
