@@ -140,6 +140,16 @@ def tensor_core_drawings():
     }
 
 
+REFUSED_PROBLEM = {
+    "tile": (64, 64),
+    "data_type": "tf32",
+    "major": "MN",
+    "consumer": "wgmma",
+    "swizzle": "128B",
+    "arch": "sm_100",
+}
+
+
 def gemm_drawings():
     """Products with and without TMA, with many stages, many copies, and every refusal."""
     return {
@@ -147,10 +157,9 @@ def gemm_drawings():
         "gemm without TMA": view.draw(plan_gemm(4096, 4096, 4096, "f16", arch="sm_80")),
         "gemm on sm_120": view.draw(plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN"), why=True),
         "gemm of many copies": view.draw(plan_gemm(1024, 1024, 1024, "bf16", tile=(256, 96, 128), output_type="f32")),
-        "sweep": view.draw(sweep([Problem((128, 128), "e4m3", major="MN"), {"tile": (64, 64), "data_type": "tf32",
-                                  "major": "MN", "consumer": "wgmma", "swizzle": "128B", "arch": "sm_100"}])),
+        "sweep": view.draw(sweep([Problem((128, 128), "e4m3", major="MN"), REFUSED_PROBLEM])),
         "pipeline": view.draw(simulate(plan_pipeline(plan((128, 64), "bf16").best, stages=2, cluster=2))),
-    }  # fmt: skip
+    }
 
 
 def addresses():
@@ -158,7 +167,7 @@ def addresses():
     cells = tuple(Cell(f"{0x7F3A4000 + number:#x}", number) for number in range(5))
     roomy = Grid("Addresses", (), (Row(("a",), cells),))
     dense = Grid("Many addresses", (Tier.of("", "abcde"),), tuple(Row((str(number),), cells) for number in range(50)))
-    return Beside((roomy, dense))
+    return Beside({"roomy": roomy, "dense": dense})
 
 
 def sample_drawings():
@@ -189,12 +198,14 @@ def sample_drawings():
     for name in ("xor:5,2,5", "xor:3,4,-3", "xor:2,7,3", "xor:3,0,4", "xor:7,2,7", "xor:0,4,3"):
         samples[f"swizzle {name}"] = view.draw(Swizzle.named(name))
     samples |= tensor_core_drawings() | gemm_drawings()
-    samples["descriptors"] = Drawing("Descriptors", (descriptor(), instruction()))
+    samples["descriptors"] = Drawing("Descriptors", {"descriptor": descriptor(), "instruction": instruction()})
     words = "Words beside a grid & <others>, which wrap to a column of their own and go on for a while."
-    samples["banks"] = Drawing("Banks", (legend, Beside((banks(), words)), table))
+    beside = Beside({"banks": banks(), "words": words})
+    samples["banks"] = Drawing("Banks", {"legend": legend, "beside": beside, "table": table})
     long = Legend(tuple(Entry(f"lanes {lane}, {lane + 8}, {lane + 16}", lane, sample=str(lane)) for lane in range(8)))
-    samples["addresses"] = Drawing("Addresses", (addresses(), long))
-    samples["spans"] = Drawing("Spans", (Beside((spanning(), spanning())), words, legend))
+    samples["addresses"] = Drawing("Addresses", {"addresses": addresses(), "legend": long})
+    twice = Beside({"one": spanning(), "other": spanning()})
+    samples["spans"] = Drawing("Spans", {"grids": twice, "words": words, "legend": legend})
     return samples
 
 

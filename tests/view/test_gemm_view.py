@@ -5,8 +5,6 @@ import pytest
 import tilescope as ts
 from tilescope.planner import Unplanned
 from tilescope.view import draw, text
-from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Table
 
 DRAWN = """\
 GEMM 512 x 512 x 512 bfloat16, by wgmma on sm_90
@@ -51,17 +49,6 @@ def test_draws_facts_maps_descriptors_copies_and_shared_memory():
     assert shown == DRAWN.splitlines()
 
 
-def parts_of(gemm, **options):
-    found = []
-    for part in draw(gemm, **options).parts:
-        found += part.parts if isinstance(part, Beside) else [part]
-    return found
-
-
-def table(parts, title):
-    return next(part for part in parts if isinstance(part, Table) and part.title == title)
-
-
 GEMMS = [
     {},
     {"arch": "sm_120", "b_major": "MN"},
@@ -74,14 +61,17 @@ GEMMS = [
 @pytest.mark.parametrize("options", GEMMS, ids=str)
 def test_shared_memory_is_drawn_where_it_is(options):
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
-    grid = next(part for part in parts_of(gemm) if isinstance(part, Grid) and part.title.startswith("Shared"))
+    grid = draw(gemm)["memory"]
     names = [header.text for header in grid.tiers[0].headers]
     offsets = gemm.smem_offsets()
     barriers = offsets.get("barriers", ())
     starts = {
-        "A": offsets["a"], "B": offsets["b"], "slice of C": offsets.get("epilogue"),
-        "full": barriers[: gemm.stages], "empty": barriers[gemm.stages :],
-    }  # fmt: skip
+        "A": offsets["a"],
+        "B": offsets["b"],
+        "slice of C": offsets.get("epilogue"),
+        "full": barriers[: gemm.stages],
+        "empty": barriers[gemm.stages :],
+    }
     assert len(grid.rows) == gemm.stages
     for column, name in enumerate(names):
         shown = [row.cells[column].text for row in grid.rows]
@@ -93,7 +83,7 @@ def test_shared_memory_is_drawn_where_it_is(options):
 @pytest.mark.parametrize("options", GEMMS, ids=str)
 def test_every_copy_is_drawn_once(options):
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", **options)
-    grids = {part.title[0]: part for part in parts_of(gemm) if isinstance(part, Grid) and part.title[1] == ","}
+    grids = dict(draw(gemm)["grids"].named)
     counts = {"A": gemm.a.tma_instructions, "B": gemm.b.tma_instructions}
     if gemm.epilogue is not None:
         counts["C"] = gemm.epilogue.tma_instructions * gemm.slices
@@ -107,20 +97,20 @@ def test_every_copy_is_drawn_once(options):
 
 def test_maps_and_descriptors_are_those_of_the_plans():
     gemm = ts.plan_gemm(4096, 1024, 512, "bf16", arch="sm_100", output_type="f32")
-    parts = parts_of(gemm)
-    for row, plan in zip(table(parts, "Tensor maps").rows, (gemm.a, gemm.b, gemm.epilogue), strict=True):
+    drawing = draw(gemm)
+    for row, plan in zip(drawing["maps"].rows, (gemm.a, gemm.b, gemm.epilogue), strict=True):
         made = plan.tensor_map(0)
         dims, box = (" x ".join(map(str, each)) for each in (made.dims, made.box))
         assert row[1:6] == (made.data_type.name, dims, str(made.strides_bytes[0]), box, made.swizzle.name)
-    words = [row[1].strip("`") for row in table(parts, "Descriptors (bytes)").rows]
+    words = [row[1].strip("`") for row in drawing["reading"].rows]
     offsets = gemm.smem_offsets()
     firsts = (gemm.a.descriptors(offsets["a"][0])[0][0], gemm.b.descriptors(offsets["b"][0])[0][0])
     assert words == [f"{first.encode():#018x}" for first in firsts]
 
 
 def test_mma_is_shown_the_address_of_each_element():
-    parts = parts_of(ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN", tile=(64, 32, 64)))
-    assert [row[1:] for row in table(parts, "Read by ldmatrix").rows] == [
+    gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", b_major="MN", tile=(64, 32, 64))
+    assert [row[1:] for row in draw(gemm)["reading"].rows] == [
         ("(m, k)", "`base + m * 128 + k * 2`, `a ^ ((a >> 3) & 0x70)`"),
         ("(n, k)", "`base + n * 2 + k * 64`, `a ^ ((a >> 3) & 0x30)`"),
     ]
@@ -128,15 +118,15 @@ def test_mma_is_shown_the_address_of_each_element():
 
 def test_the_ranking_and_the_refused_are_whole_with_why():
     gemm = ts.plan_gemm(4096, 4096, 4096, "bf16", arch="sm_120", sms=128)
-    short, whole = parts_of(gemm), parts_of(gemm, why=True)
-    assert len(table(short, "Tiles, best first").rows) == 8
-    assert table(short, "Tiles, best first").notes == ("… 10 more; `--why` lists them.",)
-    assert short[-1] == "4 tiles refused, 2 of which would rank before this one; `--why` names the reasons."
-    ranking = table(whole, "Tiles, best first")
-    assert [(row[1], row[-1]) for row in ranking.rows] == [
+    short = draw(gemm)
+    assert len(short["ranking"].rows) == 8
+    assert short["ranking"].notes == ("… 10 more; `--why` lists them.",)
+    assert short["refused"] == "4 tiles refused, 2 of which would rank before this one; `--why` names the reasons."
+    whole = draw(gemm, why=True)
+    assert [(row[1], row[-1]) for row in whole["ranking"].rows] == [
         (" x ".join(map(str, each.tile)), each.behind_in) for each in gemm.ranked
     ]
-    refused = table(whole, "Refused").rows
+    refused = whole["refused"].rows
     assert [row[0] for row in refused] == [" x ".join(map(str, each.tile)) for each in gemm.refused]
     assert all("gemm-smem: 2 stages of" in row[1] for row in refused)
 

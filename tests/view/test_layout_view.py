@@ -10,7 +10,6 @@ from tilescope.layout import Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.view import draw
 from tilescope.view.layout_view import draw_difference, whole_layout
-from tilescope.view.parts import Beside
 
 LAYOUTS = [
     Layout((16, 64), 16, swizzle="128B"),
@@ -26,7 +25,7 @@ LAYOUTS = [
 
 
 def grids(drawing):
-    return next(part for part in drawing.parts if isinstance(part, Beside)).parts
+    return drawing["grids"].parts
 
 
 def cells(grid):
@@ -82,8 +81,9 @@ def test_what_is_marked_is_what_lies_elsewhere(one, major):
 
 
 def test_one_layout_in_two_notations_has_no_difference():
-    drawing = draw_difference(Layout((64, 64), 16, swizzle="128B"), parse_layout(
-        "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"))  # fmt: skip
+    layout = Layout((64, 64), 16, swizzle="128B")
+    same = parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)")
+    drawing = draw_difference(layout, same)
     assert "are the same" in drawing.title
     assert not any(cell.mark for grid in grids(drawing) for cell in cells(grid))
 
@@ -108,7 +108,7 @@ def test_threads_and_values_are_linked_both_ways():
 @pytest.mark.parametrize("major", ["K", "MN"])
 def test_the_element_asked_for_is_marked(major):
     layout = Layout((16, 16), 32, major=major)
-    grid = draw(layout, element=(5, 9)).parts[0]
+    grid = draw(layout, element=(5, 9))["tile"]
     (marked,) = [cell for row in grid.rows for cell in row.cells if cell.mark]
     assert marked.link == ("5,8" if major == "K" else "9,4")
     assert (marked.mark, int(marked.text)) == ("focus", layout.address(5, 9) // 16)

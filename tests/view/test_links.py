@@ -12,13 +12,12 @@ from tilescope.tma import trace
 from tilescope.tma.walk import row_coords
 from tilescope.view import draw
 from tilescope.view.descriptor_view import k_step_grid, step_link
-from tilescope.view.parts import Beside
-from tilescope.view.ruler import BitRuler, byte_grid
+from tilescope.view.ruler import byte_grid
 
 
 def grids(drawing):
     """The grids that stand beside each other."""
-    return next(part for part in drawing.parts if isinstance(part, Beside)).parts
+    return drawing["grids"].parts
 
 
 def cells(grid):
@@ -50,9 +49,21 @@ MAPS = [
     (TensorMap("f16", (64, 16), (128,), (32, 8), swizzle="64B"), (24, 2), ()),
     (TensorMap("u8", (64, 9), (64,), (48, 4)), (32, 7), ()),
     (TensorMap("f32", (8, 9, 4), (32, 288), (8, 2, 2), swizzle="32B"), (0, 3, 1), ()),
-    (Im2colMap("bf16", (64, 6, 6, 2), (128, 768, 4608), lower_corner=(-1, -1), upper_corner=(-1, -1),
-               channels_per_pixel=64, pixels_per_column=16, swizzle="128B"), (0, -1, -1, 0), (1, 2)),
-]  # fmt: skip
+    (
+        Im2colMap(
+            "bf16",
+            (64, 6, 6, 2),
+            (128, 768, 4608),
+            lower_corner=(-1, -1),
+            upper_corner=(-1, -1),
+            channels_per_pixel=64,
+            pixels_per_column=16,
+            swizzle="128B",
+        ),
+        (0, -1, -1, 0),
+        (1, 2),
+    ),
+]
 
 
 @pytest.mark.parametrize(("tensor_map", "coords", "offsets"), MAPS)
@@ -94,7 +105,7 @@ def test_the_chunks_of_a_k_step_are_those_that_its_descriptor_reads(loops, swizz
 
 def test_every_byte_of_a_descriptor_is_linked_with_the_fields_in_it():
     blob = TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B", address=0x7F0000000000).encode()
-    ruler = next(part for part in draw(inspect_tensor_map(blob)).parts if isinstance(part, BitRuler))
+    ruler = draw(inspect_tensor_map(blob))["ruler"]
     shown = cells(byte_grid(ruler, "", blob))
     assert bytes(int(cell.text, 16) for cell in shown) == blob
     for field in ruler.fields:

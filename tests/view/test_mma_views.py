@@ -20,28 +20,11 @@ from tilescope import (
 )
 from tilescope.errors import RuleError
 from tilescope.mma.tcgen05_kind import KINDS
-from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Table
 from tilescope.view.ruler import BitRuler
 
 LAYOUTS = [("K", mode) for mode in ("none", "32B", "64B", "128B")] + [
     ("MN", mode) for mode in ("none", "32B", "64B", "128B", "128B_ATOM_32B")
 ]
-
-
-def grids_of(drawing):
-    """All grids of a drawing by their title."""
-    found = {}
-    for part in drawing.parts:
-        for each in part.parts if isinstance(part, Beside) else (part,):
-            if isinstance(each, Grid):
-                found[each.title] = each
-    return found
-
-
-def only(drawing, kind):
-    (part,) = [part for part in drawing.parts if isinstance(part, kind)]
-    return part
 
 
 @pytest.mark.parametrize("bits", ["b1", "e2m1", "e4m3", "bf16", "tf32"])
@@ -51,15 +34,15 @@ def test_an_operand_is_drawn_where_it_lies(major, mode, order, bits):
     layout = canonical_layout(major, mode, bits)
     tile = layout.tile((3 * layout.atom[0], 2 * layout.atom[1]), atom_order=order, start=0x2000)
     element = (2 * layout.atom[0] + 1, layout.atom[1] + 2)
-    grids = grids_of(view.draw(tile, element=element))
-    starts = grids["Where each atom starts"]
+    drawing = view.draw(tile, element=element)
+    starts = drawing["atoms"]
     for down, row in enumerate(starts.rows):
         for right, cell in enumerate(row.cells):
             mn, k = (down, right) if major == "K" else (right, down)
             assert int(cell.text, 0) == tile.logical(mn * layout.atom[0], k * layout.atom[1])
             assert bool(cell.mark) == ((mn, k) == (2, 1))
     per_chunk = 128 // layout.element_bits
-    by_element = grids["One atom, by element"]
+    by_element = drawing["by element"]
     marked = []
     for row in by_element.rows:
         for number, cell in enumerate(row.cells):
@@ -76,7 +59,7 @@ def test_an_operand_is_drawn_where_it_lies(major, mode, order, bits):
     )
     assert marked == [where]
     seen = 0
-    for row in grids["The same atom, by shared memory"].rows:
+    for row in drawing["by memory"].rows:
         for place, cell in enumerate(row.cells):
             if cell.text:
                 mn, k = map(int, cell.text.split(","))
@@ -94,7 +77,7 @@ def test_an_operand_of_128_x_64_fits_a_terminal():
 
 def test_a_large_map_of_atoms_is_cut_around_the_element():
     tile = canonical_layout("K", "none", "bf16").tile((512, 512))
-    starts = grids_of(view.draw(tile, element=(500, 400)))["Where each atom starts"]
+    starts = view.draw(tile, element=(500, 400))["atoms"]
     assert (len(starts.rows), starts.columns) == (16, 16)
     assert sum(bool(cell.mark) for row in starts.rows for cell in row.cells) == 1
     assert starts.notes[0].startswith("Drawn: 16 x 16 of 64 x 64 atoms")
@@ -131,12 +114,23 @@ def test_an_element_outside_is_refused():
 
 
 FRAGMENTS = [
-    ("mma.m16n8k16", "A", "bf16"), ("mma.m16n8k16", "B", "bf16"), ("mma.m16n8k16", "D", "f32"), ("mma.m16n8k8", "A", "tf32"),
-    ("mma.m16n8k32", "B", "e4m3"), ("mma.m16n8k64", "A", "s4"), ("mma.m16n8k256", "B", "b1"), ("mma.m8n8k4", "A", "f64"),
-    ("mma.m8n8k4.row.col", "A", "f16"), ("mma.m8n8k4.col.row", "A", "f16"), ("mma.m8n8k4", "D", "f32"),
-    ("wgmma.m64n8k16", "D", "f32"), ("wgmma.m64n256k16", "D", "f16"), ("wgmma.m64n64k32", "A", "s8"),
-    ("ldmatrix.x4", "matrix", "bf16"), ("ldmatrix.x2.trans", "matrix", "bf16"),
-]  # fmt: skip
+    ("mma.m16n8k16", "A", "bf16"),
+    ("mma.m16n8k16", "B", "bf16"),
+    ("mma.m16n8k16", "D", "f32"),
+    ("mma.m16n8k8", "A", "tf32"),
+    ("mma.m16n8k32", "B", "e4m3"),
+    ("mma.m16n8k64", "A", "s4"),
+    ("mma.m16n8k256", "B", "b1"),
+    ("mma.m8n8k4", "A", "f64"),
+    ("mma.m8n8k4.row.col", "A", "f16"),
+    ("mma.m8n8k4.col.row", "A", "f16"),
+    ("mma.m8n8k4", "D", "f32"),
+    ("wgmma.m64n8k16", "D", "f32"),
+    ("wgmma.m64n256k16", "D", "f16"),
+    ("wgmma.m64n64k32", "A", "s8"),
+    ("ldmatrix.x4", "matrix", "bf16"),
+    ("ldmatrix.x2.trans", "matrix", "bf16"),
+]
 
 
 def first_number(text):
@@ -148,8 +142,7 @@ def test_a_fragment_is_drawn_both_ways(instruction, operand, data_type):
     found = fragment(instruction, operand, data_type)
     lane = 22 if found.threads == 32 else 70
     drawing = view.draw(found, lane=lane)
-    grids = grids_of(drawing)
-    by_element = grids["Which thread holds each element"]
+    by_element = drawing["elements"]
     matrix = found.matrix_of(lane, 0)
     for row in by_element.rows:
         for header, cell in zip(by_element.tiers[0].headers, row.cells, strict=True):
@@ -157,14 +150,13 @@ def test_a_fragment_is_drawn_both_ways(instruction, operand, data_type):
             assert found.holder(first_number(row.labels[0]), first_number(header.text), matrix) == (thread, value)
             assert bool(cell.mark) == (thread == lane)
             assert cell.colour == thread % 32
-    (by_thread,) = [grid for title, grid in grids.items() if title.startswith("What each thread holds")]
+    by_thread = drawing["threads"]
     assert len(by_thread.rows) == 32
     for row in by_thread.rows:
         for header, cell in zip(by_thread.tiers[-1].headers, row.cells, strict=True):
             thread, value = int(row.labels[0]), first_number(header.text[1:])
             assert tuple(first_number(part) for part in cell.text.split(",")) == found.coord(thread, value)
-    listed = next(part for part in drawing.parts if isinstance(part, Table) and part.title.startswith("Thread"))
-    assert [(int(line[-2]), int(line[-1])) for line in listed.rows] == list(found.held_by(lane))
+    assert [(int(line[-2]), int(line[-1])) for line in drawing["lane"].rows] == list(found.held_by(lane))
 
 
 def test_a_fragment_shows_its_cute_layouts():
@@ -175,7 +167,7 @@ def test_a_fragment_shows_its_cute_layouts():
 
 def test_the_holder_of_an_element_is_marked():
     found = fragment("wgmma.m64n256k16", "D", "f32")
-    grid = grids_of(view.draw(found, element=(37, 200)))["Which thread holds each element"]
+    grid = view.draw(found, element=(37, 200))["elements"]
     marked = {
         (int(row.labels[0]), int(header.text))
         for row in grid.rows
@@ -219,7 +211,7 @@ def test_a_descriptor_is_drawn_as_its_word():
 
 def test_ignored_fields_are_grey_and_reserved_bits_red():
     word = inspect_descriptor(0x4000404000010040)
-    fields = {field.name: field for field in only(view.draw(word), BitRuler).fields}
+    fields = {field.name: field for field in view.draw(word)["ruler"].fields}
     assert fields["leading"].colour == "unused"
     assert fields["stride"].colour != "unused"
     assert (fields["reserved"].low, fields["reserved"].mark) == (46, "collision")
@@ -232,21 +224,20 @@ def test_the_listed_addresses_are_those_it_reads(major, bits):
     word = inspect_descriptor(descriptor.encode(), major=major, element_bits=bits)
     expected = descriptor.addresses(major, 48, 256 // bits, bits)
     drawing = view.draw(word, rows=48)
+    grids = drawing["addresses"].parts if major == "K" else [drawing["rows 0"]]  # bands of 16 rows
     shown = {}
-    for part in drawing.parts:
-        for grid in part.parts if isinstance(part, Beside) else (part,):
-            if isinstance(grid, Grid):
-                for row in grid.rows:
-                    for header, cell in zip(grid.tiers[0].headers, row.cells, strict=True):
-                        place = int(row.labels[0]), first_number(header.text)
-                        shown[place if major == "K" else place[::-1]] = int(cell.text, 0)
+    for grid in grids:
+        for row in grid.rows:
+            for header, cell in zip(grid.tiers[0].headers, row.cells, strict=True):
+                place = int(row.labels[0]), first_number(header.text)
+                shown[place if major == "K" else place[::-1]] = int(cell.text, 0)
     assert len(shown) == expected.size * bits // 128
     assert all(expected[place] == address for place, address in shown.items())
 
 
 def test_a_loop_lists_every_descriptor():
     loop = wgmma_descriptors((128, 128), "bf16", swizzle="128B", smem_address=0x400)
-    listed = next(part for part in view.draw(loop).parts if isinstance(part, Table) and part.headings)
+    listed = view.draw(loop)["steps"]
     assert [line[-1] for line in listed.rows] == [f"{each.encode():#018x}" for steps in loop for each in steps]
     assert [line[3] for line in listed.rows[:8]] == ["", "+32", "+32", "+32", "+16288", "+32", "+32", "+32"]
 
@@ -255,25 +246,28 @@ def test_a_loop_lists_every_descriptor():
 def test_what_a_lane_holds_of_several_matrices_names_the_matrix(name):
     """Lane 13 of ldmatrix.x4 held "row 3, column 2" four times."""
     held = fragment(name)
-    table = next(part for part in view.draw(held, lane=13).parts if isinstance(part, Table))
+    table = view.draw(held, lane=13)["lane"]
     assert table.headings == ("value", "register", "bits", "matrix", "row", "column")
     for value, row in enumerate(table.rows):
         assert tuple(map(int, row[3:])) == (held.matrix_of(13, value), *held.coord(13, value))
     assert len({row[3:] for row in table.rows}) == held.values
-    by_thread = grids_of(view.draw(held))["What each thread holds: row,column"]
+    by_thread = view.draw(held)["threads"]
     width = 32 // held.element_bits
     matrices = [held.matrix_of(0, value) for value in range(0, held.values, width)]
     assert [int(header.text) for header in by_thread.tiers[0].headers] == matrices
     assert by_thread.notes == (f"Lane {held.shape[0]} j + r gives the address of row r of matrix j.",)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (("mma.m16n8k256", "A", "b1"), "`T5V32` stands for values 32 to 63 of thread 5: the 32 that share a register"),
-    (("mma.m16n8k8", "A", "bf16"), "`T5V2` stands for values 2 to 3 of thread 5: the 2 that share a register"),
-    (("mma.m8n8k16", "A", "s8"), "`T5V0` stands for values 0 to 3 of thread 5: the 4 that share a register"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("mma.m16n8k256", "A", "b1"), "`T5V32` stands for values 32 to 63 of thread 5: the 32 that share a register"),
+        (("mma.m16n8k8", "A", "bf16"), "`T5V2` stands for values 2 to 3 of thread 5: the 2 that share a register"),
+        (("mma.m8n8k16", "A", "s8"), "`T5V0` stands for values 0 to 3 of thread 5: the 4 that share a register"),
+    ],
+)
 def test_the_cell_that_is_explained_exists(arguments, said):
-    assert said in only(view.draw(fragment(*arguments)), str)
+    assert said in view.draw(fragment(*arguments))["sentence"]
 
 
 def test_a_long_loop_is_cut():
@@ -292,7 +286,7 @@ def test_an_instruction_descriptor_is_drawn_as_its_word():
     descriptor = InstructionDescriptor("mxf4", 256, 256, k=96)
     text = view.text(descriptor)
     assert text.startswith(INSTRUCTION_TEXT.replace("0x88400880", f"{descriptor.encode():#010x}"))
-    ruler = only(view.draw(descriptor), BitRuler)
+    ruler = view.draw(descriptor)["ruler"]
     assert (ruler.bits, ruler.row_bits) == (32, 32)
     fields = {field.name: (field.low, field.high, field.meaning) for field in ruler.fields}
     assert fields["M"] == (27, 28, "256 rows of A and D")
@@ -303,7 +297,7 @@ def test_an_instruction_descriptor_is_drawn_as_its_word():
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_key_of_a_ruler_reads_as_the_name_of_another_field(kind):
     """M is a field's name, so that m is no key: two fields called m were drawn."""
-    ruler = only(view.draw(InstructionDescriptor(kind, 256, 128, a_type=next(iter(KINDS[kind].codes)))), BitRuler)
+    ruler = view.draw(InstructionDescriptor(kind, 256, 128, a_type=next(iter(KINDS[kind].codes))))["ruler"]
     keys = [piece.key.casefold() for row in ruler.rows() for piece, _ in row.fields]
     assert len(set(keys)) == len(ruler.fields)
     assert not set(keys) & {field.name.casefold() for field in ruler.fields}
@@ -313,7 +307,7 @@ def test_a_tcgen05_descriptor_is_drawn_as_its_word():
     descriptor = Tcgen05Descriptor(
         0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle="128B", leading_is_address=True
     )
-    fields = {field.name: field for field in only(view.draw(descriptor), BitRuler).fields}
+    fields = {field.name: field for field in view.draw(descriptor)["ruler"].fields}
     assert fields["leading"].meaning.startswith("0x4000: where k goes on")
     assert fields["leading"].colour != "unused"
     assert (fields["leading mode"].low, fields["leading mode"].value) == (52, "0x1")
@@ -322,7 +316,7 @@ def test_a_tcgen05_descriptor_is_drawn_as_its_word():
 def test_readings_name_every_kind_and_draw_the_possible_ones():
     found = descriptor_readings(0x08200490)
     drawing = view.draw(found)
-    verdicts = drawing.parts[0]
+    verdicts = drawing["verdicts"]
     assert [row[:2] for row in verdicts.rows] == [
         (reading.name, "yes" if reading.sound else "no") for reading in found.readings
     ]
@@ -332,7 +326,8 @@ def test_readings_name_every_kind_and_draw_the_possible_ones():
 def test_an_agreement_marks_the_fields_that_are_wrong():
     a = TensorMap("bf16", (64, 64), (128,), (64, 64), swizzle="128B")
     wrong = WgmmaDescriptor(0x80, leading_bytes=16, stride_bytes=512, swizzle="128B")
-    given, right = [part for part in view.draw(compatible(a, wrong)).parts if isinstance(part, BitRuler)]
+    drawing = view.draw(compatible(a, wrong))
+    given, right = drawing["ruler"], drawing["right ruler"]
     assert [field.name for field in given.fields if field.mark] == ["start", "stride"]
     assert [field.name for field in right.fields if field.mark] == []
     assert {field.name: field.value for field in right.fields}["stride"] == "0x40"
@@ -343,7 +338,7 @@ def test_an_agreement_without_a_right_descriptor_shows_the_given_one():
     found = compatible(a, WgmmaDescriptor(0, leading_bytes=128, stride_bytes=256, swizzle="none"))
     drawing = view.draw(found)
     assert drawing.title == "The descriptor reads something else: none-against-none"
-    assert not [field for field in only(drawing, BitRuler).fields if field.mark]
+    assert not [field for field in drawing["ruler"].fields if field.mark]
 
 
 def test_majorness_alone_is_no_wrong_field():
@@ -351,10 +346,10 @@ def test_majorness_alone_is_no_wrong_field():
     right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
     found = compatible(a, right, major="MN", tile_major="K")
     assert found.cause == "majorness"
-    assert not [field for field in only(view.draw(found), BitRuler).fields if field.mark]
+    assert not [field for field in view.draw(found)["ruler"].fields if field.mark]
 
 
 def test_a_blackwell_loop_lists_every_descriptor():
     loop = tcgen05_descriptors((128, 32), "tf32", major="MN", swizzle="128B_ATOM_32B")
-    listed = next(part for part in view.draw(loop).parts if isinstance(part, Table) and part.headings)
+    listed = view.draw(loop)["steps"]
     assert [line[-1] for line in listed.rows] == [f"{each.encode():#018x}" for steps in loop for each in steps]

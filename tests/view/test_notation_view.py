@@ -63,23 +63,22 @@ def test_pieces_are_as_wide_as_the_swizzle_leaves_them(layout, arguments, piece)
 
 
 def test_cells_name_the_address_and_the_bank():
-    grid = draw(parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (12,64):(64,1)")).parts[0]
+    grid = draw(parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (12,64):(64,1)"))["tile"]
     cell = grid.rows[1].cells[0]
     assert (cell.text, cell.colour, cell.title) == ("9", 1, "mn 1, k 0 to 7: at 0x90, from bank 4")
 
 
 def test_a_tensor_cores_operand_is_drawn_by_its_atoms_whatever_text_it_came_from():
-    text_of = {name: text(parse_layout(name)) for name in (
-        "GMMA::Layout_K_SW128_Atom<half_t>", "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)",
-    )}  # fmt: skip
-    assert len(set(text_of.values())) == 1
-    assert text_of.popitem()[1].startswith("Operand 8 x 64 (mn x k), 16-bit elements, K-major 128B")
+    by_name = text(parse_layout("GMMA::Layout_K_SW128_Atom<half_t>"))
+    by_strides = text(parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"))
+    assert by_name == by_strides
+    assert by_name.startswith("Operand 8 x 64 (mn x k), 16-bit elements, K-major 128B")
 
 
 def test_a_thread_value_layout_says_who_holds_what():
     modes = Modes(((4, 8), (2, 2)), ((32, 1), (16, 8)))
     drawn = draw(modes, shape=(16, 8))
-    holders, held = drawn.parts[0].parts
+    holders, held = drawn["elements"], drawn["threads"]
     for row, line in enumerate(holders.rows):
         for column, cell in enumerate(line.cells):
             thread, value = (int(word[1:]) for word in cell.text.split())

@@ -5,8 +5,7 @@ import pytest
 import tilescope as ts
 from tilescope import view
 from tilescope.pipeline.description import Pipeline
-from tilescope.view.grid import Grid, placed
-from tilescope.view.parts import Legend
+from tilescope.view.grid import placed
 
 A, B = (ts.plan((mn, 64), "bf16").best for mn in (128, 256))
 PIPELINES = {
@@ -28,9 +27,8 @@ RACE = {  # the consumer reads its slot while copies into the others are under w
 
 def drawn(simulation, **options):
     """The timeline and its legend."""
-    parts = view.draw(simulation, **options).parts
-    (grid,), (legend,) = ([part for part in parts if isinstance(part, kind)] for kind in (Grid, Legend))
-    return grid, legend
+    drawing = view.draw(simulation, **options)
+    return drawing["timeline"], drawing["legend"]
 
 
 def spans(grid, kind):
@@ -86,7 +84,7 @@ def test_the_title_says_which_ticks_are_drawn_and_every_wait_what_ended_it():
     simulation = ts.simulate(PIPELINES["a late epilogue"])
     ticks = max(event.end for event in simulation.events)
     assert drawn(simulation)[0].title == f"Timeline (the first 64 of {ticks} nominal ticks)"
-    (waits,) = [part for part in view.draw(simulation).parts if getattr(part, "title", "") == "Waits"]
+    waits = view.draw(simulation)["waits"]
     assert all(until for *_, until in waits.rows)
     assert [ticks for role, _, ticks, _ in waits.rows if role == "epilogue"] == ["from 3"]
     whole = ts.simulate(ts.plan_pipeline(A, stages=1, steps=1))

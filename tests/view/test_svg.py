@@ -36,7 +36,7 @@ def overlapping(boxes):
 
 
 def test_the_sweep_finds_texts_that_overlap(read_svg):
-    source = Drawing("x", ("some words",)).svg().replace('<text y="14">', '<text y="-24">')
+    source = Drawing("x", {"words": "some words"}).svg().replace('<text y="14">', '<text y="-24">')
     assert [(one.text, other.text) for one, other in overlapping(read_svg(source).texts)] == [("x", "some words")]
 
 
@@ -70,7 +70,7 @@ def test_cell_text_stays_inside_its_cell(sample, read_svg):
 
 def test_every_cell_shows_its_text_colour_mark_and_tooltip(sample, read_svg):
     for grid in grids(sample.parts):
-        page = read_svg(Drawing("", (grid,)).svg())
+        page = read_svg(Drawing("", {"grid": grid}).svg())
         for row, shown in zip(grid.rows, page.rows, strict=True):
             assert [cell.text for cell in row.cells] == [cell.text for cell in shown]
             assert [colour_of(cell.colour).fill for cell in row.cells] == [cell.fill for cell in shown]
@@ -92,14 +92,15 @@ def test_grids_beside_each_other_have_cells_of_one_height(read_svg, columns, row
         Grid("", (), tuple(Row(("",), tuple(Cell("1") for _ in range(across))) for _ in range(down)))
         for across, down in ((2, 2), (columns, rows))
     )
-    page = read_svg(Drawing("", (Beside((few, many)),)).svg())
+    page = read_svg(Drawing("", {"grids": Beside({"few": few, "many": many})}).svg())
     dense = (columns, rows) != (24, 40)
     assert {cell.height for row in page.rows for cell in row} == {18 if dense else 25}
 
 
 def test_a_right_aligned_column_ends_in_one_line(read_svg):
     numbers = ("1", "128", "1111111", "+32 B")
-    page = read_svg(Drawing("", (Table(((number, "x") for number in numbers), ("m", "n"), align="rl"),)).svg())
+    table = Table(((number, "x") for number in numbers), ("m", "n"), align="rl")
+    page = read_svg(Drawing("", {"table": table}).svg())
     assert len({round(box.right, 6) for box in page.texts if box.text in ("m", *numbers)}) == 1
 
 
@@ -126,7 +127,7 @@ def test_the_style_touches_nothing_else_on_a_page(sample):
 def test_foreign_text_is_escaped(read_svg):
     nasty = 'a<b & "c" \x00\x1b ]]> \u2028'
     grid = Grid(nasty, (Tier.of(nasty, [nasty]),), (Row((nasty,), (Cell(nasty, 1, title=nasty),)),), (nasty,), (nasty,))
-    page = read_svg(Drawing(nasty, (grid, nasty)).svg())
+    page = read_svg(Drawing(nasty, {"grid": grid, "words": nasty}).svg())
     assert page.rows[-1][-1].title.startswith('a<b & "c" \ufffd\ufffd ]]>')
 
 
@@ -136,12 +137,12 @@ def test_eight_thousand_cells_stay_below_a_megabyte():
     ]
     tiers = (Tier.of("chunk", range(8), span=8), Tier.of("k", range(64)))
     grid = Grid("", tiers, tuple(Row((str(m),), row) for m, row in enumerate(cells)), ("m",))
-    assert len(Drawing("An operand", (grid,)).svg().encode()) < 1_000_000
+    assert len(Drawing("An operand", {"grid": grid}).svg().encode()) < 1_000_000
 
 
 def test_every_bit_of_a_ruler_is_drawn_once(parts, read_svg):
     ruler = parts["descriptor"]()
-    page = read_svg(Drawing("", (ruler,)).svg())
+    page = read_svg(Drawing("", {"ruler": ruler}).svg())
     boxes = [cell for row in page.rows for cell in row]
     lines = {}
     for cell in boxes:

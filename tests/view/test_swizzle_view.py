@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tilescope import view
 from tilescope.errors import RuleError
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.view.parts import Beside
 from tilescope.view.swizzle_view import draw_swizzle
 
 MODE_128B = """\
@@ -92,7 +91,7 @@ them.
 
 
 def grids(drawing):
-    return next(part for part in drawing.parts if isinstance(part, Beside)).parts
+    return drawing["grids"].parts
 
 
 def texts(grid):
@@ -100,7 +99,7 @@ def texts(grid):
 
 
 def facts(drawing):
-    return dict(drawing.parts[-1].rows)
+    return dict(drawing["facts"].rows)
 
 
 def test_mode_128b_is_drawn_whole():

@@ -115,7 +115,7 @@ def test_maps_in_words(tensor_map, said):
 def test_unknown_bits_are_gathered_and_marked(read_svg):
     found = ts.inspect_tensor_map(ts.TensorMap(**MATRIX).encode()[:96] + b"\xff\x0f" + bytes(30))
     drawn = view.draw(found)
-    marked = [field for field in drawn.parts[-1].fields if field.mark == "collision"]
+    marked = [field for field in drawn["ruler"].fields if field.mark == "collision"]
     assert [(field.low, field.high, field.name) for field in marked] == [(768, 779, "unknown")]
     page = read_svg(found.svg())
     assert any(cell.mark == "collision" for row in page.rows for cell in row)

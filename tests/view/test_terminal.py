@@ -14,7 +14,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printed(*parts, width=60):
-    return "\n" + Drawing("", parts).text(width)
+    return "\n" + Drawing("", {"parts": parts}).text(width)
 
 
 def test_a_grid_with_headers_labels_and_spans(parts):
@@ -66,7 +66,7 @@ def test_groups_start_where_the_headers_of_the_first_tier_do():
 
 def test_parts_stand_side_by_side_while_they_fit():
     one = Grid("One", (), (Row(("a",), (Cell("1"), Cell("2"))), Row(("b",), (Cell("3"), Cell("4!")))))
-    pair = Beside((one, one, "and words below them"))
+    pair = Beside({"left": one, "right": one, "below": "and words below them"})
     assert (
         printed(pair, width=30)
         == """
@@ -212,7 +212,7 @@ def test_cells_have_their_colours_and_collisions_are_red():
     from rich.console import Console
 
     cells = (Cell("0", 0), Cell("9", 9), Cell("x", "fill"), Cell("c", 2, "collision"))
-    drawing = Drawing("", (Grid("", (), (Row((), cells),)),))
+    drawing = Drawing("", {"grid": Grid("", (), (Row((), cells),))})
     segments = [segment for line in Console(width=80).render_lines(drawing) for segment in line]
     shown = [
         (segment.text.strip(), segment.style.color.name, segment.style.bgcolor.name, bool(segment.style.bold))
@@ -226,11 +226,11 @@ def test_cells_have_their_colours_and_collisions_are_red():
 
 def test_a_sentence_beside_wide_columns_stays_readable():
     table = Table([("word " * 8, "yes", "a sentence " * 6)], ("one", "", "why"))
-    lines = Drawing("", [table]).text(60).splitlines()
+    lines = Drawing("", {"table": table}).text(60).splitlines()
     assert max(map(len, lines)) <= 60
     assert max(len(line[line.rindex("  ") :].strip()) for line in lines[:3]) >= 16
 
 
 def test_a_table_that_becomes_records_leaves_out_what_is_empty():
     wide = Table([("a" * 30, "", "b" * 30)], ("first", "second", "third"))
-    assert "second" not in Drawing("", [wide]).text(40)
+    assert "second" not in Drawing("", {"table": wide}).text(40)

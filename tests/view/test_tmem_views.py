@@ -8,17 +8,6 @@ from tilescope import view
 from tilescope.mma.scale_layout import ScaleLanes
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_layout import DATAPATHS
-from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside
-
-
-def grids_of(drawing):
-    found = {}
-    for part in drawing.parts:
-        for each in part.parts if isinstance(part, Beside) else (part,):
-            if isinstance(each, Grid):
-                found[each.title] = each
-    return found
 
 
 def numbers(text):
@@ -37,10 +26,9 @@ def test_every_cell_names_what_lies_there(letter):
     marked = []
     drawing = view.draw(layout, element=element)
     assert f"layout {letter}" in drawing.title
-    grids = grids_of(drawing)
-    assert len(grids) == path.cta_group
     words = layout.bit_addresses()[..., 0] >> 5
-    for cta, grid in enumerate(grids.values()):
+    for cta in range(path.cta_group):
+        grid = drawing[f"block {cta}"]
         lies = {
             (int(word) >> 16, int(word) & 0xFFFF): (row + cta * path.rows, column)
             for (row, column), word in np.ndenumerate(words)
@@ -63,7 +51,7 @@ def test_every_cell_names_what_lies_there(letter):
 
 
 def test_elements_that_share_a_cell_are_all_named():
-    grid = grids_of(view.draw(ts.tmem_layout((128, 64), operand="A", data_type="e4m3")))["Lanes by columns"]
+    grid = view.draw(ts.tmem_layout((128, 64), operand="A", data_type="e4m3"))["block 0"]
     assert [cell.text for cell in grid.rows[0].cells] == ["0-15", "16-31", "32-47", "48-63"]
 
 
@@ -84,7 +72,8 @@ def test_scale_factors_are_drawn_where_they_lie(rows, kind):
     element = (rows - 1, 300)
     block = 300 // scales.format.block
     drawing = view.draw(scales, element=element)
-    atom, words = grids_of(drawing).values()
+    atom = drawing["atom"]
+    words = drawing["columns"]
     for row in atom.rows:
         for place, cell in enumerate(row.cells):
             found = scales.locate(int(row.labels[1], 0) + 4 * place)
@@ -103,7 +92,7 @@ def test_scale_factors_are_drawn_where_they_lie(rows, kind):
 
 def test_lanes_of_scale_factors_are_drawn():
     found = ScaleLanes("mxfp4", "A", thread_id=1, byte_id=2)
-    (grid,) = grids_of(view.draw(found)).values()
+    grid = view.draw(found)["lanes"]
     for row in grid.rows:
         for place, cell in enumerate(row.cells):
             lane = int(row.labels[0]) + place
@@ -113,7 +102,7 @@ def test_lanes_of_scale_factors_are_drawn():
 
 def test_allocations_and_budgets_are_drawn():
     memory = ts.TensorMemory().alloc(32).alloc(128)
-    (grid,) = grids_of(view.draw(memory)).values()
+    grid = view.draw(memory)["columns"]
     owners = [cell.text for row in grid.rows for cell in row.cells]
     assert owners == ["0", *["free"] * 3, *["1"] * 4, *["free"] * 8]
     assert "160 of 512 columns allocated" in view.text(memory)

@@ -8,13 +8,11 @@ import pytest
 import tilescope as ts
 from tilescope import view
 from tilescope.tma.place import place_of
-from tilescope.view.grid import Grid
-from tilescope.view.parts import Beside, Legend
 
 
 def grids(trace, **options):
-    beside = next(part for part in view.draw(trace, **options).parts if isinstance(part, Beside))
-    return [part for part in beside.parts if isinstance(part, Grid)]
+    drawing = view.draw(trace, **options)
+    return drawing["plane"], drawing["memory"]
 
 
 def test_a_copy_cut_by_both_edges_whole():
@@ -110,8 +108,8 @@ def test_a_box_in_a_large_tensor_has_cells_of_its_own(coords):
     for (down, across), text in cells.items():
         ends = edges[0][edges[0].index(down) + 1], edges[1][edges[1].index(across) + 1]
         inside = 0 <= down < 4096 and 0 <= across < 4096
-        boxed = all(first <= at and end <= first + 64 for first, at, end in
-                    zip(coords[::-1], (down, across), ends, strict=True))  # fmt: skip
+        places = zip(coords[::-1], (down, across), ends, strict=True)
+        boxed = all(first <= at and end <= first + 64 for first, at, end in places)
         assert text == ("box" if inside else "(box)") if boxed else text in ("·", ""), (down, across)
         copied += boxed * (ends[0] - down) * (ends[1] - across)
     assert copied == 64 * 64
@@ -128,19 +126,32 @@ def test_rows_that_are_gathered_have_cells_of_their_own():
 
 
 def test_pixels_of_a_large_image_have_cells_of_their_own():
-    a = ts.Im2colMap("f16", (64, 56, 56, 8), (128, 7168, 401408), lower_corner=(-1, -1), upper_corner=(-1, -1),
-                     channels_per_pixel=64, pixels_per_column=128, swizzle="128B")  # fmt: skip
+    a = ts.Im2colMap(
+        "f16",
+        (64, 56, 56, 8),
+        (128, 7168, 401408),
+        lower_corner=(-1, -1),
+        upper_corner=(-1, -1),
+        channels_per_pixel=64,
+        pixels_per_column=128,
+        swizzle="128B",
+    )
     plane, _ = grids(ts.trace(a, (0, 50, -1, 0)))
     held = {place: text for place, text in cells_of(plane).items() if text not in ("·", "")}
     # five pixels of line -1, two whole lines of 56 (W -1 to 54), eleven pixels of line 2
     assert held == {
-        (-1, 50): "(0)", (0, -1): "(5)", (0, 0): "6", (0, 10): "16", (0, 50): "56", (2, -1): "(117)", (2, 0): "118",
-    }  # fmt: skip
+        (-1, 50): "(0)",
+        (0, -1): "(5)",
+        (0, 0): "6",
+        (0, 10): "16",
+        (0, 50): "56",
+        (2, -1): "(117)",
+        (2, 0): "118",
+    }
 
 
 def legend_of(trace):
-    return [(entry.sample, entry.text) for part in view.draw(trace).parts if isinstance(part, Legend)
-            for entry in part.entries]  # fmt: skip
+    return [(entry.sample, entry.text) for entry in view.draw(trace)["legend"].entries]
 
 
 def test_the_legend_says_that_eight_colours_repeat():
@@ -171,14 +182,22 @@ DRAWN = {
     "flip": (ts.TensorMap("bf16", (64, 64), (128,), (64, 4), **FLIP), (0, 0), {}, {"0.0", "0.0x"}),
     "a single line": (ts.TensorMap("bf16", (64, 64), (128,), (64, 1), **FLIP), (0, 0), {}, {"0.0"}),
     "an odd line": (ts.TensorMap("bf16", (64, 64), (128,), (64, 1), **FLIP), (0, 0), {"smem_address": 128}, {"0.0x"}),
-    "flip, cut": (ts.TensorMap("u8", (20, 2), (32,), (32, 2), **FLIP), (0, 0), {},
-                  {"0.0", "0.0~", "0.0x", "0.0~x", "-"}),
+    "flip, cut": (
+        ts.TensorMap("u8", (20, 2), (32,), (32, 2), **FLIP),
+        (0, 0),
+        {},
+        {"0.0", "0.0~", "0.0x", "0.0~x", "-"},
+    ),
     "outside": (ts.TensorMap("u8", (64, 4), (64,), (64, 2)), (0, 4), {}, {"fill", "(0.0)"}),
     "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 4)), (0, 0), {"operation": "store"}, {"0.0", "overrun"}),
-    "dropped": (ts.TensorMap("u8", (20, 4), (32,), (48, 4)), (0, 0), {"operation": "store"},
-                {"0.0", "overrun", "drop", "(0.0)", "-"}),
+    "dropped": (
+        ts.TensorMap("u8", (20, 4), (32,), (48, 4)),
+        (0, 0),
+        {"operation": "store"},
+        {"0.0", "overrun", "drop", "(0.0)", "-"},
+    ),
     "pixels": (ts.TensorMap("u16", (8, 2, 2), (128, 256), (8, 1, 1), interleave="16B"), (0, 0, 0), {}, {"0"}),
-}  # fmt: skip
+}
 
 
 def look(text, mark):
@@ -191,7 +210,7 @@ def test_the_legend_has_what_the_drawing_has_and_nothing_else(name):
     a, coords, options, looks = DRAWN[name]
     trace = ts.trace(a, coords, **options)
     drawing = view.draw(trace)
-    (legend,) = [part for part in drawing.parts if isinstance(part, Legend)]
+    legend = drawing["legend"]
     drawn = {look(cell.text, cell.mark) for grid in grids(trace) for row in grid.rows for cell in row.cells}
     assert drawn - {"", "·", "box"} == looks
     explained = [look(entry.sample, entry.mark) for entry in legend.entries]
@@ -207,7 +226,7 @@ def test_the_legend_has_what_the_drawing_has_and_nothing_else(name):
 def test_cells_that_hold_several_pixels_are_explained():
     a = ts.TensorMap("u16", (40, 10, 2, 4), (640, 6400, 12800), (16, 4, 1, 2), interleave="16B")
     drawing = view.draw(ts.trace(a, (3, 4, 1, 1)))
-    (legend,) = [part for part in drawing.parts if isinstance(part, Legend)]
+    legend = drawing["legend"]
     assert "pixel that becomes row 0; a cell of several names the first" in [entry.text for entry in legend.entries]
     plane, _ = grids(ts.trace(a, (3, 4, 1, 1)))
     assert "Cells end at the copy's edges and, outside it, at every 4 of W." in plane.notes
@@ -229,7 +248,7 @@ def test_the_halves_of_odd_lines_are_exchanged_and_marked_wherever_the_tensor_en
 def test_bytes_that_a_store_overruns_are_not_dropped():
     def said(inner, row):
         a = ts.TensorMap("u8", (20, 4), (32,), (inner, 4))
-        facts = dict(view.draw(ts.trace(a, (0, row), operation="store")).parts[-1].rows)
+        facts = dict(view.draw(ts.trace(a, (0, row), operation="store"))["facts"].rows)
         return facts.get("outside"), facts.get("overrun", "")[:8]
 
     assert said(32, 0) == (None, "48 bytes")
@@ -240,10 +259,13 @@ def test_bytes_that_a_store_overruns_are_not_dropped():
     assert said(16, 0) == (None, "")
 
 
-@pytest.mark.parametrize(("rank", "interleave"), [
-    *((rank, "none") for rank in range(1, 6)),
-    *((rank, "16B") for rank in range(3, 6)),  # an interleaved tensor has three dimensions or more
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rank", "interleave"),
+    [
+        *((rank, "none") for rank in range(1, 6)),
+        *((rank, "16B") for rank in range(3, 6)),  # an interleaved tensor has three dimensions or more
+    ],
+)
 def test_every_rank_can_be_drawn(rank, interleave):
     a = ts.TensorMap("u16", (8,) * rank, (128,) * (rank - 1), (8, *[2] * (rank - 1)), interleave=interleave)
     assert "Shared memory" in view.text(ts.trace(a, (0,) * rank))

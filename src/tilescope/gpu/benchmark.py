@@ -382,7 +382,7 @@ def draw_benchmark(benchmark: Benchmark) -> Drawing:
     if benchmark.saved is not None:
         parts.append(f"Saved as a card: {benchmark.saved}.")
     clocks = f"{benchmark.clock_mhz} MHz at most, memory {benchmark.memory_clock_mhz} MHz"
-    return Drawing(f"{benchmark.card}, {benchmark.sms} SMs, {clocks}, {benchmark.software}", tuple(parts))
+    return Drawing(f"{benchmark.card}, {benchmark.sms} SMs, {clocks}, {benchmark.software}", {"parts": tuple(parts)})
 
 
 def _bar(share: float) -> str:

@@ -210,4 +210,4 @@ def draw_verification(verification: Verification) -> Drawing:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")
     where = f"{'a capture of' if verification.replayed else 'on'} {verification.card}, {verification.software}"
-    return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", tuple(parts))
+    return Drawing(f"tilescope held against the hardware, {where}, seed {verification.seed}", {"parts": tuple(parts)})

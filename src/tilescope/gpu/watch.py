@@ -226,7 +226,7 @@ class Teller:
         elif not is_accepted and told != call.record.pid:
             self.say(watch_text.repeated_line(call, process))
         elif is_accepted and self.verbose:
-            self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), ()))
+            self._show(watch_text.map_line(verdict), lambda: Drawing(watch_text.accepted_line(call, process), {}))
 
     def _show(self, plain: dict[str, Any], drawn: Callable[[], Drawing]) -> None:
         """One object of JSON, or lines of at most the terminal's width."""

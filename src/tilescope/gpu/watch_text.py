@@ -82,7 +82,7 @@ def explained(verdict: Verdict, process: str) -> Drawing:
     """A call that was refused, or on which driver and rules differ, with all that is known of it; or remarks on one."""
     call, remarks = verdict.call, findings(verdict.report.violations)
     if verdict.state == "accepted":
-        return Drawing(f"Accepted, with remarks: {call.short}, by {call.caller} in {process}", remarks)
+        return Drawing(f"Accepted, with remarks: {call.short}, by {call.caller} in {process}", {"findings": remarks})
     kind, reasons = "Refused", [verdict.reason] if verdict.reason else []
     if verdict.state == "disagreement":
         kind = "DISAGREEMENT between the driver and the rules"
@@ -90,7 +90,7 @@ def explained(verdict: Verdict, process: str) -> Drawing:
     asked = {name: value for name, value in call.arguments.items() if name != "kind" and value is not None}
     title = f"{kind}: {call.function.name} in {process} returned {verdict.result_name}"
     tables = (*remarks, arguments_table(asked), *_called_by(call), *_accepted_instead(verdict))
-    return Drawing(title, (*reasons, *tables))
+    return Drawing(title, {"reasons": tuple(reasons), "tables": tables})
 
 
 def _accepted_instead(verdict: Verdict) -> list[Part]:
@@ -133,7 +133,7 @@ def summarised(summary: WatchSummary) -> Drawing:
     differing = counted(disagreements, "DISAGREEMENT", "DISAGREEMENTS")
     said = [f"{refused} refused", *([f"{differing} between the driver and the rules"] if disagreements else [])]
     calls = f"{counted(summary.times, 'call')} in {counted(summary.processes, 'process', 'processes')}"
-    return Drawing(", ".join([calls, *said]), tuple(parts))
+    return Drawing(", ".join([calls, *said]), {"parts": tuple(parts)})
 
 
 def map_line(verdict: Verdict) -> dict[str, Any]:

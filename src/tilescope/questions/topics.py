@@ -221,10 +221,11 @@ def _arch(name: str) -> Topic | None:
         return None
     major, minor = row.compute_capability
     special = _features(row, f"{row.name}a")
+    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB an SM"
+    smem_per_block = f"{row.smem_per_block_bytes // KIB} KiB a block"
     sentences = [
         f"Compute capability {major}.{minor}.",
-        f"Shared memory: {row.smem_per_sm_bytes // KIB} KiB an SM, "
-        f"at most {row.smem_per_block_bytes // KIB} KiB a block.",
+        f"Shared memory: {smem_per_sm}, at most {smem_per_block}.",
         f"At most {row.blocks_per_sm} blocks an SM.",
         f"Code for {row.name} has {_features(row, row.name)}.",
     ]

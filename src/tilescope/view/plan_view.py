@@ -1,20 +1,17 @@
-"""Plans drawn, of a tile and of a GEMM: the tile cut into boxes, shared memory, facts, reasons, the ranking; a sweep of them."""
+"""Plans drawn: the tile cut into boxes, shared memory, facts, reasons, the ranking; a sweep of many problems."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilescope.arithmetic import ceil_div
-from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import in_mb, in_us, with_article
 from tilescope.planner.reasons import decisive
 from tilescope.planner.search import PlanReport, Unplanned
 from tilescope.planner.sweeping import Sweep, SweepRow
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.view.drawing import Beside, Drawing, Part, Table
-from tilescope.view.grid import Cell, Grid, Tier, extents, lines_of_bytes, memory_grid
+from tilescope.view.grid import Cell, Grid, extents, lines_of_bytes, memory_grid
 
 _SHOWN_LINES = 8
 _MAX_COPIES = 8  # listed one by one
@@ -22,14 +19,6 @@ _MAX_BANDS = 16  # bands of rows drawn
 _MAX_STEPS = 8  # of a K loop written out
 _MAX_PROBLEMS = 500
 _MAX_REASONS = 20
-_SHOWN_TILES = 8  # of the ranking, without `why`
-_REGION_NAMES = {  # what a region of shared memory holds, each of it once a stage
-    "a": ("A",),
-    "b": ("B",),
-    "epilogue": ("slice of C",),
-    "barriers": ("full", "empty"),
-}
-_COLOURS = {"A": 0, "B": 2, "slice of C": 4, "full": 6, "empty": 7}  # of a matrix's copies and of its region
 
 
 def draw_plan_report(report: PlanReport, *, why: bool = False) -> Drawing:
@@ -336,189 +325,7 @@ def _words(row: SweepRow) -> tuple[str, ...]:
     return by(problem.tile), problem.data_type.ptx, problem.major, problem.consumer_name, swizzle, problem.arch.name
 
 
-def draw_gemm_plan(gemm: GemmPlan, *, why: bool = False) -> Drawing:
-    """The plan on one screen, the ranked tiles, and (with `why`) all of them and every refusal's reasons."""
-    return Drawing(
-        f"GEMM {by(gemm.shape)} {gemm.data_type.name}, by {gemm.a.problem.consumer} on {gemm.arch.name}",
-        {
-            "plan": _gemm_facts(gemm),
-            "maps": _gemm_maps(gemm),
-            "reading": _gemm_reading(gemm),
-            "grids": Beside(_gemm_grids(gemm)),
-            "memory": _gemm_smem_grid(gemm),
-            "why": Table.numbered(gemm.reasons, "Why"),
-            "ranking": _gemm_ranking(gemm, why=why) if gemm.others else None,
-            "refused": _gemm_refusals(gemm, why=why),
-        },
-    )
-
-
-def _gemm_grids(gemm: GemmPlan) -> dict[str, Grid]:
-    """The copies of A, B and C, by name."""
-    grids = {}
-    for name, plan in {"A": gemm.a, "B": gemm.b}.items():
-        problem = plan.problem
-        row_name, column_name = problem.row_names
-        drawn = "where it lies" if plan.boxes is None else "copies"
-        title = f"{name}, {problem.rows} {row_name} x {problem.columns} {column_name}: {drawn}"
-        grids[name] = copies_grid(plan, title, (row_name, column_name), colour=_COLOURS[name])
-    if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
-        m, n, _ = gemm.tile
-        colour = _COLOURS["slice of C"]
-        grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
-    return grids
-
-
-def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
-    """How many tiles are refused, or with `why` each with its reasons."""
-    if why or not gemm.refused:
-        reasons = ((by(tile.tile), "; ".join(map(str, tile.violations))) for tile in gemm.refused)
-        return Table(reasons, title="Refused")
-    said = f"{counted(len(gemm.refused), 'tile')} refused"
-    leading = sum(tile.would_lead for tile in gemm.refused)
-    if leading:
-        said += f", {leading} of which would rank before this one"
-    return f"{said}; `--why` names the reasons."
-
-
-def _gemm_facts(gemm: GemmPlan) -> Table:
-    down, across = tile_grid(gemm.shape, gemm.tile)
-    steps = ceil_div(gemm.shape[2], gemm.tile[2])
-    moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
-    tiles = f"{down} x {across} = {gemm.tiles}"
-    if gemm.rounds is not None and gemm.sms is not None:
-        tiles += f", in {counted(gemm.rounds, 'round')} of {counted(gemm.sms, 'SM')}"
-    floor = f"not known: tilescope has no card of {gemm.arch.name}"
-    if gemm.card is not None and gemm.floor_us is not None:
-        term = gemm.ranked[0].terms[0]
-        floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
-    stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
-    facts = {
-        "tile": f"{by(gemm.tile)} (m x n x k)",
-        "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
-        "floor": floor,
-        "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight",
-    }
-    if gemm.a.boxes is None:
-        facts["a stage"] = f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"
-    else:
-        facts["mbarrier expects"] = f"{moved} bytes a stage"
-    room = f"{gemm.smem_bytes} of {gemm.budget_bytes} bytes"
-    facts["shared memory"] = f"{room}, aligned to {gemm.smem_alignment_bytes}"
-    return Table(facts, title="The plan")
-
-
-def _gemm_maps(gemm: GemmPlan) -> Table:
-    """The tensor maps of A, B and C; threads need none."""
-    records = []
-    if gemm.a.boxes is not None:
-        records.append(_map_record("A", gemm.a, f"{gemm.a.tma_instructions} a stage"))
-    if gemm.b.boxes is not None:
-        records.append(_map_record("B", gemm.b, f"{gemm.b.tma_instructions} a stage"))
-    c = gemm.epilogue
-    if c is not None and c.boxes is not None:
-        records.append(_map_record("C", c, f"{c.tma_instructions * gemm.slices} a tile"))
-    order = f"Innermost first, as the driver takes them; L2 promotion {gemm.a.l2_promotion}."
-    return Table.of(records, "Tensor maps", "lllrl", notes=[f"{order} A and B are loaded, C is stored."])
-
-
-def _map_record(name: str, plan: Plan, copies: str) -> dict[str, object]:
-    a = plan.tensor_map(0)
-    return {
-        "": name,
-        "type": a.data_type.name,
-        "dims": by(a.dims),
-        "stride bytes": ", ".join(map(str, a.strides_bytes)),
-        "box": by(a.box),
-        "swizzle": a.swizzle.name,
-        "copies": copies,
-    }
-
-
-def _gemm_reading(gemm: GemmPlan) -> Table:
-    """How the tensor core reads A and B: by descriptor, or by the addresses that lanes give to ldmatrix."""
-    operands = {"A": gemm.a, "B": gemm.b}
-    if not gemm.a.problem.reads_by_descriptor:
-        return Table.of((_address_record(name, plan) for name, plan in operands.items()), "Read by ldmatrix")
-    starts = gemm.smem_offsets()
-    records = []
-    for name, plan in operands.items():
-        loop = plan.descriptors(starts[name.lower()][0])
-        first = loop[0][0]
-        advances = dict.fromkeys(loop.advance_bytes)  # each once
-        records.append(
-            {
-                "": name,
-                "first of stage 0": f"`{first.encode():#018x}`",
-                "leading": first.leading_bytes,
-                "stride": first.stride_bytes,
-                "K steps": len(loop[0]),
-                "each adds": ", ".join(f"+{step}" for step in advances) or None,
-                "blocks": f"{len(loop)} of {plan.problem.extent_names[0]}{loop.block_mn}",
-            }
-        )
-    return Table.of(records, "Descriptors (bytes)", "llrrrrl")
-
-
-def _address_record(name: str, plan: Plan) -> dict[str, object]:
-    names = plan.problem.extent_names
-    logical = plan.layout.terms(*names).logical_c
-    return {
-        "": name,
-        "element": f"({', '.join(names)})",
-        "a, and the shared address": f"`{logical}`, `{plan.swizzle.c_expression}`",
-    }
-
-
-def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
-    """Where each stage of each region starts, a column for each region in the order of addresses."""
-    starts: dict[str, tuple[int, ...]] = {}
-    stage_bytes: dict[str, int] = {}
-    for region in gemm.smem_regions():
-        for number, name in enumerate(_REGION_NAMES[region.name]):
-            first = number * gemm.stages
-            starts[name] = region.starts[first : first + gemm.stages]
-            stage_bytes[name] = region.piece_bytes
-
-    def cell(stage: int, name: str) -> Cell:
-        if stage >= len(starts[name]):
-            return Cell("", "unused", title=f"one {name} for all stages")
-        start = starts[name][stage]
-        return Cell(f"{start:#x}", _COLOURS[name], title=f"{name}: {stage_bytes[name]} bytes at {start}")
-
-    return Grid.of(
-        "Shared memory: starts of the stages",
-        ("stage", "bytes"),
-        range(gemm.stages),
-        stage_bytes,
-        cell,
-        outer=(Tier.of("region", stage_bytes),),
-        notes=[f"Ends at {gemm.smem_bytes:#x}: {gemm.budget_bytes - gemm.smem_bytes} bytes stay free."],
-    )
-
-
-def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
-    shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
-    records = [
-        {
-            "": place,
-            "tile": by(tile.tile),
-            "tiles": tile.tiles,
-            "rounds": tile.rounds or None,
-            "stages": tile.stages,
-            "floor": None if tile.floor_us is None else in_us(tile.floor_us),
-            "busiest SM": in_mb(tile.busiest_bytes),
-            "behind in": tile.behind_in,
-        }
-        for place, tile in enumerate(shown, 1)
-    ]
-    more = len(gemm.ranked) - len(shown)
-    notes = [f"… {more} more; `--why` lists them."] if more else []
-    return Table.of(records, "Tiles, best first", "rlrrrrrl", notes=notes)
-
-
 DRAWINGS = {
-    GemmPlan: draw_gemm_plan,
     Plan: draw_plan,
     PlanReport: draw_plan_report,
     Sweep: draw_sweep,

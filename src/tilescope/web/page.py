@@ -248,7 +248,7 @@ class Sheet:
         trace = self.answer.value
         if not field or not isinstance(trace, Trace) or trace.operation not in _DRAGGED_OPERATIONS:
             return None
-        from tilescope.view.trace_view import plane_dims
+        from tilescope.view.tensor_plane import plane_dims
 
         across, down = plane_dims(trace)
         return Drag(field, "plane", across, down)
