@@ -11,7 +11,7 @@ def draw_topic(topic: Topic) -> Drawing:
 
     >>> from tilescope.questions.topics import find
     >>> draw_topic(find("LBO"))["see"]
-    'See also: SBO, core matrix.'
+    'See also: SBO, matrix descriptor, core matrix.'
     """
     see = f"See also: {', '.join(topic.see)}." if topic.see else ""
     return Drawing(topic.name, {"meaning": topic.meaning, "facts": Table(topic.facts), "see": see})
