@@ -119,8 +119,15 @@ def test_the_fastest_of_each_direction_and_the_cost_of_issuing():
 
 def test_requests_use_whole_sectors_of_32_bytes():
     assert [sector_share(each) for each in (16, 32, 48, 64, 80, 96, 112, 128)] == [
-        0.5, 1, 0.75, 1, 80 / 96, 1, 0.875, 1,
-    ]  # fmt: skip
+        0.5,
+        1,
+        0.75,
+        1,
+        80 / 96,
+        1,
+        0.875,
+        1,
+    ]
 
 
 # name, architecture, SMs, MHz, MiB of L2, GB/s, and TFLOP/s of bf16, tf32, e4m3, e2m1, int8: dense, 32-bit sums
@@ -178,16 +185,30 @@ def test_only_the_h200_was_measured():
 def test_an_architecture_names_the_card_that_stands_for_it():
     found = {name: getattr(Card.of_arch(row), "name", None) for name, row in ts.ARCH.items()}
     assert found == {
-        "sm_80": "A100", "sm_86": None, "sm_89": "L40S", "sm_90": "H200", "sm_100": "B200", "sm_103": None,
-        "sm_110": None, "sm_120": "RTX 5090",
-    }  # fmt: skip
+        "sm_80": "A100",
+        "sm_86": None,
+        "sm_89": "L40S",
+        "sm_90": "H200",
+        "sm_100": "B200",
+        "sm_103": None,
+        "sm_110": None,
+        "sm_120": "RTX 5090",
+    }
 
 
 @pytest.mark.parametrize(
     ("called", "name"),
-    [("h200", "H200"), ("NVIDIA H100 PCIe", "H100 PCIe"), ("H100", "H100 SXM"), ("rtx4090", "RTX 4090"),
-     ("NVIDIA GeForce RTX 5090", "RTX 5090"), ("a100", "A100"), ("H20", None), ("sm_90", None)],
-)  # fmt: skip
+    [
+        ("h200", "H200"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("H100", "H100 SXM"),
+        ("rtx4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 5090", "RTX 5090"),
+        ("a100", "A100"),
+        ("H20", None),
+        ("sm_90", None),
+    ],
+)
 def test_cards_are_found_as_people_call_them(called, name):
     assert getattr(card_called(called), "name", None) == name
 

@@ -97,12 +97,27 @@ def test_an_unknown_name_is_called_unknown_with_the_nearest():
 @pytest.mark.parametrize(
     "line",
     [
-        "N = 700 is wrong", "a tile of 200 rows is wrong", "max error 3", "relative error 1", "error 1e-3", "error 0.5",
-        "Xid 31", "NVRM: Xid (PCI:0000:01:00): 31, MMU Fault", "exit code 139", "cublas error 13", "I get 200 GB/s",
-        "2 stages right, error: 3 stages wrong", "CUDA 12.8 error", "hang after 700 iterations", "CUDA_EXCEPTION_6",
-        "descriptor 0x4000004000010040", "no error but wrong results", "about 87.5% error", "the first 98 rows are wrong",
+        "N = 700 is wrong",
+        "a tile of 200 rows is wrong",
+        "max error 3",
+        "relative error 1",
+        "error 1e-3",
+        "error 0.5",
+        "Xid 31",
+        "NVRM: Xid (PCI:0000:01:00): 31, MMU Fault",
+        "exit code 139",
+        "cublas error 13",
+        "I get 200 GB/s",
+        "2 stages right, error: 3 stages wrong",
+        "CUDA 12.8 error",
+        "hang after 700 iterations",
+        "CUDA_EXCEPTION_6",
+        "descriptor 0x4000004000010040",
+        "no error but wrong results",
+        "about 87.5% error",
+        "the first 98 rows are wrong",
     ],
-)  # fmt: skip
+)
 def test_other_numbers_are_no_codes(line):
     assert codes_in(line) == ((), ())
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from tilescope.rule import RULES
-from tilescope.tensor_map.rules import demonstrated
+from tilescope.tensor_map.demonstration import demonstrated
 
 NUMBER = re.compile(r"(?<![\w.\[#'\"/:,-])(-?0x[0-9a-fA-F]+|-?\d+(?:\.\d+)?)(?![\w\]/'\"-]|\.\d|,\d)")
 EXAMPLES = {row.name: demonstrated(row, row.failing) for row in RULES.values() if row.failing is not None}

@@ -243,12 +243,19 @@ CHUNKS = {
     "64B": ["01234567", "10325476", "23016745", "32107654"],
     "96B": ["01234567", "10325476"],
     "128B": [
-        "01234567", "10325476", "23016745", "32107654", "45670123", "54761032", "67452301", "76543210",
+        "01234567",
+        "10325476",
+        "23016745",
+        "32107654",
+        "45670123",
+        "54761032",
+        "67452301",
+        "76543210",
     ],
     "128B_ATOM_32B": ["01 23 45 67", "23 01 67 45", "45 67 01 23", "67 45 23 01"],
     "128B_ATOM_32B_FLIP_8B": ["01 23 45 67", "23 01 67 45", "45 67 01 23", "67 45 23 01"],
     "128B_ATOM_64B": ["0123 4567", "4567 0123"],
-}  # fmt: skip
+}
 
 # cuda.h, CUtensorMapSwizzle; PTX ISA, "tensormap.replace" (mode, atomicity), wgmma "Matrix Descriptor Format",
 # tcgen05 "Shared memory descriptor"; CuTe's triple on byte addresses; the widest row of a box; where it repeats.
@@ -268,10 +275,12 @@ none                        0     0          -      0        0  0 4 3     -     
 CARDS = {
     "none 32B 64B 128B": ("sm_90 sm_100 sm_103 sm_110 sm_120", "tma", "measured"),
     "128B_ATOM_32B 128B_ATOM_32B_FLIP_8B 128B_ATOM_64B": (
-        "sm_100 sm_103 sm_110 sm_120", "swizzle_atomicity", "documented",
+        "sm_100 sm_103 sm_110 sm_120",
+        "swizzle_atomicity",
+        "documented",
     ),
     "96B": ("sm_103", "swizzle_96B", "documented"),
-}  # fmt: skip
+}
 
 
 def chunks_lie_as_in_the_ptx_tables(table):

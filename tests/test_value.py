@@ -260,9 +260,20 @@ def test_any_plain_data_is_a_value_or_a_rule_error(anything, fields):
 
 @pytest.mark.parametrize(
     ("given_value", "plain"),
-    [(3, 3), (-(2**70), -(2**70)), (np.int8(-3), -3), (np.array(7), 7), (True, None), (np.bool_(True), None), (1.0, None),
-     ("1", None), (None, None), (np.array([1]), None), (np.float64(1), None)],
-)  # fmt: skip
+    [
+        (3, 3),
+        (-(2**70), -(2**70)),
+        (np.int8(-3), -3),
+        (np.array(7), 7),
+        (True, None),
+        (np.bool_(True), None),
+        (1.0, None),
+        ("1", None),
+        (None, None),
+        (np.array([1]), None),
+        (np.float64(1), None),
+    ],
+)
 def test_plain_int_takes_integers_alone(given_value, plain):
     found = plain_int(given_value)
     assert found == plain
@@ -348,18 +359,38 @@ MAP = ts.TensorMap("bf16", (256, 256), (512,), (64, 64), swizzle="128B")
 LDMATRIX = ts.Access.named("ldmatrix.x4", (64, 64), 16)
 GEMM = ts.plan_gemm(4096, 4096, 4096, "bf16")
 RESULTS = [
-    GEMM, GEMM.a, GEMM.a.problem, GEMM.a.boxes, GEMM.a.costs, GEMM.a.canonical, MAP, ts.plan((128, 64), "bf16"),
-    ts.plan((128, 64), "bf16", swizzle="96B"), ts.trace(MAP, (224, 0)), ts.trace(MAP, (224, 0)).runs[0],
-    ts.inspect_tensor_map(MAP.encode()), ts.inspect_tensor_map(bytes(range(128))), ts.inspect_descriptor(0x4000004000010040),
-    descriptor_readings(0x8400010), descriptor_readings(0x4000004000010040), LDMATRIX,
+    GEMM,
+    GEMM.a,
+    GEMM.a.problem,
+    GEMM.a.boxes,
+    GEMM.a.costs,
+    GEMM.a.canonical,
+    MAP,
+    ts.plan((128, 64), "bf16"),
+    ts.plan((128, 64), "bf16", swizzle="96B"),
+    ts.trace(MAP, (224, 0)),
+    ts.trace(MAP, (224, 0)).runs[0],
+    ts.inspect_tensor_map(MAP.encode()),
+    ts.inspect_tensor_map(bytes(range(128))),
+    ts.inspect_descriptor(0x4000004000010040),
+    descriptor_readings(0x8400010),
+    descriptor_readings(0x4000004000010040),
+    LDMATRIX,
     ts.tile_report(LDMATRIX, Layout((64, 64), 16)),
-    ts.find_layouts(LDMATRIX, tile=(64, 64), element_bits=16), ts.bank_report("ld.b32", np.arange(32) * 128),
-    ts.fragment("mma.m16n8k16", "A", "bf16"), ts.fragment("wgmma.m64n256k16", "D", "f32"),
-    ts.wgmma_descriptors((128, 64), "bf16", swizzle="128B"), ts.tcgen05_descriptors((128, 64), "bf16", swizzle="128B"),
-    ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), ts.convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "triton"),
-    ts.compatible(MAP, ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B"), smem_address=0x800),
-    *ts.RULES.values(), *ts.SMEM_OP.values(),
-]  # fmt: skip
+    ts.find_layouts(LDMATRIX, tile=(64, 64), element_bits=16),
+    ts.bank_report("ld.b32", np.arange(32) * 128),
+    ts.fragment("mma.m16n8k16", "A", "bf16"),
+    ts.fragment("wgmma.m64n256k16", "D", "f32"),
+    ts.wgmma_descriptors((128, 64), "bf16", swizzle="128B"),
+    ts.tcgen05_descriptors((128, 64), "bf16", swizzle="128B"),
+    ts.canonical_layout("K", "128B", "bf16").tile((128, 64)),
+    ts.convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "triton"),
+    ts.compatible(
+        MAP, ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle="128B"), smem_address=0x800
+    ),
+    *ts.RULES.values(),
+    *ts.SMEM_OP.values(),
+]
 
 
 def all_within(value):

@@ -20,10 +20,11 @@ from tilescope.errors import RuleError, unknown_name
 from tilescope.rule import Basis
 from tilescope.value import Row
 
-__all__ = ["ARCH", "KIB", "Arch", "ArchName", "Basis", "architectures_with"]
+__all__ = ["ARCH", "KIB", "WARP_LANES", "Arch", "ArchName", "Basis", "architectures_with"]
 
 ArchName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
 KIB = 1024
+WARP_LANES = 32
 
 # fmt: off
 _FEATURES = {

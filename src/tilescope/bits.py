@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.reading import integer
@@ -26,6 +26,10 @@ _WORD = "ts.WgmmaDescriptor({start}, leading_bytes=16, stride_bytes=1024, swizzl
 DESCRIPTOR_FIELD = rule(
     "descriptor-field",
     "A field of a descriptor holds what its bits can: an address or offset in units of 16 bytes.",
+    argument="{field}",
+    found="{field} = {value}",
+    limit="bits {low_bit}-{high_bit} hold {numbers}",
+    fix="Use {nearest:or}.",
     source='PTX ISA, "Matrix Descriptor Format" of wgmma and "Shared memory descriptor" of tcgen05',
     passing=_WORD.format(start=0x400),
     failing=_WORD.format(start=0x408),
@@ -33,10 +37,15 @@ DESCRIPTOR_FIELD = rule(
 DESCRIPTOR_WORD = rule(
     "descriptor-word",
     "A descriptor is an integer of at most 64 bits, an instruction descriptor of 32.",
+    argument="word",
+    found="{word:#x}",
+    limit="a {name} is an integer of {bits} bits, 0 to {largest:#x}",
+    fix="Use its low {bits} bits: {low:#x}.",
     source='PTX ISA, "Matrix Descriptor Format" of wgmma and "Instruction descriptor" of tcgen05',
     passing="ts.inspect_descriptor(0x4000004000010040)",
     failing="ts.inspect_descriptor(1 << 64)",
 )
+DESCRIPTOR_WORD_WITHOUT_LOW_BITS = DESCRIPTOR_WORD.worded(fix="Use one word of {bits} bits, such as 0x1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +102,44 @@ class WordField:
         """The word in which the field alone holds `value`; what does not fit is cut off."""
         return (value - self.first) // self.unit << self.low & self.mask
 
-    def problems(self, value: Any) -> list[Violation]:
+    def problems(self, value: object) -> list[Violation]:
         """Why the field cannot hold `value`; empty when it can."""
         if not isinstance(value, int) or isinstance(value, bool):
             return [argument_type(self.name, value, "an integer", f"Use {self.first:#x}, for example.")]
-        values = self.values
-        if value in values:
+        if value in self.values:
             return []
-        lowest, highest = values[0], values[-1]
-        found = printed_hex(value)
-        if value < lowest:
-            fix = f"Use {lowest:#x}."
-        elif value > highest:
-            fix = f"Use {highest:#x}."
-        else:
-            below = value - (value - lowest) % self.unit
-            fix = f"Use {below:#x} or {below + self.unit:#x}."
+        held: dict[str, Any] = {self.name: value}
+        told = DESCRIPTOR_FIELD.violation(
+            field=self.name,
+            value=printed_hex(value),
+            low_bit=self.low,
+            high_bit=self.high,
+            numbers=self._numbers(),
+            nearest=tuple(hex(number) for number in self._nearest(value)),
+            **held,
+        )
+        return [told]
+
+    def _numbers(self) -> str:
+        """What the field can hold, in words."""
+        lowest, highest = self.values[0], self.values[-1]
         start = f"{lowest:#x}" if lowest else "0"
         numbers = f"{start} to {highest:#x}"
-        if self.unit > 1 and lowest % self.unit == 0:
-            numbers = f"multiples of {self.unit} from {numbers}"
-        elif self.unit > 1:
-            numbers = f"{numbers} in steps of {self.unit}"
-        limit = f"bits {self.low}-{self.high} hold {numbers}"
-        return [DESCRIPTOR_FIELD.violation(self.name, f"{self.name} = {found}", limit, fix, **{self.name: value})]
+        if self.unit == 1:
+            return numbers
+        if lowest % self.unit == 0:
+            return f"multiples of {self.unit} from {numbers}"
+        return f"{numbers} in steps of {self.unit}"
+
+    def _nearest(self, value: int) -> tuple[int, ...]:
+        """The values that the field can hold around one that it cannot."""
+        lowest, highest = self.values[0], self.values[-1]
+        if value < lowest:
+            return (lowest,)
+        if value > highest:
+            return (highest,)
+        below = value - (value - lowest) % self.unit
+        return below, below + self.unit
 
 
 @dataclass(frozen=True)
@@ -141,36 +164,33 @@ class WordFormat:
     def encode(self, values: Mapping[str, int]) -> int:
         """The word; the values must have passed `problems`."""
         word = 0
-        for name, low, unit, first, mask, _ in self._rows:
+        for name, low, unit, first, mask, _ in self._rows:  # unpacked: this is the inner loop of encode()
             word |= (values[name] - first) // unit << low & mask
         return word
 
     def decode(self, word: int) -> dict[str, int]:
         """The value of every field, whatever the reserved bits are."""
-        return {
-            name: first + (((word & mask) >> low) - (word >> low & signed) * 2) * unit
-            for name, low, unit, first, mask, signed in self._rows
-        }
+        return {row.name: row.value(word) for row in self._rows}
 
-    def problems(self, values: Mapping[str, Any]) -> list[Violation]:
+    def problems(self, values: Mapping[str, object]) -> list[Violation]:
         """All fields that cannot hold their value; a field without a value has none."""
-        return [
-            problem
-            for field, holds in self._holds
-            if field.name in values and (type(values[field.name]) is not int or values[field.name] not in holds)
-            for problem in field.problems(values[field.name])
-        ]
+        problems: list[Violation] = []
+        for field, holds in self._holds:
+            if field.name not in values:
+                continue
+            value = values[field.name]
+            if type(value) is not int or value not in holds:
+                problems += field.problems(value)
+        return problems
 
-    def checked(self, word: Any) -> int:
+    def checked(self, word: object) -> int:
         """`word` as an integer; refused where it is no such word at all: too long, or negative."""
         number = integer("word", word)
-        if not 0 <= number < 1 << self.bits:
-            limit = f"a {self.name} is an integer of {self.bits} bits, 0 to {(1 << self.bits) - 1:#x}"
-            low = number & (1 << self.bits) - 1
-            fix = (
-                f"Use its low {self.bits} bits: {low:#x}." if low else f"Use one word of {self.bits} bits, such as 0x1."
-            )
-            raise DESCRIPTOR_WORD.error("word", printed_hex(number), limit, fix, word=number)
+        largest = (1 << self.bits) - 1
+        if not 0 <= number <= largest:
+            low = number & largest
+            told = DESCRIPTOR_WORD.wording if low else DESCRIPTOR_WORD_WITHOUT_LOW_BITS
+            raise told.error(word=number, name=self.name, bits=self.bits, largest=largest, low=low)
         return number
 
     def reserved_ones(self, word: int) -> tuple[int, ...]:
@@ -205,12 +225,30 @@ class WordFormat:
         return tuple((field, field.values) for field in self.fields)
 
     @cached_property
-    def _rows(self) -> tuple[tuple[str, int, int, int, int, int], ...]:
-        """What `encode` and `decode` need of every field; the last is the sign of a signed number."""
+    def _rows(self) -> tuple[_Row, ...]:
+        """What `encode` and `decode` need of every field, worked out once."""
         return tuple(
-            (field.name, field.low, field.unit, field.first, field.mask, field.signed << field.width_bits - 1)
+            _Row(field.name, field.low, field.unit, field.first, field.mask, field.signed << field.width_bits - 1)
             for field in self.fields
         )
+
+
+class _Row(NamedTuple):
+    """A field as `encode` and `decode` need it."""
+
+    name: str
+    low: int
+    unit: int
+    first: int
+    mask: int
+    sign: int  # the highest bit of a signed number; 0 of an unsigned one
+
+    def value(self, word: int) -> int:
+        """What the field holds in a word."""
+        number = (word & self.mask) >> self.low
+        if number & self.sign:
+            number -= 2 * self.sign
+        return self.first + number * self.unit
 
 
 def ones(word: int) -> tuple[int, ...]:

@@ -24,17 +24,28 @@ from typing import Any, Literal
 from tilescope.arch import ARCH, Arch, Basis
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
-from tilescope.errors import DeviceError, RuleError, check_fields, unknown_name
+from tilescope.errors import DeviceError, PlainData, RuleError, check_fields, unknown_name
 from tilescope.rule import rule
 from tilescope.value import Row, Value
 
 SAVED_CARD = rule(
     "saved-card",
     "A card of the user's own has a name that the table does not have, and a file that `bench --save-card` wrote.",
+    argument="card",
+    found="{path}: {problem}",
+    limit="a file that `tilescope bench --save-card` wrote",
+    fix="Measure the card again, or remove the file.",
     source="tilescope bench --save-card",
     passing='ts.card.free_path("my-h200")',
     failing='ts.card.free_path("H200")',
 )
+CARD_NAME_SPELLING = SAVED_CARD.worded(
+    argument="save_card",
+    found="card name {name!r}",
+    limit="a name has 1 to 61 letters, digits, spaces, dots and dashes, and begins with a letter or a digit",
+    fix="Use my-h200, for example.",
+)
+CARD_NAME_TAKEN = CARD_NAME_SPELLING.worded(limit="{known} is a card of the table, which a saved one cannot replace")
 _SAVED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,60}")
 
 CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", "RTX 5090", "B200"]
@@ -86,9 +97,16 @@ class TmaRates(Value):
     issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
 
     def load(
-        self, row_bytes: int, l2_promotion: str = "128B", in_flight_bytes: int | None = None, *, tile_bytes: int = 8192,
-        box_rows: int = 64, boxes: int = 1, issuers: int = 1,
-    ) -> float:  # fmt: skip
+        self,
+        row_bytes: int,
+        l2_promotion: str = "128B",
+        in_flight_bytes: int | None = None,
+        *,
+        tile_bytes: int = 8192,
+        box_rows: int = 64,
+        boxes: int = 1,
+        issuers: int = 1,
+    ) -> float:
         """GB/s at which all SMs together load tiles in such boxes.
 
         `in_flight_bytes` (None: enough) and `issuers`, the threads that issue copies, are those of one SM.
@@ -196,7 +214,9 @@ class Card(Row):
         ('measured', 'documented', None)
         """
         filled = getattr(self, cell) if cell in self.__slots__ else self.tflop_per_s.get(cell)
-        return None if filled is None else "measured" if cell in self.measured else "documented"
+        if filled is None:
+            return None
+        return "measured" if cell in self.measured else "documented"
 
     def tflops(self, data_type: DataType) -> float | None:
         """Dense TFLOP/s of the tensor cores for a type."""
@@ -238,12 +258,18 @@ _H200_TMA = TmaRates(
     issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
 )
 
-_TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
-    "tf32": ("tfloat32", "tfloat32_ftz"), "half": ("float16", "bfloat16"), "fp8": ("e4m3", "e5m2"),
-    "fp6": ("e2m3", "e3m2", "16u6_align16b"), "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
-    "int8": ("int8", "uint8"), "int4": ("int4", "uint4"), "b1": ("b1",),
-}
 # fmt: on
+
+_TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
+    "tf32": ("tfloat32", "tfloat32_ftz"),
+    "half": ("float16", "bfloat16"),
+    "fp8": ("e4m3", "e5m2"),
+    "fp6": ("e2m3", "e3m2", "16u6_align16b"),
+    "fp4": ("e2m1", "16u4_align8b", "16u4_align16b"),
+    "int8": ("int8", "uint8"),
+    "int4": ("int4", "uint4"),
+    "b1": ("b1",),
+}
 
 
 def _tflops(**rates: float) -> Mapping[str, float]:
@@ -308,34 +334,48 @@ def saved_card(name: str) -> Card | None:
         return None
     path = cards_folder() / f"{name}.json"
     try:
-        cells = json.loads(path.read_text("utf-8"))
-        rates, known = cells["tma"], card_called(cells["card"])
-        loads = MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()})
-        stores, sm_loads = _by_number(rates["stores"]), _by_number(rates["sm_loads"])
-        tma = TmaRates(rates["sms"], loads, stores, sm_loads, rates["latency_us"], MappingProxyType(rates["issue_ns"]))
-        size = cells["sms"], cells["clock_mhz"], cells["l2_bytes"], cells["memory_gb_per_s"]
-        tflops = MappingProxyType({} if known is None else known.tflop_per_s)
-        return Card(name, ARCH[cells["arch"]], *size, tflops, tma, _MEASURED, cells["source"])
+        return _card_of_cells(name, json.loads(path.read_text("utf-8")))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SAVED_CARD.error(
-            "card", f"{path}: {type(error).__name__} {error}", "a file that `tilescope bench --save-card` wrote",
-            "Measure the card again, or remove the file.",
-        ) from error  # fmt: skip
+        raise SAVED_CARD.error(path=str(path), problem=f"{type(error).__name__} {error}") from error
+
+
+def _card_of_cells(name: str, cells: PlainData) -> Card:
+    """The card that a file describes; its tensor cores are those of the card in the table that it is one of."""
+    rates = cells["tma"]
+    tma = TmaRates(
+        sms=rates["sms"],
+        loads=MappingProxyType({promotion: _by_number(row) for promotion, row in rates["loads"].items()}),
+        stores=_by_number(rates["stores"]),
+        sm_loads=_by_number(rates["sm_loads"]),
+        latency_us=rates["latency_us"],
+        issue_ns=MappingProxyType(rates["issue_ns"]),
+    )
+    known = card_called(cells["card"])
+    return Card(
+        name=name,
+        arch=ARCH[cells["arch"]],
+        sms=cells["sms"],
+        clock_mhz=cells["clock_mhz"],
+        l2_bytes=cells["l2_bytes"],
+        memory_gb_per_s=cells["memory_gb_per_s"],
+        tflop_per_s=MappingProxyType({} if known is None else known.tflop_per_s),
+        tma=tma,
+        measured=_MEASURED,
+        source=cells["source"],
+    )
 
 
 def free_path(name: str) -> Path:
     """The file for a card of the user's own; a name that a row of the table has is refused."""
-    limit = None
     if not _SAVED_NAME.fullmatch(name):
-        limit = "a name has 1 to 61 letters, digits, spaces, dots and dashes, and begins with a letter or a digit"
-    elif (known := card_called(name)) is not None:
-        limit = f"{known.name} is a card of the table, which a saved one cannot replace"
-    if limit is not None:
-        raise SAVED_CARD.error("save_card", f"card name {name!r}", limit, "Use my-h200, for example.")
+        raise CARD_NAME_SPELLING.error(name=name)
+    known = card_called(name)
+    if known is not None:
+        raise CARD_NAME_TAKEN.error(name=name, known=known.name)
     return cards_folder() / f"{name}.json"
 
 
-def save_card(name: str, cells: Mapping[str, Any]) -> Path:
+def save_card(name: str, cells: Mapping[str, object]) -> Path:
     """Write a measured card, and say where."""
     path = free_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)

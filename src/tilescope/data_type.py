@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,23 @@ from tilescope.sentence import shortened
 from tilescope.value import Row
 
 TmaTypeName = Literal[
-    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
-    "float32_ftz", "tfloat32", "tfloat32_ftz", "16u4_align8b", "16u4_align16b", "16u6_align16b",
-]  # fmt: skip
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32_ftz",
+    "tfloat32",
+    "tfloat32_ftz",
+    "16u4_align8b",
+    "16u4_align16b",
+    "16u6_align16b",
+]
 DataTypeName = Literal[
     TmaTypeName, "int8", "int16", "e4m3", "e5m2", "ue8m0", "e2m3", "e3m2", "e2m1", "int4", "uint4", "b1"
 ]
@@ -43,15 +57,28 @@ DataTypeName = Literal[
 ARRAY_TYPE = rule(
     "array-type",
     "The elements of an array are of a type that TMA can move, little-endian, and packed as it wants them.",
+    argument="data_type",
+    found="data type {data_type}",
+    limit="no numpy or ml_dtypes type holds one such element",
+    fix="Use uint8 for the packed bytes.",
     source="cuda.h, CUtensorMapDataType",
     basis="measured",
     subjects=("array",),
     passing="ts.TensorMap.from_array(np.zeros((128, 64), 'f2'), (64, 64))",
     failing="ts.TensorMap.from_array(np.zeros((128, 64), 'c8'), (64, 64))",
 )
+BIG_ENDIAN_TYPE = ARRAY_TYPE.worded(
+    found="elements of {array_type}, big-endian",
+    limit="a GPU reads its memory little-endian",
+    fix='Use array.astype("<{plain_type}"), or array.view("u1") to move the bytes as they are.',
+)
 BLOCK_SCALED = rule(
     "block-scaled-type",
     "nvfp4, mxfp4, mxfp6 and mxfp8 are two tensors: elements, and a scale factor for every block of 16 or 32 of them.",
+    argument="data_type",
+    found="{format}, a format of two tensors",
+    limit="{elements} elements, and a {scale} scale factor of 8 bits for every {block} of them",
+    fix="Use {first} for the elements, and uint8 for the tensor of scale factors.",
     source="OCP Microscaling Formats (MX) Specification; PTX ISA, tcgen05.mma with block scaling",
     passing='ts.TensorMap("e2m1", (128, 64), (64,), (128, 8), arch="sm_100")',
     failing='ts.TensorMap("nvfp4", (128, 64), (64,), (128, 8), arch="sm_100")',
@@ -80,7 +107,7 @@ class DataType(Row):
     tma_name: str  # the driver's type that moves it
 
     @classmethod
-    def named(cls, name: Any) -> DataType:
+    def named(cls, name: object) -> DataType:
         """The row called `name`: by the driver, PTX, C++, CUTLASS, MLIR, numpy, ml_dtypes or torch.
 
         A name, an array type (numpy's, ml_dtypes', torch's) or a row is taken; all else is refused.
@@ -91,9 +118,7 @@ class DataType(Row):
         """
         if isinstance(name, DataType):
             return name
-        row = _BY_NAME.get(name) if isinstance(name, str) else _from_array_type(name)
-        if row is None and isinstance(name, str):
-            row = next((_BY_NAME[spelling] for spelling in _spellings(name[:200]) if spelling in _BY_NAME), None)
+        row = _from_text(name) if isinstance(name, str) else _from_array_type(name)
         if row is None:
             raise _unknown(name)
         return row
@@ -116,8 +141,7 @@ class DataType(Row):
         ('bfloat16', 'float32')
         """
         if self.numpy_name is None:
-            limit, fix = "no numpy or ml_dtypes type holds one such element", "Use uint8 for the packed bytes."
-            raise ARRAY_TYPE.error("data_type", f"data type {self.name}", limit, fix)
+            raise ARRAY_TYPE.error(data_type=self.name)
         try:
             return np.dtype(self.numpy_name)
         except TypeError:
@@ -125,6 +149,16 @@ class DataType(Row):
 
             narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
             return narrow
+
+
+def _from_text(name: str) -> DataType | None:
+    """The row that a text names, as it is written or as the tools' rules for spelling say."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    for spelling in _spellings(name[:_LONGEST_NAME]):
+        if spelling in _BY_NAME:
+            return _BY_NAME[spelling]
+    return None
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -138,38 +172,66 @@ def _spellings(name: str) -> Iterator[str]:
     plain = re.split(r"::|\.(?!ftz)", whole)[-1]
     plain = re.sub(r"^(?:cu_tensor_map_data_type_|(?:__)?nv_|__|k(?=[bfhiu]))|(?:_t|_x2|&)$", "", plain)
     yield re.sub(r"_t$", "", plain)
-    if found := re.fullmatch(r"(?:fp|float|f)?_?[468]?_?(u?e\dm\d)(?:fnu?)?(?:_t)?", plain):
-        yield f"u{found[1]}" if found[1] == "e8m0" else found[1]
-    if found := re.fullmatch(r"cuda_r_(\d+)(b?f|i|u)(?:_(u?e\dm\d))?", plain):
-        yield found[3] or {"f": "f", "bf": "bf", "i": "s", "u": "u"}[found[2]] + found[1]
-    if found := re.fullmatch(r"(u|ui|b|s|si|i)(?:nt)?(\d{1,2})b?", plain):
-        yield "b1" if found[2] == "1" else ("u" if found[1] in ("u", "ui", "b") else "s") + found[2]
+    by_exponent = re.fullmatch(r"(?:fp|float|f)?_?[468]?_?(u?e\dm\d)(?:fnu?)?(?:_t)?", plain)
+    if by_exponent:
+        exponent = by_exponent[1]
+        yield "ue8m0" if exponent == "e8m0" else exponent
+    in_cuda = re.fullmatch(r"cuda_r_(\d+)(b?f|i|u)(?:_(u?e\dm\d))?", plain)
+    if in_cuda:
+        bits, kind, exponent = in_cuda.groups()
+        yield exponent or _CUDA_KINDS[kind] + bits
+    by_bits = re.fullmatch(r"(u|ui|b|s|si|i)(?:nt)?(\d{1,2})b?", plain)
+    if by_bits:
+        kind, bits = by_bits.groups()
+        sign = "u" if kind in ("u", "ui", "b") else "s"
+        yield "b1" if bits == "1" else sign + bits
 
 
-# A format of two tensors: its elements, the type of its scale factors, and how many elements share one.
+class _BlockFormat(NamedTuple):
+    """A format of two tensors: its elements, the type of its scale factors, and how many elements share one."""
+
+    elements: tuple[str, ...]
+    scale: str
+    block: int
+
+
+_LONGEST_NAME = 200  # characters that are read
+_CUDA_KINDS = {"f": "f", "bf": "bf", "i": "s", "u": "u"}  # of cudaDataType, as PTX begins them
 _BLOCK_FORMATS = {
-    "nvfp4": ("e2m1", "ue4m3", 16), "mxfp4": ("e2m1", "ue8m0", 32), "mxfp6": ("e2m3 or e3m2", "ue8m0", 32),
-    "mxfp8": ("e4m3 or e5m2", "ue8m0", 32),
-}  # fmt: skip
+    "nvfp4": _BlockFormat(("e2m1",), "ue4m3", 16),
+    "mxfp4": _BlockFormat(("e2m1",), "ue8m0", 32),
+    "mxfp6": _BlockFormat(("e2m3", "e3m2"), "ue8m0", 32),
+    "mxfp8": _BlockFormat(("e4m3", "e5m2"), "ue8m0", 32),
+}
 
 
 def _unknown(name: object) -> RuleError:
     """The error for a name of no type: of fp8, fp6 and fp4 with the types that it may mean, of a format with its two tensors."""
     text = name.casefold() if isinstance(name, str) else ""
     scaled = re.match(r"(?:\w*::|\w*\.)*(mx|nv)_?(?:fp|float|f)_?([468])", text)
-    if scaled is None or scaled[1] + "fp" + scaled[2] not in _BLOCK_FORMATS:
-        width = re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", text)
-        floats = [row.name for row in DATA_TYPE.values() if width and row.bits == int(width[1]) and row.name[0] == "e"]
-        known, spellings = (floats, ()) if floats else (DATA_TYPE, _BY_NAME)
-        return RuleError([unknown_name("data type", "data_type", name, known, spellings)])
-    elements, scale, block = _BLOCK_FORMATS[scaled[1] + "fp" + scaled[2]]
-    first = elements.split(" or ")[0]
-    return BLOCK_SCALED.error(
-        "data_type", f"{shortened(str(name), 60)}, a format of two tensors",
-        f"{elements} elements, and a {scale} scale factor of 8 bits for every {block} of them",
-        f"Use {first} for the elements, and uint8 for the tensor of scale factors.", {"data_type": first},
-        elements=elements, scale=scale, block=block,
-    )  # fmt: skip
+    block_format = _BLOCK_FORMATS.get(f"{scaled[1]}fp{scaled[2]}") if scaled else None
+    if block_format is not None:
+        first = block_format.elements[0]
+        return BLOCK_SCALED.error(
+            format=shortened(str(name), 60),
+            elements=" or ".join(block_format.elements),
+            scale=block_format.scale,
+            block=block_format.block,
+            first=first,
+            change={"data_type": first},
+        )
+    floats = _floats_of_width(text)
+    if floats:
+        return RuleError([unknown_name("data type", "data_type", name, floats)])
+    return RuleError([unknown_name("data type", "data_type", name, DATA_TYPE, _BY_NAME)])
+
+
+def _floats_of_width(text: str) -> list[str]:
+    """The narrow floats that "fp8", "float6" or "f4" may mean."""
+    width = re.fullmatch(r"(?:torch\.)?(?:fp|float|f)([468])(?:_t)?", text)
+    if width is None:
+        return []
+    return [row.name for row in DATA_TYPE.values() if row.bits == int(width[1]) and row.name.startswith("e")]
 
 
 def _from_array_type(given: object) -> DataType | None:
@@ -188,9 +250,7 @@ def _from_array_type(given: object) -> DataType | None:
     if not isinstance(given, np.dtype):
         return None
     if given.str.startswith(">"):
-        found, limit = f"elements of {given.str}, big-endian", "a GPU reads its memory little-endian"
-        fix = f'Use array.astype("<{given.str[1:]}"), or array.view("u1") to move the bytes as they are.'
-        raise ARRAY_TYPE.error("data_type", found, limit, fix)
+        raise BIG_ENDIAN_TYPE.error(array_type=given.str, plain_type=given.str[1:])
     return _BY_NAME.get(given.name)
 
 
@@ -230,20 +290,31 @@ DATA_TYPE: dict[str, DataType] = {row.name: row for row in (
 )}
 # fmt: on
 
-# fmt: off
-_ALIASES = {name.strip(): row for row, names in {
-    "float16": "half, fp16", "float32": "float, fp32", "float64": "double, fp64", "tfloat32": "tf32", "b1": "bin1",
-    "uint8": "bool, unsigned char, uchar, byte, ue4m3", "int8": "char, signed char", "int16": "short", "int32": "int",
-    "uint16": "unsigned short, ushort", "uint32": "unsigned, unsigned int", "int64": "long, long long, longlong",
-    "uint64": "unsigned long long, unsigned long, ulonglong, size",
-    "16u4_align16b": "float_e2m1_unpacksmem, type_erased_dynamic_float4_unpacksmem",
-    "16u6_align16b": "float_e2m3_unpacksmem, float_e3m2_unpacksmem, type_erased_dynamic_float6_unpacksmem, "
-                     "b6p2x16",  # what a store of the type is called
-}.items() for name in names.split(",")}
-# fmt: on
+_ALIASES = {
+    "float16": ("half", "fp16"),
+    "float32": ("float", "fp32"),
+    "float64": ("double", "fp64"),
+    "tfloat32": ("tf32",),
+    "b1": ("bin1",),
+    "uint8": ("bool", "unsigned char", "uchar", "byte", "ue4m3"),
+    "int8": ("char", "signed char"),
+    "int16": ("short",),
+    "int32": ("int",),
+    "uint16": ("unsigned short", "ushort"),
+    "uint32": ("unsigned", "unsigned int"),
+    "int64": ("long", "long long", "longlong"),
+    "uint64": ("unsigned long long", "unsigned long", "ulonglong", "size"),
+    "16u4_align16b": ("float_e2m1_unpacksmem", "type_erased_dynamic_float4_unpacksmem"),
+    "16u6_align16b": (
+        "float_e2m3_unpacksmem",
+        "float_e3m2_unpacksmem",
+        "type_erased_dynamic_float6_unpacksmem",
+        "b6p2x16",  # what a store of the type is called
+    ),
+}
 _BY_NAME: dict[str, DataType] = (
     {row.numpy_name: row for row in reversed(DATA_TYPE.values()) if row.numpy_name}
     | {row.ptx: row for row in DATA_TYPE.values()}
-    | {alias: DATA_TYPE[name] for alias, name in _ALIASES.items()}
+    | {alias: DATA_TYPE[name] for name, aliases in _ALIASES.items() for alias in aliases}
     | DATA_TYPE
 )

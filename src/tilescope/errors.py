@@ -19,17 +19,18 @@ Exceptions carry all violations of a call at once, so that one run names every m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from tilescope.names import name_of_number, nearest_name
 from tilescope.sentence import filled, is_printable, printed, shortened
 
 Severity = Literal["error", "warning", "note"]
-Change = Mapping[str, Any]  # arguments to replace, by name
+PlainData: TypeAlias = dict[str, Any]  # what JSON takes: strings, numbers, lists and dicts of them
+Change: TypeAlias = Mapping[str, Any]  # arguments to replace, by name
 _NAMES_LISTED = 40  # of a table
 _TEXTS = ("argument", "found", "limit", "fix")  # facts that are sentences themselves
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
@@ -55,19 +56,19 @@ class Violation:
     found: str
     limit: str
     fix: str
-    change: Mapping[str, Any] | None = field(default=None, hash=False)
+    change: Change | None = field(default=None, hash=False)
     values: Mapping[str, Any] = field(default_factory=lambda: NO_VALUES, hash=False)
 
     def __post_init__(self) -> None:
         if self.change is not None:
-            object.__setattr__(self, "change", _frozen(self.change))
+            object.__setattr__(self, "change", _frozen_mapping(self.change))
         if self.values:
-            object.__setattr__(self, "values", _frozen(self.values))
+            object.__setattr__(self, "values", _frozen_mapping(self.values))
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.found}; {self.limit}. {self.fix}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainData:
         """Plain values for JSON.
 
         >>> Violation("rank", "error", "dims", "0", "1 to 5", "Use 1.").to_dict()["rule"]
@@ -78,7 +79,7 @@ class Violation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Violation:
         """The violation that `to_dict` described."""
-        fields_read = dict(data) if isinstance(data, Mapping) else {}
+        fields_read: PlainData = dict(data) if isinstance(data, Mapping) else {}
         kind = fields_read.pop("kind", cls.kind)
         if not isinstance(kind, str) or kind != cls.kind:
             raise RuleError([unknown_name("kind", "kind", kind, [cls.kind])])
@@ -89,27 +90,34 @@ class Violation:
                 raise RuleError([argument_type(name, fields_read[name], wanted, "Use what to_dict() returned.")])
         return cls(**fields_read | {"values": fields_read.get("values") or NO_VALUES})
 
-    def __reduce__(self) -> tuple[Any, tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[[PlainData], Violation], tuple[PlainData]]:
         return Violation.from_dict, (self.to_dict(),)  # a mapping proxy cannot be pickled
 
 
-def _frozen(value: Any) -> Any:
+def _frozen_mapping(mapping: Mapping[str, object]) -> Mapping[str, object]:
+    return MappingProxyType({name: _frozen(item) for name, item in mapping.items()})
+
+
+def _frozen(value: object) -> object:
     """Read-only mappings and tuples all the way down; an integer that nobody prints becomes its description."""
-    kind = type(value)
-    if kind is int:  # as nearly all are
+    if type(value) is int:  # as nearly all are
         return value if is_printable(value) else printed(value)
-    if kind is tuple or kind is list:
+    if isinstance(value, str | float):
+        return value
+    if type(value) is tuple or type(value) is list:
         return tuple(map(_frozen, value))
-    if kind is dict or (kind is not str and kind is not float and isinstance(value, Mapping)):
-        return MappingProxyType({name: _frozen(item) for name, item in value.items()})
+    if isinstance(value, Mapping):
+        return _frozen_mapping(value)
     return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Dicts and lists all the way down."""
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    return list(map(_plain, value)) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +167,13 @@ class Wording:
         >>> print(told.worded(fix="Add dimensions of extent 1.").violation(rank=0))
         rank: 0 dimensions; 1 to 5. Add dimensions of extent 1.
         """
-        said = {"argument": argument, "found": found, "limit": limit, "fix": fix}
-        return replace(self, **{part: template for part, template in said.items() if template is not None})
+        return replace(
+            self,
+            argument=self.argument if argument is None else argument,
+            found=self.found if found is None else found,
+            limit=self.limit if limit is None else limit,
+            fix=self.fix if fix is None else fix,
+        )
 
 
 class TilescopeError(Exception):
@@ -217,7 +230,7 @@ class FaultError(RuleError):
         """What the chip answers, in a sentence."""
         return f"The chip answers with error {self.code}, {self.fault}."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainData:
         """Plain values for JSON: that the chip faults is an answer."""
         listed = [violation.to_dict() for violation in self.violations]
         return {"code": self.code, "answer": self.answer, "violations": listed}
@@ -322,9 +335,13 @@ def argument_type(argument: str, value: object, wanted: str, fix: str) -> Violat
     >>> print(argument_type("rows", 6.5, "an integer", "Use 6."))
     argument-type: rows = 6.5 (float); rows is an integer. Use 6.
     """
-    found = f"{argument} = {printed(value)} ({type(value).__name__})"
-    limit = f"{argument} is {wanted}"
-    return _about_argument(ARGUMENT_TYPE_TOLD, argument, value, found, limit, fix)
+    told = ARGUMENT_TYPE_TOLD.violation(
+        argument=argument,
+        found=f"{argument} = {printed(value)} ({type(value).__name__})",
+        limit=f"{argument} is {wanted}",
+        fix=fix,
+    )
+    return _with_value(told, argument, value)
 
 
 def argument_range(argument: str, value: object, limit: str, fix: str, change: Change | None = None) -> Violation:
@@ -334,13 +351,12 @@ def argument_range(argument: str, value: object, limit: str, fix: str, change: C
     argument-range: stages = 0; 1 to 1024. Use 1.
     """
     found = f"{argument} = {printed(value)}"
-    violation = _about_argument(ARGUMENT_RANGE_TOLD, argument, value, found, limit, fix)
-    return replace(violation, change=change)
+    told = ARGUMENT_RANGE_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
+    return _with_value(told, argument, value)
 
 
-def _about_argument(told: Wording, argument: str, value: object, found: str, limit: str, fix: str) -> Violation:
+def _with_value(violation: Violation, argument: str, value: object) -> Violation:
     """The violation with the argument's value under its name: numbers, and short lists of them."""
-    violation = told.violation(argument=argument, found=found, limit=limit, fix=fix)
     numbers = value if isinstance(value, list | tuple) else (value,)
     if len(numbers) > _NAMES_LISTED or not all(map(_is_number, numbers)):
         return violation

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Collection, Container, Mapping, Set
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,36 @@ from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import counted
 
 Bytes = npt.NDArray[np.uint8]
+IntegerArray: TypeAlias = "npt.NDArray[np.integer[Any]]"
 Name = TypeVar("Name", bound=str)
 Read = TypeVar("Read")
 LONGEST_LIST = 64  # entries worth naming; a rank is at most 5
 INTEGER_SHOWN = 1 << 20  # beyond this, a limit 2^n - 1 is written so
 INTEGER_BITS = 4096  # a longer integer is a mistake, and slow to print
+_INTEGER_END = 1 << INTEGER_BITS
+_LONGEST_FLOAT = 1e15  # up to here a float holds every integer
+
+NO_BUFFER = ARGUMENT_TYPE.worded(
+    found="a {type}",
+    limit="an array or a buffer",
+    fix="Use np.asarray(…), or bytes.",
+)
+ARRAY_OF_OBJECTS = ARGUMENT_TYPE.worded(
+    found="an array of {type}",
+    limit="an array of numbers",
+    fix='Use np.asarray(…, dtype="f4"), for example.',
+)
+STRIDED_ARRAY = ARGUMENT_TYPE.worded(
+    found="an array of shape {shape} with strides {strides}",
+    limit="C-contiguous bytes",
+    fix="Pass the whole array, and let the strides of the tensor map pick from it; or, if nothing is written, "
+    "np.ascontiguousarray(…), a copy.",
+)
+READ_ONLY_ARRAY = ARGUMENT_TYPE.worded(
+    found="a read-only {type}",
+    limit="an array that can be written in place",
+    fix="Use np.array(…), a copy, or np.load(…, mmap_mode='r+').",
+)
 
 
 def plain_int(value: object) -> int | None:
@@ -60,7 +85,7 @@ def entries(value: object, most: int) -> list[Any] | None:
         return None
 
 
-def integer_array(value: object) -> np.ndarray[Any, Any] | None:
+def integer_array(value: object) -> IntegerArray | None:
     """The array of integers that `value` is or lists; None for anything else, buffers of bytes and booleans too.
 
     >>> integer_array([[1, 2]]), integer_array([0.5]), integer_array(b"ab"), integer_array([True])
@@ -77,7 +102,7 @@ def integer_array(value: object) -> np.ndarray[Any, Any] | None:
     return array if array.dtype.kind in "iu" else None
 
 
-def is_one_of(value: object, known: Container[Any]) -> bool:
+def is_one_of(value: object, known: Container[object]) -> bool:
     """Whether `value` is one of these names or integers; whatever else it is, it is not compared with them.
 
     >>> is_one_of("K", ("K", "MN")), is_one_of(np.int64(16), (8, 16)), is_one_of(np.zeros(2), (8, 16))
@@ -87,7 +112,7 @@ def is_one_of(value: object, known: Container[Any]) -> bool:
     return plain is not None and plain in known
 
 
-def integer(argument: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+def integer(argument: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """One integer, numpy's included, from `least` to `most`.
 
     >>> integer("stages", np.int64(4), least=1)
@@ -95,19 +120,38 @@ def integer(argument: str, value: Any, least: int | None = None, most: int | Non
     """
     number = value if type(value) is int else plain_int(value)
     if number is None:
-        nearest = int(value) if isinstance(value, float) and abs(value) < 1e15 else least or 0
+        nearest = least or 0
+        if isinstance(value, float) and abs(value) < _LONGEST_FLOAT:
+            nearest = int(value)
         raise RuleError([argument_type(argument, value, "an integer", f"Use {nearest}, for example.")])
     if number.bit_length() > INTEGER_BITS:
         raise RuleError([argument_range(argument, number, "at most 64 bits", "Use a number below 2^64.")])
-    if (least is not None and number < least) or (most is not None and number > most):
-        bound = least if least is not None and number < least else most
-        end = most if most is None or most < INTEGER_SHOWN or most & (most + 1) else f"2^{most.bit_length()} - 1"
-        limit = f"at least {least}" if most is None or least is None else f"{least} to {end}"
-        raise RuleError([argument_range(argument, number, limit, f"Use {bound}.", {argument: bound})])
+    bound = number
+    if least is not None and number < least:
+        bound = least
+    elif most is not None and number > most:
+        bound = most
+    if number != bound:
+        fix, change = f"Use {bound}.", {argument: bound}
+        raise RuleError([argument_range(argument, number, _range(least, most), fix, change)])
     return number
 
 
-def one_of(argument: str, value: Any, known: Collection[int]) -> int:
+def _range(least: int | None, most: int | None) -> str:
+    """The limits of an integer in words; a large power of two is written as one.
+
+    >>> _range(1, None), _range(1, 1024), _range(0, (1 << 32) - 1)
+    ('at least 1', '1 to 1024', '0 to 2^32 - 1')
+    """
+    if most is None or least is None:
+        return f"at least {least}"
+    is_all_ones = most & (most + 1) == 0
+    if is_all_ones and most >= INTEGER_SHOWN:
+        return f"{least} to 2^{most.bit_length()} - 1"
+    return f"{least} to {most}"
+
+
+def one_of(argument: str, value: object, known: Collection[int]) -> int:
     """One of a few integers; of those, the nearest is the fix.
 
     >>> one_of("element_bits", np.int64(16), (8, 16, 32))
@@ -122,7 +166,7 @@ def one_of(argument: str, value: Any, known: Collection[int]) -> int:
 
 
 def integers(
-    argument: str, value: Any, count: int | None = None, least: int | None = None, most: int | None = None
+    argument: str, value: object, count: int | None = None, least: int | None = None, most: int | None = None
 ) -> tuple[int, ...]:
     """A sequence of integers as a tuple; `count` of them, every one from `least` to `most`.
 
@@ -130,30 +174,32 @@ def integers(
     (64, 8)
     """
     if type(value) is tuple and len(value) <= LONGEST_LIST and (count is None or len(value) == count):  # nearly always
+        lowest = -_INTEGER_END if least is None else least
+        highest = _INTEGER_END if most is None else most
         for number in value:
-            if (
-                type(number) is not int
-                or (least is not None and number < least)
-                or (number > most if most is not None else number.bit_length() > INTEGER_BITS)
-            ):
+            if type(number) is not int or number < lowest or number > highest:
                 break
         else:
             return value
     listed = entries(value, LONGEST_LIST + 1)
-    alone = plain_int(value)  # meant as the only entry, or as all
-    if alone is None or not (least or 0) <= alone <= (most or INTEGER_SHOWN):
-        example = f"Use {(64,) * (count or 2)}, for example."
-    else:
-        example = f"Use {(alone,) * (count or 1)}, for example."
     if listed is None:
+        example = _example_of_integers(value, count, least, most)
         raise RuleError([argument_type(argument, value, "a sequence of integers", example)])
     if len(listed) > LONGEST_LIST or (count is not None and len(listed) != count):
         limit = counted(count, "integer") if count is not None else f"at most {LONGEST_LIST} entries"
-        raise RuleError([argument_range(argument, value, limit, example)])
+        raise RuleError([argument_range(argument, value, limit, _example_of_integers(value, count, least, most))])
     return tuple(integer(f"{argument}[{place}]", entry, least, most) for place, entry in enumerate(listed))
 
 
-def pair(argument: str, value: Any, least: int | None = None, most: int | None = None) -> tuple[int, int]:
+def _example_of_integers(value: object, count: int | None, least: int | None, most: int | None) -> str:
+    """A sequence that would be taken: of the one number that was given, if that is in range."""
+    alone = plain_int(value)  # meant as the only entry, or as all
+    if alone is None or not (least or 0) <= alone <= (most or INTEGER_SHOWN):
+        return f"Use {(64,) * (count or 2)}, for example."
+    return f"Use {(alone,) * (count or 1)}, for example."
+
+
+def pair(argument: str, value: object, least: int | None = None, most: int | None = None) -> tuple[int, int]:
     """Two integers.
 
     >>> pair("tile", [64, 32], least=1)
@@ -163,7 +209,7 @@ def pair(argument: str, value: Any, least: int | None = None, most: int | None =
     return one, other
 
 
-def known_name(argument: str, value: Any, known: Collection[Name], what: str | None = None) -> Name:
+def known_name(argument: str, value: object, known: Collection[Name], what: str | None = None) -> Name:
     """One of the known names; `what` they are is said where it is none of them.
 
     >>> known_name("operand", "A", ("A", "B"))
@@ -177,12 +223,18 @@ def known_name(argument: str, value: Any, known: Collection[Name], what: str | N
 
 
 def known_row(
-    kind: type[Read], what: str, argument: str, value: Any, table: Mapping[str, Read],
-    plain: Callable[[str], str] = str, spellings: Collection[str] = (),
-) -> Read:  # fmt: skip
+    kind: type[Read],
+    what: str,
+    argument: str,
+    value: object,
+    table: Mapping[str, Read],
+    *,
+    plain: Callable[[str], str] = str,
+    spellings: Collection[str] = (),
+) -> Read:
     """A row of a table: `value` itself, or the row that it names, as it is written or as `plain` spells it.
 
-    >>> known_row(int, "stage", "stage", "First", {"first": 1, "second": 2}, str.casefold)
+    >>> known_row(int, "stage", "stage", "First", {"first": 1, "second": 2}, plain=str.casefold)
     1
     """
     if isinstance(value, kind):
@@ -193,7 +245,7 @@ def known_row(
     return row
 
 
-def flag(argument: str, value: Any) -> bool:
+def flag(argument: str, value: object) -> bool:
     """True or False, numpy's included.
 
     >>> flag("transpose", np.True_)
@@ -222,7 +274,7 @@ def attempted(problems: list[Violation], otherwise: Read, reader: Callable[..., 
         return otherwise
 
 
-def readable(argument: str, value: Any) -> Bytes:
+def readable(argument: str, value: object) -> Bytes:
     """The bytes of a C-contiguous array or a buffer, in place.
 
     >>> readable("memory", np.array([1, 256], np.uint16)).tolist()
@@ -230,28 +282,20 @@ def readable(argument: str, value: Any) -> Bytes:
     """
     if not isinstance(value, np.ndarray):
         try:
-            return np.frombuffer(value, np.uint8)
+            content: Bytes = np.frombuffer(value, np.uint8)  # type: ignore[call-overload]  # what is no buffer raises
         except (TypeError, ValueError, BufferError):
-            found, limit, fix = f"a {type(value).__name__}", "an array or a buffer", "Use np.asarray(…), or bytes."
-            raise ARGUMENT_TYPE.error(argument, found, limit, fix) from None
+            raise NO_BUFFER.error(argument=argument, type=type(value).__name__) from None
+        return content
     if value.dtype.hasobject:
-        found, fix = f"an array of {value.dtype}", 'Use np.asarray(…, dtype="f4"), for example.'
-        raise ARGUMENT_TYPE.error(argument, found, "an array of numbers", fix)
+        raise ARRAY_OF_OBJECTS.error(argument=argument, type=str(value.dtype))
     if not value.flags.c_contiguous:
-        found = f"an array of shape {value.shape} with strides {value.strides}"
-        fix = (
-            "Pass the whole array, and let the strides of the tensor map pick from it; or, if nothing is written, "
-            "np.ascontiguousarray(…), a copy."
-        )
-        raise ARGUMENT_TYPE.error(argument, found, "C-contiguous bytes", fix, shape=value.shape, strides=value.strides)
+        raise STRIDED_ARRAY.error(argument=argument, shape=value.shape, strides=value.strides)
     return np.asarray(value).reshape(-1).view(np.uint8)
 
 
-def writeable(argument: str, value: Any) -> Bytes:
+def writeable(argument: str, value: object) -> Bytes:
     """The bytes of an array that is written in place."""
     content = readable(argument, value)
     if not content.flags.writeable:
-        found, limit = f"a read-only {type(value).__name__}", "an array that can be written in place"
-        fix = "Use np.array(…), a copy, or np.load(…, mmap_mode='r+')."
-        raise ARGUMENT_TYPE.error(argument, found, limit, fix)
+        raise READ_ONLY_ARRAY.error(argument=argument, type=type(value).__name__)
     return content

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
@@ -52,11 +53,29 @@ Example = Mapping[str, Any] | str
 
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
-    "tma", "tensor_map.source", "mma.readings", "mma.agreement", "mma.emulation", "smem.search", "notation", "planner",
-    "tma.bulk", "tma.array_file", "pipeline.mbarrier",
-    "pipeline.simulation", "planner.barrier_roles", "emitter.source", "view", "view.layout_view", "gpu.verification",
-    "gpu.benchmark", "gpu.watch_call", "web.pages", "cli.map_source", "cli.serve",
-)  # fmt: skip
+    "tma",
+    "tensor_map.source",
+    "mma.readings",
+    "mma.agreement",
+    "mma.emulation",
+    "smem.search",
+    "notation",
+    "planner",
+    "tma.bulk",
+    "tma.array_file",
+    "pipeline.mbarrier",
+    "pipeline.simulation",
+    "planner.barrier_roles",
+    "emitter.source",
+    "view",
+    "view.layout_view",
+    "gpu.verification",
+    "gpu.benchmark",
+    "gpu.watch_call",
+    "web.pages",
+    "cli.map_source",
+    "cli.serve",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +117,7 @@ class Rule(Row):
     @property
     def wording(self) -> Wording:
         """How a violation is told."""
-        return Wording(self.name, self.severity, self.argument, self.found, self.limit, self.fix, self.code)
+        return _wording_of(self)
 
     def violation(self, *texts: Any, change: Change | None = None, **facts: Any) -> Violation:
         """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
@@ -131,6 +150,11 @@ class Rule(Row):
     def from_dict(cls, data: Mapping[str, Any]) -> Rule:
         """The rule of that name."""
         return cls.named(data.get("name") if isinstance(data, Mapping) else data)
+
+
+@cache  # a report of many violations asks for it again and again
+def _wording_of(row: Rule) -> Wording:
+    return Wording(row.name, row.severity, row.argument, row.found, row.limit, row.fix, row.code)
 
 
 class _RuleBook(Mapping[str, Rule]):

@@ -3,6 +3,7 @@
     template                       facts                   sentence
     box[{axis}] = {extent}         axis=0, extent=512      box[0] = 512
     at {address:#x}                address=64              at 0x40                   as Python formats it
+    card {name!r}                  name="H20"              card 'H20'                in quotes
     {stages:stage}                 stages=3                3 stages                  a count with its noun …
     {entries:entry|entries}        entries=1               1 entry                   … whose plural is said if it is not + s
     {tile: x }                     tile=(64, 32)           64 x 32                   a sequence, joined by what is said
@@ -20,9 +21,11 @@ import re
 import string
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+Facts: TypeAlias = Mapping[str, Any]  # numbers, names, sequences of them
 _PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
+_SEQUENCE_CHARACTERS = 400  # of a sequence as Python writes it
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
 _NOUN = re.compile(r"[A-Za-z][A-Za-z -]+(\|.+)?")  # of a count; what Python formats numbers with has no two letters
 
@@ -132,6 +135,7 @@ class _Slot(NamedTuple):
     text: str
     name: str | None
     shown_as: str
+    is_quoted: bool
 
 
 class _Piece(NamedTuple):
@@ -146,8 +150,11 @@ def _pieces(template: str) -> tuple[_Piece, ...]:
     """A template taken apart."""
     pieces = []
     for number, run in enumerate(_OPTIONAL.split(template)):
-        slots = tuple(_Slot(text, name, shown_as or "") for text, name, shown_as, _ in string.Formatter().parse(run))
-        pieces.append(_Piece(slots, is_optional=number % 2 == 1))
+        slots = [
+            _Slot(text, name, shown_as or "", is_quoted=conversion == "r")
+            for text, name, shown_as, conversion in string.Formatter().parse(run)
+        ]
+        pieces.append(_Piece(tuple(slots), is_optional=number % 2 == 1))
     return tuple(pieces)
 
 
@@ -162,7 +169,7 @@ def fact_names(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def filled(template: str, facts: Mapping[str, Any], units: Mapping[str, Unit] = UNITS) -> str:
+def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> str:
     """The sentence that a template makes of facts.
 
     >>> filled("box[{axis}] = {extent}[[, of {rows:row}]]", {"axis": 0, "extent": 512, "rows": 1})
@@ -176,17 +183,21 @@ def filled(template: str, facts: Mapping[str, Any], units: Mapping[str, Unit] = 
             continue
         for slot in piece.slots:
             said.append(slot.text)
-            if slot.name is not None:
-                said.append(_shown(facts[slot.name], slot.shown_as, units))
+            if slot.name is None:
+                continue
+            fact = facts[slot.name]
+            said.append(printed(fact) if slot.is_quoted else _shown(fact, slot.shown_as, units))
     return "".join(said)
 
 
-def _shown(fact: Any, shown_as: str, units: Mapping[str, Unit]) -> str:
+def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
     if isinstance(fact, tuple | list):
         return _shown_sequence(fact, shown_as)
     if shown_as in units:
         return units[shown_as](fact)
-    if isinstance(fact, int) and not is_printable(fact):
+    if not isinstance(fact, int):
+        return format(fact, shown_as)
+    if not is_printable(fact):
         return printed(fact)
     if _NOUN.fullmatch(shown_as):
         noun, _, plural = shown_as.partition("|")
@@ -199,4 +210,4 @@ def _shown_sequence(facts: tuple[object, ...] | list[object], shown_as: str) -> 
         return listed(facts, shown_as)
     if shown_as:
         return shown_as.join(map(str, facts))
-    return printed(tuple(facts))
+    return printed(facts, _SEQUENCE_CHARACTERS)

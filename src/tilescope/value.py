@@ -17,26 +17,46 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from importlib import import_module
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from tilescope.errors import RuleError, Violation, argument_type, check_fields, unknown_name
+from tilescope.errors import PlainData, RuleError, Violation, argument_type, check_fields, unknown_name
 from tilescope.sentence import by, counted, shortened
 
 # The modules that, with what they import, define every kind of value. All of them import this one, so they are
 # imported by name, and only when a kind is asked for that is not known yet: a fresh process reads JSON.
 _DEFINING_MODULES = (
-    "layout", "tensor_map", "tma", "tma.place", "mma.agreement", "mma.readings",
-    "mma.tcgen05_product", "mma.tensor_memory", "smem.search", "smem.report", "notation", "pipeline.mbarrier",
-    "pipeline.simulation", "planner", "gpu.benchmark", "gpu.verification", "gpu.watch_text", "questions.topics",
-)  # fmt: skip
+    "layout",
+    "tensor_map",
+    "tma",
+    "tma.place",
+    "mma.agreement",
+    "mma.readings",
+    "mma.tcgen05_product",
+    "mma.tensor_memory",
+    "smem.search",
+    "smem.report",
+    "notation",
+    "pipeline.mbarrier",
+    "pipeline.simulation",
+    "planner",
+    "gpu.benchmark",
+    "gpu.verification",
+    "gpu.watch_text",
+    "questions.topics",
+)
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400
-_ENTRIES_SHOWN = 4  # of a long sequence
+_ENTRIES_SHOWN = 4  # of a long sequence …
+_ENTRIES_READ = 64  # … and those that are looked at
+_LEAST_ROOM = 24  # characters of a text that is cut
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+_Field: TypeAlias = "Field[Any]"
+Array = TypeVar("Array", bound="np.ndarray[Any, Any]")
 
 
-def hex_field(**options: Any) -> Any:
+def hex_field(**options: Any) -> Any:  # as dataclasses.field itself: whatever the field is declared to be
     """A dataclass field of addresses or descriptor words: hexadecimal in `to_dict`."""
     return field(metadata={"hex": True}, **options)
 
@@ -46,12 +66,12 @@ def array_field(dtype: str, **options: Any) -> Any:
     return field(metadata={"dtype": dtype}, **options)
 
 
-def row_field(named: Callable[[Any], Any], **options: Any) -> Any:
+def row_field(named: Callable[[object], Row], **options: Any) -> Any:
     """A dataclass field that holds a row of a table; `named` finds the row by its name."""
     return field(metadata={"named": named}, **options)
 
 
-def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def read_only(array: Array) -> Array:
     """The array with its write flag cleared, as results hold them."""
     array.flags.writeable = False
     return array
@@ -73,7 +93,7 @@ class Value:
     _kinds: ClassVar[dict[str, type[Value]]] = {}
     _derived: ClassVar[tuple[str, ...]] = ()  # properties that to_dict shows for reading; from_dict passes them over
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         known = Value._kinds.setdefault(cls.kind, cls)
@@ -85,7 +105,7 @@ class Value:
                 Value._kinds.pop(base.__dict__.get("kind", ""), None)
         cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # the class's own: dataclass leaves that alone
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PlainData:
         """Plain dicts, lists, strings and numbers, with the value's `kind`; JSON takes it as it is."""
         told = {field.name: _plain(getattr(self, field.name), field) for field in _fields(self) if field.init}
         derived = {name: _plain(getattr(self, name), _PROPERTY) for name in self._derived}
@@ -167,7 +187,7 @@ class Row(Value):
     name: str
 
     @classmethod
-    def named(cls, name: Any) -> Self:
+    def named(cls, name: object) -> Self:
         """The row called `name`."""
         raise NotImplementedError
 
@@ -180,17 +200,17 @@ class Row(Value):
     def __hash__(self) -> int:
         return hash(self.name)  # as quick as can be: maps of rows are keys of caches
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[object], Self], tuple[str]]:
         return type(self).named, (self.name,)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.named({self.name!r})"
 
 
-_PROPERTY: Field[Any] = field()  # stands for a property: a field without marks
+_PROPERTY: _Field = field()  # stands for a property: a field without marks
 
 
-def _fields(value: Any) -> tuple[Field[Any], ...]:
+def _fields(value: Any) -> tuple[_Field, ...]:
     return fields(value)  # every subclass is a dataclass
 
 
@@ -203,41 +223,52 @@ def _kind_called(kind: str) -> type[Value] | None:
     return Value._kinds.get(kind)
 
 
-def _is_default(value: Value, described: Field[Any], default: Any) -> bool:
+def _is_default(value: Value, described: _Field, default: object) -> bool:
     held = getattr(value, described.name)
     if described.default_factory is not MISSING:
         default = described.default_factory()
-    return _same(held.name if isinstance(held, Row) and isinstance(default, str) else held, default)
+    if isinstance(held, Row) and isinstance(default, str):
+        held = held.name
+    return _same(held, default)
 
 
-def _cut(value: Any, described: Field[Any], room: int) -> str:
+def _cut(value: object, described: _Field, room: int) -> str:
     """`value` in about `room` characters: whole, or its first entries and a count, or what it is."""
     if isinstance(value, Row):
         return repr(value.name)
     if isinstance(value, np.ndarray):
-        if value.size <= _ENTRIES_SHOWN:
-            return f"{value.tolist()}"
-        first = ", ".join(_cut(entry, described, room) for entry in value.ravel()[:_ENTRIES_SHOWN].tolist())
-        return f"<{by(value.shape)} {value.dtype}: {first}, …>"
+        return _cut_array(value, described, room)
     if isinstance(value, tuple | list):
-        entries = [_cut(entry, described, room // _ENTRIES_SHOWN) for entry in value[:64]]
-        whole, least = (
-            f"({', '.join(entries)}{',' * (len(value) == 1)})",
-            f"(… {counted(len(value), 'entry', 'entries')})",
-        )
-        if len(value) > _ENTRIES_SHOWN and (len(whole) > room or "…" in whole or len(value) > len(entries)):
-            whole = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {len(value) - _ENTRIES_SHOWN} more)"
-    elif isinstance(value, Mapping):
-        whole = "{" + ", ".join(f"{key!r}: {_cut(entry, described, room)}" for key, entry in value.items()) + "}"
-        least = f"{{… {len(value)} entries}}"
-    else:
-        whole = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
-        is_value = isinstance(value, Value | Violation)
-        least = f"{type(value).__name__}(…)" if is_value else shortened(whole, max(room, 24))
-    return whole if len(whole) <= room else least
+        return _cut_sequence(value, described, room)
+    if isinstance(value, Mapping):
+        entries = [f"{key!r}: {_cut(entry, described, room)}" for key, entry in value.items()]
+        whole = f"{{{', '.join(entries)}}}"
+        return whole if len(whole) <= room else f"{{… {len(value)} entries}}"
+    whole = hex(value) if type(value) is int and described.metadata.get("hex") else repr(value)
+    if len(whole) <= room:
+        return whole
+    if isinstance(value, Value | Violation):
+        return f"{type(value).__name__}(…)"
+    return shortened(whole, max(room, _LEAST_ROOM))
 
 
-def _plain(value: Any, described: Field[Any]) -> Any:
+def _cut_array(array: _Array, described: _Field, room: int) -> str:
+    if array.size <= _ENTRIES_SHOWN:
+        return f"{array.tolist()}"
+    first = [_cut(entry, described, room) for entry in array.ravel()[:_ENTRIES_SHOWN].tolist()]
+    return f"<{by(array.shape)} {array.dtype}: {', '.join(first)}, …>"
+
+
+def _cut_sequence(value: tuple[object, ...] | list[object], described: _Field, room: int) -> str:
+    entries = [_cut(entry, described, room // _ENTRIES_SHOWN) for entry in value[:_ENTRIES_READ]]
+    whole = f"({entries[0]},)" if len(value) == 1 else f"({', '.join(entries)})"
+    is_cut = len(whole) > room or "…" in whole or len(value) > len(entries)
+    if len(value) > _ENTRIES_SHOWN and is_cut:
+        whole = f"({', '.join(entries[:_ENTRIES_SHOWN])}, … {len(value) - _ENTRIES_SHOWN} more)"
+    return whole if len(whole) <= room else f"(… {counted(len(value), 'entry', 'entries')})"
+
+
+def _plain(value: object, described: _Field) -> object:
     if isinstance(value, Row):
         return value.name
     if isinstance(value, Value | Violation):
@@ -255,7 +286,7 @@ def _plain(value: Any, described: Field[Any]) -> Any:
     return value
 
 
-def _revived(value: Any, described: Field[Any]) -> Any:
+def _revived(value: object, described: _Field) -> object:
     if "dtype" in described.metadata:
         return None if value is None else _revived_array(value, described)
     if isinstance(value, Mapping) and isinstance(value.get("kind"), str):
@@ -267,10 +298,13 @@ def _revived(value: Any, described: Field[Any]) -> Any:
             return int(value, 0)
         except ValueError:
             raise RuleError([argument_type(described.name, value, "an integer", "Use 0x400, for example.")]) from None
-    return described.metadata["named"](value) if isinstance(value, str) and "named" in described.metadata else value
+    if isinstance(value, str) and "named" in described.metadata:
+        named: Callable[[object], Row] = described.metadata["named"]
+        return named(value)
+    return value
 
 
-def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
+def _revived_array(value: object, described: _Field) -> object:
     dtype = described.metadata["dtype"]
     try:
         return read_only(np.array(value, dtype=dtype))
@@ -279,13 +313,13 @@ def _revived_array(value: Any, described: Field[Any]) -> np.ndarray[Any, Any]:
         raise RuleError([argument_type(described.name, value, wanted, fix)]) from None
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return bool(np.array_equal(one, other))
+        return bool(np.array_equal(one, other))  # type: ignore[arg-type]  # one of them may be no array: not equal then
     return bool(one == other)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> object:
     """Equal for equal values, whatever the dtype of an array or the order of a mapping."""
     if isinstance(value, np.ndarray):
         return value.shape, tuple(value.ravel()[:16].tolist())

@@ -12,7 +12,8 @@ from tilescope.questions import topics
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS
-from tilescope.tensor_map import descriptor
+from tilescope.tensor_map import field_topics
+from tilescope.tensor_map.replacement import REPLACE
 from tilescope.value import Value
 
 NAMES = [name for _, names in topics.index().groups for name in names]
@@ -26,7 +27,7 @@ def explained(*words):
 def test_all_topics_are_listed(capsys):
     explained()
     listed = " ".join(capsys.readouterr().out.split())
-    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, descriptor.topics(), CAUSE, SYMPTOM)
+    tables = (TERMS, SWIZZLE, DATA_TYPE, ARCH, RULES, field_topics.topics(), CAUSE, SYMPTOM)
     assert len(NAMES) == sum(map(len, tables))
     assert all(name in listed for name in NAMES)
 
@@ -37,7 +38,7 @@ def test_every_topic_listed_is_found_by_its_name(name, capsys):
     shown = capsys.readouterr().out
     title, blank, *text = shown.splitlines()
     assert (title, blank) == (name, "")
-    is_long = name in RULES or name in SYMPTOM or name == descriptor.REPLACE
+    is_long = name in RULES or name in SYMPTOM or name == REPLACE
     assert 1 <= len(text) <= (70 if is_long else 36 if name in CAUSE else 20)
     assert [line for line in text if len(line) > 80 and len(line.split()) > 3] == []  # a long word stands alone
 

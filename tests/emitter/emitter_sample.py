@@ -69,22 +69,24 @@ def gemms():
 
 
 def _gemms():
-    for number, (shape, name, options) in enumerate((
-        ((4096, 4096, 4096), "bf16", {}),
-        ((16, 4096, 4096), "bf16", {}),
-        ((1000, 1000, 512), "bf16", {}),
-        ((512, 512, 512), "s8", {}),
-        ((512, 512, 512), "u8", {"output_type": "s32"}),
-        ((512, 512, 512), "e4m3", {"output_type": "bf16"}),
-        ((2048, 2048, 1024), "e4m3", {}),
-        ((512, 512, 512), "tf32", {"output_type": "f32"}),
-        ((512, 512, 512), "bf16", {"a_major": "MN", "b_major": "MN"}),
-        ((1024, 2048, 256), "f16", {"b_major": "MN", "output_type": "f32"}),
-        ((512, 512, 512), "bf16", {"consumer": "ldmatrix"}),
-        ((2048, 2048, 1024), "bf16", {"consumer": "ldmatrix", "tile": (128, 128, 64)}),
-        ((512, 512, 512), "bf16", {"arch": "sm_80"}),
-        ((512, 512, 512), "s8", {"arch": "sm_80"}),
-        ((328, 520, 96), "f16", {"arch": "sm_80", "a_major": "MN", "b_major": "MN"}),
-        ((512, 512, 512), "bf16", {"arch": "sm_120"}),
-    )):  # fmt: skip
+    for number, (shape, name, options) in enumerate(
+        (
+            ((4096, 4096, 4096), "bf16", {}),
+            ((16, 4096, 4096), "bf16", {}),
+            ((1000, 1000, 512), "bf16", {}),
+            ((512, 512, 512), "s8", {}),
+            ((512, 512, 512), "u8", {"output_type": "s32"}),
+            ((512, 512, 512), "e4m3", {"output_type": "bf16"}),
+            ((2048, 2048, 1024), "e4m3", {}),
+            ((512, 512, 512), "tf32", {"output_type": "f32"}),
+            ((512, 512, 512), "bf16", {"a_major": "MN", "b_major": "MN"}),
+            ((1024, 2048, 256), "f16", {"b_major": "MN", "output_type": "f32"}),
+            ((512, 512, 512), "bf16", {"consumer": "ldmatrix"}),
+            ((2048, 2048, 1024), "bf16", {"consumer": "ldmatrix", "tile": (128, 128, 64)}),
+            ((512, 512, 512), "bf16", {"arch": "sm_80"}),
+            ((512, 512, 512), "s8", {"arch": "sm_80"}),
+            ((328, 520, 96), "f16", {"arch": "sm_80", "a_major": "MN", "b_major": "MN"}),
+            ((512, 512, 512), "bf16", {"arch": "sm_120"}),
+        )
+    ):
         yield f"{number:02}-{'x'.join(map(str, shape))}-{name}", ts.plan_gemm(*shape, name, **options)

@@ -58,9 +58,14 @@ def run_load(plan, first, *, partial=False):
     rows, columns = oriented(plan.problem.major, *shape)
     row_bytes = columns * plan.problem.data_type.bits // 8
     parameters = {
-        "first_mn": first[0], "first_k": first[1], "matrix": MATRIX, "pitch_bytes": pitch, "rows": rows, "row_bytes": row_bytes,
+        "first_mn": first[0],
+        "first_k": first[1],
+        "matrix": MATRIX,
+        "pitch_bytes": pitch,
+        "rows": rows,
+        "row_bytes": row_bytes,
         "other": 0,
-    }  # fmt: skip
+    }
     tensor_map = None
     if plan.boxes is not None:
         is_rounded = plan.problem.data_type.name.startswith("tfloat32")  # indices would not survive: bits as they are

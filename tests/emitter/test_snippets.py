@@ -19,14 +19,27 @@ MAPS = {
     "one dimension": ts.TensorMap("f32", (4096,), (), (256,)),
     "nan": ts.TensorMap("f16", (64, 64, 8), (128, 8192), (64, 8, 2), element_strides=(1, 2, 1), oob_fill="nan"),
     "im2col": ts.Im2colMap(
-        "f16", (64, 32, 32, 4), (128, 4096, 131072), lower_corner=(-1, -1), upper_corner=(-1, -1), channels_per_pixel=64,
-        pixels_per_column=64, swizzle="128B",
+        "f16",
+        (64, 32, 32, 4),
+        (128, 4096, 131072),
+        lower_corner=(-1, -1),
+        upper_corner=(-1, -1),
+        channels_per_pixel=64,
+        pixels_per_column=64,
+        swizzle="128B",
     ),
     "wide": ts.Im2colWideMap(
-        "f16", (64, 32, 32, 1), (128, 4096, 131072), lower_width=-1, upper_width=-1, channels_per_pixel=64,
-        pixels_per_column=32, swizzle="128B", arch="sm_100",
+        "f16",
+        (64, 32, 32, 1),
+        (128, 4096, 131072),
+        lower_width=-1,
+        upper_width=-1,
+        channels_per_pixel=64,
+        pixels_per_column=32,
+        swizzle="128B",
+        arch="sm_100",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -61,9 +61,14 @@ def test_triton_compiles_the_text_to_the_planned_copies(name, tmp_path, monkeypa
     element = {8: "i8", 16: "bf16", 32: "fp32"}[module.SHARED.element_bitwidth]
     block = ",".join(map(str, module.BLOCK))
     signature = {
-        "source": f"tensordesc<{element}[{block}],{module.SHARED!r}>", "target": f"*{element}", "pitch": "i32", "columns": "i32",
-        "STAGES": "constexpr", "BYTES": "constexpr", "REGISTERS": "constexpr",
-    }  # fmt: skip
+        "source": f"tensordesc<{element}[{block}],{module.SHARED!r}>",
+        "target": f"*{element}",
+        "pitch": "i32",
+        "columns": "i32",
+        "STAGES": "constexpr",
+        "BYTES": "constexpr",
+        "REGISTERS": "constexpr",
+    }
     constants = {"STAGES": module.STAGES, "BYTES": module.BYTES, "REGISTERS": module.REGISTERS}
     source = GluonASTSource(module.copy_tiles, signature, constexprs=constants)
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})

@@ -103,10 +103,16 @@ def test_terms_evaluate_to_the_address(layout, base):
 
 
 PTX = {
-    "mov": lambda a: a, "mad": lambda a, b, c: a * b + c, "shr": lambda a, b: a >> b, "shl": lambda a, b: a << b & 0xFFFFFFFF,
-    "and": lambda a, b: a & b, "xor": lambda a, b: a ^ b, "add": lambda a, b: a + b, "div": lambda a, b: a // b,
+    "mov": lambda a: a,
+    "mad": lambda a, b, c: a * b + c,
+    "shr": lambda a, b: a >> b,
+    "shl": lambda a, b: a << b & 0xFFFFFFFF,
+    "and": lambda a, b: a & b,
+    "xor": lambda a, b: a ^ b,
+    "add": lambda a, b: a + b,
+    "div": lambda a, b: a // b,
     "rem": lambda a, b: a % b,
-}  # fmt: skip
+}
 
 
 def run_ptx(text, base, names):

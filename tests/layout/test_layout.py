@@ -131,8 +131,11 @@ def test_padding_shifts_each_row_by_a_bank():
 
 def test_pattern_starts_anew_at_the_alignment():
     assert [Layout((8, 64), 16, swizzle=name).alignment_bytes for name in ("none", "32B", "64B", "128B")] == [
-        128, 256, 512, 1024,
-    ]  # fmt: skip
+        128,
+        256,
+        512,
+        1024,
+    ]
 
 
 def test_numpy_integers_are_plain_ones():
@@ -187,15 +190,31 @@ def test_all_mistakes_are_named_at_once():
     with pytest.raises(RuleError) as caught:
         Layout((8, 64), 12, atom=(3, 64), atom_order="down", padding_bytes=-1, start=-1)
     assert sorted(each.argument for each in caught.value.violations) == [
-        "atom_order", "element_bits", "padding_bytes", "shape", "start",
-    ]  # fmt: skip
+        "atom_order",
+        "element_bits",
+        "padding_bytes",
+        "shape",
+        "start",
+    ]
 
 
 @pytest.mark.parametrize(
     ("row", "column"),
-    [(8, 0), (0, 64), (-1, 0), (0, -1), ([0, 8], 0), (0, [-1]), (0.0, 0), ([0.5], 0), ("0", 0), (None, 0), ([0, 1], [0, 1, 2]),
-     ([[0], [1, 2]], 0)],
-)  # fmt: skip
+    [
+        (8, 0),
+        (0, 64),
+        (-1, 0),
+        (0, -1),
+        ([0, 8], 0),
+        (0, [-1]),
+        (0.0, 0),
+        ([0.5], 0),
+        ("0", 0),
+        (None, 0),
+        ([0, 1], [0, 1, 2]),
+        ([[0], [1, 2]], 0),
+    ],
+)
 def test_index_outside_the_tile_is_refused(row, column):
     tile = Layout((8, 64), 16)
     for ask in (tile.logical, tile.address):

@@ -30,14 +30,14 @@ def tile_cases():
         yield "tcgen05", "e2m3", "K", "128B", order, (128, 256), 0
 
 
-def brought(data_type, major, mode, order, tile, arch="sm_100"):
+def brought(data_type, major, mode, order, tile):
     """A map of boxes one atom wide, and the copies that bring the tile, counted off by hand."""
     row = ts.DataType.named(data_type)
     rows, columns = tile if major == "K" else tile[::-1]
     width = SPAN[mode] * 8 // row.smem_bits
     atom_rows = 4 if mode == "128B_ATOM_32B" else 8
     atom_bytes, high, wide = atom_rows * SPAN[mode], rows // atom_rows, columns // width
-    a = TensorMap(row.tma, (columns, rows), (columns * row.bits // 8,), (width, atom_rows), swizzle=mode, arch=arch)
+    a = TensorMap(row.tma, (columns, rows), (columns * row.bits // 8,), (width, atom_rows), swizzle=mode, arch="sm_100")
     copies = []
     for down in range(high):
         for across in range(wide):
@@ -113,9 +113,14 @@ def judged(case, change, **options):
     fields = {name: value for name, value in right.to_dict().items() if name != "kind"}
     wrong = type(right).from_dict(fields | change(right))
     given_as = {
-        "copies": copies, "smem_address": address, "major": major, "tile_major": major, "data_type": data_type,
-        "rows": loop.block_mn, "k": loop.k_per_step,
-    }  # fmt: skip
+        "copies": copies,
+        "smem_address": address,
+        "major": major,
+        "tile_major": major,
+        "data_type": data_type,
+        "rows": loop.block_mn,
+        "k": loop.k_per_step,
+    }
     return compatible(a, wrong, **(given_as | options)), right, wrong
 
 

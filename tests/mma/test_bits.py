@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.bits import WordField, WordFormat
-from tilescope.mma.descriptor import FORMS
+from tilescope.mma.descriptor import WGMMA_FORM
 
 SAMPLE = WordFormat("sample", 32, (WordField("low", 0, 3), WordField("middle", 8, 15, 16), WordField("high", 31, 31)))
 
@@ -30,7 +30,7 @@ def test_reserved_ones_are_what_the_fields_do_not_carry(word):
 
 
 def test_both_sides_of_every_limit():
-    for field in FORMS["wgmma"].word.fields:
+    for field in WGMMA_FORM.word.fields:
         assert field.problems(field.limit) == []
         assert field.problems(0) == []
         assert len(field.problems(field.limit + field.unit)) == 1
@@ -40,7 +40,7 @@ def test_both_sides_of_every_limit():
 
 
 def test_fields_do_not_overlap():
-    assert sum(field.mask for field in FORMS["wgmma"].word.fields) == (
+    assert sum(field.mask for field in WGMMA_FORM.word.fields) == (
         0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62
     )
 

@@ -121,7 +121,7 @@ PTX_EXAMPLES = [
 
 
 @pytest.mark.parametrize(("major", "mode", "bits", "shape", "stride", "lbo", "sbo"), PTX_EXAMPLES)
-def test_the_ptx_examples_are_reproduced(major, mode, bits, shape, stride, lbo, sbo):
+def test_the_ptx_examples_are_reproduced(*, major, mode, bits, shape, stride, lbo, sbo):
     exact = pycute.Layout(shape, stride)
     mn, k = (pycute.size(part) for part in exact)
     k = min(k, 8 * SPAN_BYTES[mode] // bits) if mode != "none" and major == "K" else k  # one atom wide
@@ -164,7 +164,7 @@ def test_leading_and_stride_are_the_distances_of_neighbours(major, mode, order):
         assert leading_bytes == tile.logical(*layout.leading_step) - tile.logical(0, 0)
 
 
-def design_table(major, mode, order, rows, columns, atom_bytes):
+def design_table(major, mode, order, *, rows, columns, atom_bytes):
     """Leading and stride for a grid of rows x columns atoms (strided x contiguous)."""
     down, right = (atom_bytes, rows * atom_bytes) if order == "column" else (columns * atom_bytes, atom_bytes)
     if major == "K":
@@ -180,7 +180,7 @@ def test_leading_and_stride_follow_the_table_of_atom_grids(major, mode, order, r
     strided, contiguous = layout.atom if major == "K" else layout.atom[::-1]
     shape = (rows * strided, columns * contiguous)
     tile = layout.tile(shape if major == "K" else shape[::-1], atom_order=order)
-    expected = design_table(major, mode, order, rows, columns, layout.atom_bytes)
+    expected = design_table(major, mode, order, rows=rows, columns=columns, atom_bytes=layout.atom_bytes)
     assert layout.offsets(tile) == expected
 
 
@@ -250,9 +250,17 @@ def test_refuses_what_no_tensor_core_reads(arguments, message):
 
 @pytest.mark.parametrize(
     ("shape", "message"),
-    [((12, 64), "Use 16 x 64"), ((64, 32), "Use 64 x 64"), ((0, 64), "at least 1"), ("64x64", "a sequence of integers"),
-     ((64,), "2 integers"), ((64, 64.5), "an integer"), (None, "a sequence"), ((64, float("inf")), "an integer")],
-)  # fmt: skip
+    [
+        ((12, 64), "Use 16 x 64"),
+        ((64, 32), "Use 64 x 64"),
+        ((0, 64), "at least 1"),
+        ("64x64", "a sequence of integers"),
+        ((64,), "2 integers"),
+        ((64, 64.5), "an integer"),
+        (None, "a sequence"),
+        ((64, float("inf")), "an integer"),
+    ],
+)
 def test_refuses_tiles_that_are_no_whole_atoms(shape, message):
     with pytest.raises(ts.RuleError, match=message):
         canonical_layout("K", "128B", "bf16").tile(shape)

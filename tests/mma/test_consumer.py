@@ -6,7 +6,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.mma.canonical import READERS
-from tilescope.mma.consumer import CONSUMER, ConsumerName, Tcgen05Loop, WgmmaLoop, consumers_of, missing_consumer
+from tilescope.mma.consumer import CONSUMER, ConsumerName, Tcgen05Loop, WgmmaLoop, consumers_of
 
 
 def test_the_names_are_those_of_the_table():
@@ -38,11 +38,13 @@ def test_every_architecture_has_its_own_and_says_what_it_lacks(arch):
     assert own == {"sm_90": "wgmma", "sm_100": "tcgen05", "sm_103": "tcgen05", "sm_110": "tcgen05"}.get(
         arch.name, "ldmatrix"
     )
-    assert missing_consumer(own, arch) is None
     for name in CONSUMER.keys() - set(consumers_of(arch)):
-        found, limit, fix = missing_consumer(name, arch)
-        assert (found, fix.split(",")[0]) == (f"consumer = {name} on {arch.name}", f'Use consumer="{own}"')
-        assert limit.endswith(f"; {arch.name} has {', '.join(consumers_of(arch))}")
+        with pytest.raises(ts.RuleError) as refused:
+            ts.plan((128, 64), "bf16", consumer=name, arch=arch.name)
+        missing = refused.value.violations[0]
+        assert (missing.rule, missing.found) == ("plan-consumer", f"consumer = {name} on {arch.name}")
+        assert missing.limit.endswith(f"; {arch.name} has {', '.join(consumers_of(arch))}")
+        assert missing.fix.startswith(f'Use consumer="{own}"')
 
 
 @pytest.mark.parametrize("arch", [None, *ts.ARCH])

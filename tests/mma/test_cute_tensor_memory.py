@@ -11,7 +11,7 @@ import pytest
 
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import ScaleLanes, scale_layout
-from tilescope.mma.tmem_form import cp_shape
+from tilescope.mma.tmem_copy import cp_shape
 from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
 
 HERE = Path(__file__).parent

@@ -1,6 +1,7 @@
 """The product that comes out of TMA, shared memory and tensor core equals numpy's, whatever the layout."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -63,14 +64,33 @@ def numbers(data_type, shape, seed):
     return np.random.default_rng(seed).integers(0 if row.name.startswith("u") else -span, span + 1, shape)
 
 
-def assert_equals_numpy(key, a, b, size, order, address, seed=0):
-    consumer, data_type = key
-    m, n, k = shapes(key, a, b, size)
-    one, other = numbers(data_type, (m, k), seed), numbers(data_type, (k, n), seed + 1)
+class Product(NamedTuple):
+    key: tuple[str, str]  # consumer and type
+    a: tuple[str, str]  # majorness and swizzle
+    b: tuple[str, str]
+    size: tuple[int, int, int]
+    order: str
+    address: int
+
+
+def assert_equals_numpy(product, seed=0):
+    consumer, data_type = product.key
+    a_major, a_swizzle = product.a
+    b_major, b_swizzle = product.b
+    m, n, k = shapes(product.key, product.a, product.b, product.size)
+    one = numbers(data_type, (m, k), seed)
+    other = numbers(data_type, (k, n), seed + 1)
     found = emulate_mma(
-        one, other, data_type=data_type, consumer=consumer, a_major=a[0], b_major=b[0], swizzle=(a[1], b[1]),
-        atom_order=order, smem_address=address,
-    )  # fmt: skip
+        one,
+        other,
+        data_type=data_type,
+        consumer=consumer,
+        a_major=a_major,
+        b_major=b_major,
+        swizzle=(a_swizzle, b_swizzle),
+        atom_order=product.order,
+        smem_address=product.address,
+    )
     wrong = np.argwhere(found != one @ other)
     assert not wrong.size, f"{len(wrong)} of {found.size} differ, first {tuple(wrong[0])}"
     assert found.shape == (m, n)
@@ -79,7 +99,7 @@ def assert_equals_numpy(key, a, b, size, order, address, seed=0):
 
 SIZES = ((16, 8, 32), (64, 24, 96), (192, 72, 256))
 ALL = [
-    (key, a, b, size, order, address)
+    Product(key, a, b, size, order, address)
     for key in LAYOUTS
     for a, b in itertools.product(operand_layouts(key), repeat=2)
     for size in SIZES
@@ -91,22 +111,23 @@ ALL = [
 @pytest.mark.slow
 @pytest.mark.parametrize("key", LAYOUTS, ids="-".join)
 def test_the_product_is_numpys_in_every_combination(key):
-    for case in ALL:
-        if case[0] == key:
-            assert_equals_numpy(*case)
+    for product in ALL:
+        if product.key == key:
+            assert_equals_numpy(product)
 
 
 @pytest.mark.parametrize("key", LAYOUTS, ids="-".join)
 def test_the_product_is_numpys_in_every_layout(key):
     for number, layout in enumerate(operand_layouts(key)):
         other = operand_layouts(key)[-1 - number]
-        order, address = ("column", "row")[number % 2], (0x480, 0, 0x3F80)[number % 3]
-        assert_equals_numpy(key, layout, other, SIZES[1], order, address, number)
+        order = ("column", "row")[number % 2]
+        address = (0x480, 0, 0x3F80)[number % 3]
+        assert_equals_numpy(Product(key, layout, other, SIZES[1], order, address), number)
 
 
-@given(st.sampled_from(ALL), st.integers(0, 99))
-def test_the_product_is_numpys_in_a_sample_of_combinations(case, seed):
-    assert_equals_numpy(*case, seed)
+@given(product=st.sampled_from(ALL), seed=st.integers(0, 99))
+def test_the_product_is_numpys_in_a_sample_of_combinations(product, seed):
+    assert_equals_numpy(product, seed)
 
 
 def test_types_come_from_the_arrays():
@@ -174,9 +195,11 @@ def test_operands_lie_where_layouts_say(consumer):
     staged = ts.Layout.from_modes(((64, 64, 3), (64, 1, 4096)), 16, swizzle="128B")
     planned = ts.plan((64, 64), "bf16", consumer=consumer, arch="sm_100" if consumer == "tcgen05" else "sm_90").best
     tiles = [
-        ts.parse_layout(PRINTED), planned.layout,
-        ts.canonical_layout("MN", "64B", "bf16").tile((64, 64), atom_order="row", start=0x1200), staged,
-    ]  # fmt: skip
+        ts.parse_layout(PRINTED),
+        planned.layout,
+        ts.canonical_layout("MN", "64B", "bf16").tile((64, 64), atom_order="row", start=0x1200),
+        staged,
+    ]
     for one, other in itertools.product(tiles, repeat=2):
         d = emulate_mma(a, b, data_type="bf16", consumer=consumer, a_layout=one, b_layout=other)
         assert (d == a @ b).all(), (one, other)

@@ -71,7 +71,7 @@ ACCUMULATORS = {
     "m16n8k64": "f32 s32",
     "m16n8k128": "s32",
     "m16n8k256": "s32",
-}  # fmt: skip
+}
 WGMMA_A = {
     "k16": ("f16 bf16", 8, lambda i, g, t: (g + 8 * (i // 2 % 2), 2 * t + i % 2 + 8 * (i // 4))),
     "k8": ("tf32", 4, lambda i, g, t: (g + 8 * (i % 2), t + 4 * (i // 2))),
@@ -192,18 +192,27 @@ def test_the_quad_pairs_of_m8n8k4_are_where_the_manual_says():
 
 # What CuTe's traits say, from the independent tensor-layouts package: (atom, instruction, type of A and B, of C).
 ORACLE = [
-    ("SM75_8x8x16_S32S8S8S32_TN", "m8n8k16", "s8", "s32"), ("SM80_16x8x8_F16F16F16F16_TN", "m16n8k8", "f16", "f16"),
-    ("SM80_16x8x16_F32F16F16F32_TN", "m16n8k16", "f16", "f32"), ("SM80_16x8x8_F32BF16BF16F32_TN", "m16n8k8", "bf16", "f32"),
-    ("SM80_16x8x16_F32BF16BF16F32_TN", "m16n8k16", "bf16", "f32"), ("SM80_16x8x4_F32TF32TF32F32_TN", "m16n8k4", "tf32", "f32"),
-    ("SM80_16x8x8_F32TF32TF32F32_TN", "m16n8k8", "tf32", "f32"), ("SM80_8x8x4_F64F64F64F64_TN", "m8n8k4", "f64", "f64"),
-    ("SM80_16x8x16_S32S8S8S32_TN", "m16n8k16", "s8", "s32"), ("SM80_16x8x32_S32S8S8S32_TN", "m16n8k32", "u8", "s32"),
-    ("SM80_8x8x32_S32S4S4S32_TN", "m8n8k32", "s4", "s32"), ("SM80_16x8x32_S32S4S4S32_TN", "m16n8k32", "u4", "s32"),
-    ("SM80_16x8x64_S32S4S4S32_TN", "m16n8k64", "s4", "s32"), ("SM80_8x8x128_S32U1U1S32_TN_XORPOPC", "m8n8k128", "b1", "s32"),
+    ("SM75_8x8x16_S32S8S8S32_TN", "m8n8k16", "s8", "s32"),
+    ("SM80_16x8x8_F16F16F16F16_TN", "m16n8k8", "f16", "f16"),
+    ("SM80_16x8x16_F32F16F16F32_TN", "m16n8k16", "f16", "f32"),
+    ("SM80_16x8x8_F32BF16BF16F32_TN", "m16n8k8", "bf16", "f32"),
+    ("SM80_16x8x16_F32BF16BF16F32_TN", "m16n8k16", "bf16", "f32"),
+    ("SM80_16x8x4_F32TF32TF32F32_TN", "m16n8k4", "tf32", "f32"),
+    ("SM80_16x8x8_F32TF32TF32F32_TN", "m16n8k8", "tf32", "f32"),
+    ("SM80_8x8x4_F64F64F64F64_TN", "m8n8k4", "f64", "f64"),
+    ("SM80_16x8x16_S32S8S8S32_TN", "m16n8k16", "s8", "s32"),
+    ("SM80_16x8x32_S32S8S8S32_TN", "m16n8k32", "u8", "s32"),
+    ("SM80_8x8x32_S32S4S4S32_TN", "m8n8k32", "s4", "s32"),
+    ("SM80_16x8x32_S32S4S4S32_TN", "m16n8k32", "u4", "s32"),
+    ("SM80_16x8x64_S32S4S4S32_TN", "m16n8k64", "s4", "s32"),
+    ("SM80_8x8x128_S32U1U1S32_TN_XORPOPC", "m8n8k128", "b1", "s32"),
     ("SM80_16x8x128_S32U1U1S32_TN_XORPOPC", "m16n8k128", "b1", "s32"),
     ("SM80_16x8x256_S32U1U1S32_TN_XORPOPC", "m16n8k256", "b1", "s32"),
-    ("SM89_16x8x32_F32E4M3E4M3F32_TN", "m16n8k32", "e4m3", "f32"), ("SM90_16x8x4_F64F64F64F64_TN", "m16n8k4", "f64", "f64"),
-    ("SM90_16x8x8_F64F64F64F64_TN", "m16n8k8", "f64", "f64"), ("SM90_16x8x16_F64F64F64F64_TN", "m16n8k16", "f64", "f64"),
-]  # fmt: skip
+    ("SM89_16x8x32_F32E4M3E4M3F32_TN", "m16n8k32", "e4m3", "f32"),
+    ("SM90_16x8x4_F64F64F64F64_TN", "m16n8k4", "f64", "f64"),
+    ("SM90_16x8x8_F64F64F64F64_TN", "m16n8k8", "f64", "f64"),
+    ("SM90_16x8x16_F64F64F64F64_TN", "m16n8k16", "f64", "f64"),
+]
 
 
 def spelled(layout):
@@ -422,9 +431,13 @@ def test_refuses_indices_outside(call, message):
 
 @pytest.mark.parametrize(
     ("instruction", "inputs", "accumulator"),
-    [("mma.m16n8k16", "bf16", "float32"), ("mma.m16n8k32", "e4m3", "float32"), ("mma.m16n8k32", "s8", "int32"),
-     ("mma.m8n8k4", "f64", None)],
-)  # fmt: skip
+    [
+        ("mma.m16n8k16", "bf16", "float32"),
+        ("mma.m16n8k32", "e4m3", "float32"),
+        ("mma.m16n8k32", "s8", "int32"),
+        ("mma.m8n8k4", "f64", None),
+    ],
+)
 def test_an_input_type_for_the_accumulator_is_answered_with_its_sums(instruction, inputs, accumulator):
     if accumulator is None:
         assert ts.fragment(instruction, "D", inputs)

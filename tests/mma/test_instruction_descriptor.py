@@ -196,11 +196,12 @@ def descriptors(draw):
     if kind in SCALED:
         if kind == "mxf4nvf4":
             options["scale_type"] = draw(st.sampled_from(["ue8m0", "ue4m3"]))
-        four = options.get("scale_type") == "ue4m3"  # in blocks of 16
-        wide = options.get("k") == 96
-        ids = st.sampled_from({(False, False): (0, 2), (False, True): (0, 1, 2, 3), (True, False): (0,), (True, True): (0, 2)}[
-            four, wide or kind == "mxf8f6f4"
-        ])  # fmt: skip
+        in_blocks_of_16 = options.get("scale_type") == "ue4m3"
+        is_wide = options.get("k") == 96 or kind == "mxf8f6f4"
+        if in_blocks_of_16:
+            ids = st.sampled_from((0, 2) if is_wide else (0,))
+        else:
+            ids = st.sampled_from((0, 1, 2, 3) if is_wide else (0, 2))
         options |= {"a_scale_id": draw(ids), "b_scale_id": draw(ids)}
     else:
         if options["sparse"] and kind in ("f16", "tf32"):

@@ -85,7 +85,7 @@ def coords_of(tile, registers, matrix_register=0):
         ("MN", "32B", (16, 8), True, [(0, 0), (0, 1)], [(5, 4), (5, 5)]),
     ],
 )
-def test_transposed_operands_need_trans(major, swizzle, shape, transpose, lane_0, lane_22):
+def test_transposed_operands_need_trans(*, major, swizzle, shape, transpose, lane_0, lane_22):
     """The first ldmatrix.x1 of an A operand of mma.m16n8k8, K-major and M-major."""
     tile = canonical_layout(major, swizzle, "bf16").tile(shape)
     smem = np.arange(tile.size_bytes // 2, dtype=np.uint16)

@@ -66,9 +66,11 @@ def test_a_register_holds_four_consecutive_elements(kind, count):
     found = fragment(f"ldmatrix.m16n16.x{count}.trans.{kind}")
     for lane in range(32):
         expected = [
-            (row, lane // 4 + 8 * register) for _ in range(count) for register in (0, 1)
+            (row, lane // 4 + 8 * register)
+            for _ in range(count)
+            for register in (0, 1)
             for row in range(lane % 4 * 4, lane % 4 * 4 + 4)
-        ]  # fmt: skip
+        ]
         assert list(found.held_by(lane)) == expected
         assert [found.matrix_of(lane, value) for value in range(found.values)] == [v // 8 for v in range(8 * count)]
 
@@ -153,9 +155,17 @@ def test_refuses_forms_that_do_not_exist(options, message):
 
 @pytest.mark.parametrize(
     "opcode",
-    ["ldmatrix.m8n8.x4.b8", "ldmatrix.m16n16.x1.b8", "ldmatrix.m16n16.x4.trans.b8", "stmatrix.m16n16.x1.trans.b8",
-     "ldmatrix.m8n16.x3.b6x16_p32", "ldmatrix.m8n16.x1.trans.b6x16_p32", "ldmatrix.m8n8", "stmatrix.m16n8.x1.b8"],
-)  # fmt: skip
+    [
+        "ldmatrix.m8n8.x4.b8",
+        "ldmatrix.m16n16.x1.b8",
+        "ldmatrix.m16n16.x4.trans.b8",
+        "stmatrix.m16n16.x1.trans.b8",
+        "ldmatrix.m8n16.x3.b6x16_p32",
+        "ldmatrix.m8n16.x1.trans.b6x16_p32",
+        "ldmatrix.m8n8",
+        "stmatrix.m16n8.x1.b8",
+    ],
+)
 def test_refuses_opcodes_that_do_not_exist(opcode):
     with pytest.raises(ts.RuleError):
         fragment(opcode)

@@ -237,15 +237,16 @@ def loop_cases():
 
 
 @pytest.mark.parametrize(("operand", "major", "mode", "order", "name", "mn", "k"), list(loop_cases()))
-def test_the_descriptors_of_a_loop_read_the_whole_tile_and_nothing_else(operand, major, mode, order, name, mn, k):
+def test_the_descriptors_of_a_loop_read_the_whole_tile_and_nothing_else(*, operand, major, mode, order, name, mn, k):
     loop = tcgen05_descriptors(
         (mn, k), name, major=major, swizzle=mode, atom_order=order, operand=operand, smem_address=0x480
     )
     bits = ts.DataType.named(name).smem_bits
-    read = np.concatenate([
-        np.concatenate([each.addresses(major, loop.block_mn, loop.k_per_step, bits) for each in steps], axis=1) for steps in loop
-    ])  # fmt: skip
-    assert (read == loop.layout.addresses()).all()
+    blocks = []
+    for steps in loop:
+        read = [descriptor.addresses(major, loop.block_mn, loop.k_per_step, bits) for descriptor in steps]
+        blocks.append(np.concatenate(read, axis=1))
+    assert (np.concatenate(blocks) == loop.layout.addresses()).all()
     assert loop.k_per_step * bits == 256
     assert loop.block_mn == (128 if operand == "A" else 256)
     assert ts.Value.from_dict(loop.to_dict()) == loop

@@ -14,9 +14,15 @@ from tilescope.mma.tmem_layout import tmem_layout
 PLAIN = ["bf16", "f16", "tf32", "e4m3", "e5m2", "e2m3", "e3m2", "s8", "u8"]
 KINDS = ["bf16", "tf32", "e4m3", "e2m3", "s8"]  # of each width, and padded
 SCALED = [
-    ("mxfp8", "e4m3"), ("mxfp8", "e5m2"), ("mxfp8", "e2m3"), ("mxfp8", "e3m2"),
-    ("mxfp4", "e2m1"), ("nvfp4", "e2m1"), ("mxf4nvf4.2X", "e2m1"), ("mxf4nvf4.4X", "e2m1"),
-]  # fmt: skip
+    ("mxfp8", "e4m3"),
+    ("mxfp8", "e5m2"),
+    ("mxfp8", "e2m3"),
+    ("mxfp8", "e3m2"),
+    ("mxfp4", "e2m1"),
+    ("nvfp4", "e2m1"),
+    ("mxf4nvf4.2X", "e2m1"),
+    ("mxf4nvf4.4X", "e2m1"),
+]
 SHAPES = [(1, 128, 64), (1, 256, 96), (2, 128, 64), (2, 256, 64), (2, 512, 128)]  # cta_group, m, n
 SMALL = np.array([0, 0.5, 1, 1.5, 2, 3, -0.5, -1, -1.5, -2, -3, 4])  # all of them exact in e2m1 too
 
@@ -65,9 +71,16 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
     a, b = elements(data_type, (m, k), random), elements(data_type, (k, n), random)
     a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
     d = emulate_mma(
-        a, b, data_type=data_type, consumer="tcgen05", swizzle="128B", cta_group=group, scale_kind=kind,
-        a_scales=a_scales, b_scales=b_scales,
-    )  # fmt: skip
+        a,
+        b,
+        data_type=data_type,
+        consumer="tcgen05",
+        swizzle="128B",
+        cta_group=group,
+        scale_kind=kind,
+        a_scales=a_scales,
+        b_scales=b_scales,
+    )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
     assert (d == wanted.astype(np.float32)).all()
 
@@ -83,9 +96,16 @@ def test_products_of_k_96_are_right(kind, group, m, n):
     a, b = elements("e2m1", (m, k), random), elements("e2m1", (k, n), random)
     a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
     d = emulate_mma(
-        a, b, data_type="e2m1", consumer="tcgen05", cta_group=group, scale_kind=kind, a_scales=a_scales,
-        b_scales=b_scales, instruction_k=96,
-    )  # fmt: skip
+        a,
+        b,
+        data_type="e2m1",
+        consumer="tcgen05",
+        cta_group=group,
+        scale_kind=kind,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        instruction_k=96,
+    )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
     assert (d == wanted.astype(np.float32)).all()
 
@@ -118,9 +138,16 @@ def test_sparse_scaled_products_are_right(kind, data_type, group, m):
     a, b = pruned(elements(data_type, (m, k), random), data_type, random), elements(data_type, (k, n), random)
     a_scales, b_scales = (scale_bytes(kind, (extent, k // block), random) for extent in (m, n))
     d = emulate_mma(
-        a, b, data_type=data_type, consumer="tcgen05", cta_group=group, scale_kind=kind, a_scales=a_scales,
-        b_scales=b_scales, sparse=True,
-    )  # fmt: skip
+        a,
+        b,
+        data_type=data_type,
+        consumer="tcgen05",
+        cta_group=group,
+        scale_kind=kind,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        sparse=True,
+    )
     wanted = plainly_scaled(*(each.astype(np.float64) for each in (a, b, a_scales, b_scales)))
     assert (d == wanted.astype(np.float32)).all()
 
@@ -174,9 +201,16 @@ def test_scaled_products_with_a_in_tensor_memory_are_right(group):
     a, b = elements("e2m1", (256, 256), random), elements("e2m1", (256, 64), random)
     scales = [scale_bytes("nvfp4", (extent, 16), random) for extent in (256, 64)]
     d = emulate_mma(
-        a, b, data_type="e2m1", consumer="tcgen05", cta_group=group, a_in_tensor_memory=True, scale_kind="nvfp4",
-        a_scales=scales[0], b_scales=scales[1],
-    )  # fmt: skip
+        a,
+        b,
+        data_type="e2m1",
+        consumer="tcgen05",
+        cta_group=group,
+        a_in_tensor_memory=True,
+        scale_kind="nvfp4",
+        a_scales=scales[0],
+        b_scales=scales[1],
+    )
     assert (d == plainly_scaled(*(each.astype(np.float64) for each in (a, b, *scales))).astype(np.float32)).all()
 
 
@@ -193,9 +227,16 @@ def test_products_of_a_cluster_with_multicast_are_right(cluster, m):
     if m == 256:  # scales of B in a pair with m 128 come in halves of 32 columns
         one, other = a.astype(ml_dtypes.float8_e4m3fn), b.astype(ml_dtypes.float8_e4m3fn)
         d = emulate_mma(
-            one, other, data_type="e4m3", consumer="tcgen05", cta_group=2, cluster=cluster, scale_kind="mxfp8",
-            a_scales=scales[0], b_scales=scales[1],
-        )  # fmt: skip
+            one,
+            other,
+            data_type="e4m3",
+            consumer="tcgen05",
+            cta_group=2,
+            cluster=cluster,
+            scale_kind="mxfp8",
+            a_scales=scales[0],
+            b_scales=scales[1],
+        )
         wanted = plainly_scaled(*(each.astype(np.float64) for each in (one, other, *scales)))
         assert (d == wanted.astype(np.float32)).all()
 
@@ -220,9 +261,16 @@ def test_every_scale_reaches_its_own_row_and_block(operand, group):
         scales = {"A": np.full((m, k // block), 1.0), "B": np.full((n, k // block), 1.0)}
         scales[operand][row, number] = 448
         d = emulate_mma(
-            a, b, data_type="e2m1", consumer="tcgen05", swizzle="64B", cta_group=group, scale_kind="nvfp4",
-            a_scales=scales["A"].astype(ml_dtypes.float8_e4m3fn), b_scales=scales["B"].astype(ml_dtypes.float8_e4m3fn),
-        )  # fmt: skip
+            a,
+            b,
+            data_type="e2m1",
+            consumer="tcgen05",
+            swizzle="64B",
+            cta_group=group,
+            scale_kind="nvfp4",
+            a_scales=scales["A"].astype(ml_dtypes.float8_e4m3fn),
+            b_scales=scales["B"].astype(ml_dtypes.float8_e4m3fn),
+        )
         wanted = np.full((m, n), float(k))
         line = (row, slice(None)) if operand == "A" else (slice(None), row)
         wanted[line] += block * 447
@@ -313,6 +361,12 @@ def test_scales_with_a_sign_are_refused():
     scales = np.full((128, 4), 0x80, np.uint8)
     with pytest.raises(RuleError, match="sign"):
         emulate_mma(
-            np.ones((128, 64)), np.ones((64, 128)), data_type="e2m1", consumer="tcgen05", swizzle="32B", scale_kind="nvfp4",
-            a_scales=scales, b_scales=scales,
-        )  # fmt: skip
+            np.ones((128, 64)),
+            np.ones((64, 128)),
+            data_type="e2m1",
+            consumer="tcgen05",
+            swizzle="32B",
+            scale_kind="nvfp4",
+            a_scales=scales,
+            b_scales=scales,
+        )

@@ -13,7 +13,8 @@ from tilescope.mma.scale_packing import pack_scales, unpack_scales
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
-from tilescope.mma.tmem_form import CP_SHAPES, TMEM_FORMS
+from tilescope.mma.tmem_copy import CP_SHAPES
+from tilescope.mma.tmem_form import TMEM_FORMS
 from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
 
 # The formulas of PTX's figures, as one writes them down: lane and column of register r of thread t.
@@ -92,6 +93,17 @@ def test_halves_of_packed_registers_are_neighbouring_columns():
                 assert registers[thread, register] == 2 * column | (2 * column + 1) << 16
 
 
+def naive_place(letter, m, n, whole_n):
+    """Lane and column of element (m, n) of a block's accumulator: the formulas of PTX's figures."""
+    if letter in ("A", "D"):
+        return m, n
+    if letter in ("B", "E"):
+        return m + 64 * (n // (whole_n // 2)), n % (whole_n // 2)
+    if letter in ("C", "F"):
+        return m % 16 + 32 * (m // 16), n
+    return m + 32 * (n // (whole_n // 4)), n % (whole_n // 4)
+
+
 @pytest.mark.parametrize("letter", DATAPATHS)
 def test_accumulators_follow_the_formulas(letter):
     path = DATAPATHS[letter]
@@ -99,20 +111,23 @@ def test_accumulators_follow_the_formulas(letter):
         layout = tmem_layout(
             (path.m, n), cta_group=path.cta_group, ws=path.ws == (True,), sparse=path.sparse == (True,)
         )
-        half, quarter = n // 2, n // 4
-        naive = {
-            "A": lambda m, j: (m, j), "D": lambda m, j: (m, j),
-            "B": lambda m, j, h=half: (m + 64 * (j // h), j % h), "E": lambda m, j, h=half: (m + 64 * (j // h), j % h),
-            "C": lambda m, j: (m % 16 + 32 * (m // 16), j), "F": lambda m, j: (m % 16 + 32 * (m // 16), j),
-            "G": lambda m, j, f=quarter: (m + 32 * (j // f), j % f),
-        }[letter]  # fmt: skip
         for row in range(0, path.m, 13):
             for column in range(n):
-                lane, cell = naive(row % path.rows, column)
+                lane, cell = naive_place(letter, row % path.rows, column, n)
                 assert layout.place(row, column) == (row // path.rows, (lane,), cell, 0)
                 if column % 31 == 0:
                     assert layout.element_at(lane, cell, cta=row // path.rows) == (row, column)
         assert layout.columns == n // path.n_parts
+
+
+LANES_OF_ROW = {
+    "128x256b": lambda row: [row],
+    "128x128b": lambda row: [row],
+    "4x256b": lambda row: [32 * row],
+    "64x128b.warpx2::02_13": lambda row: [row, row + 64],
+    "64x128b.warpx2::01_23": lambda row: [row % 32 + 64 * (row // 32), row % 32 + 64 * (row // 32) + 32],
+    "32x128b.warpx4": lambda row: [row, row + 32, row + 64, row + 96],
+}
 
 
 @pytest.mark.parametrize("shape", CP_SHAPES)
@@ -124,15 +139,9 @@ def test_copies_move_every_byte(shape, swizzle):
     descriptor = Tcgen05Descriptor(0x400, leading_bytes=128, stride_bytes=stride, swizzle=swizzle)
     memory = numbered().copy(shape, smem, descriptor, TmemAddress(0, 8))
     read = descriptor.addresses("K", rows=row.rows, k=row.row_bytes, element_bits=8)
-    landed = {
-        "128x256b": lambda i: [i], "128x128b": lambda i: [i], "4x256b": lambda i: [32 * i],
-        "64x128b.warpx2::02_13": lambda i: [i, i + 64],
-        "64x128b.warpx2::01_23": lambda i: [i % 32 + 64 * (i // 32), i % 32 + 64 * (i // 32) + 32],
-        "32x128b.warpx4": lambda i: [i, i + 32, i + 64, i + 96],
-    }[shape]  # fmt: skip
     expected = numbered().cells.copy()
     for i in range(row.rows):
-        for lane in landed(i):
+        for lane in LANES_OF_ROW[shape](i):
             for byte in range(row.row_bytes):
                 cell = expected[lane, 8 + byte // 4]
                 shift = 8 * (byte % 4)
@@ -207,10 +216,14 @@ def test_rules_of_loads_and_stores():
 def test_loads_with_a_reduction():
     values = np.random.default_rng(4).normal(size=(32, 8)).astype(np.float32)
     memory = TensorMemory().alloc(32).store("32x32b.x8", values, 0, warp=0)
-    for name, reduced in (
-        ("max.f32", values.max(axis=1)), ("min.f32", values.min(axis=1)), ("max.abs.f32", np.abs(values).max(axis=1)),
-        ("min.s32", values.view(np.int32).min(axis=1)), ("max.u32", values.view(np.uint32).max(axis=1)),
-    ):  # fmt: skip
+    reductions = {
+        "max.f32": values.max(axis=1),
+        "min.f32": values.min(axis=1),
+        "max.abs.f32": np.abs(values).max(axis=1),
+        "min.s32": values.view(np.int32).min(axis=1),
+        "max.u32": values.view(np.uint32).max(axis=1),
+    }
+    for name, reduced in reductions.items():
         registers = memory.load(f"tcgen05.ld.red.32x32b.x8.{name}", 0, warp=0)
         assert registers.shape == (32, 9)
         assert (registers[:, :8] == values.view(np.uint32)).all()
@@ -370,23 +383,31 @@ def test_b_scales_of_a_pair_with_m_128_fill_4_columns_for_each_word(n, columns):
     assert [copy.address.column for copy in scales.copies("B", m=128, cta_group=2)] == list(range(0, columns, 4))
 
 
-def test_copies_bring_the_scales_where_instructions_look():
-    for rows, k, kind, operand, where in (
-        (128, 512, "nvfp4", "A", {}), (256, 256, "mxfp8", "B", {}), (64, 256, "mxfp4", "A", {"m": 128, "cta_group": 2}),
-        (256, 512, "nvfp4", "B", {"m": 128, "cta_group": 2}), (128, 256, "nvfp4", "B", {"m": 128, "cta_group": 2}),
-        (192, 256, "mxfp8", "B", {"m": 128, "cta_group": 2}), (256, 256, "nvfp4", "B", {"m": 256, "cta_group": 2}),
-    ):  # fmt: skip
-        layout = scale_layout(rows, k, kind)
-        scales = np.random.default_rng(6).integers(0, 256, (rows, layout.blocks)).astype(np.uint8)
-        smem, memory = layout.in_shared_memory(scales, operand, **where), TensorMemory().alloc(512)
-        for copy in layout.copies(operand, **where, smem_address=0x1000, address=TmemAddress(0, 64)):
-            memory = memory.copy(copy.shape, smem, copy.descriptor, copy.address, smem_address=0x1000)
-        placed = layout.tensor_memory(operand, **where, address=TmemAddress(0, 64))
-        for row in range(0, rows, 11):
-            for block in range(layout.blocks):
-                found = placed.place(row, block)
-                for lane in found.lanes:
-                    assert memory.cells[lane, found.column] >> found.bit & 0xFF == scales[row, block]
+@pytest.mark.parametrize(
+    ("rows", "k", "kind", "operand", "where"),
+    [
+        (128, 512, "nvfp4", "A", {}),
+        (256, 256, "mxfp8", "B", {}),
+        (64, 256, "mxfp4", "A", {"m": 128, "cta_group": 2}),
+        (256, 512, "nvfp4", "B", {"m": 128, "cta_group": 2}),
+        (128, 256, "nvfp4", "B", {"m": 128, "cta_group": 2}),
+        (192, 256, "mxfp8", "B", {"m": 128, "cta_group": 2}),
+        (256, 256, "nvfp4", "B", {"m": 256, "cta_group": 2}),
+    ],
+)
+def test_copies_bring_the_scales_where_instructions_look(rows, k, kind, operand, where):
+    layout = scale_layout(rows, k, kind)
+    scales = np.random.default_rng(6).integers(0, 256, (rows, layout.blocks)).astype(np.uint8)
+    smem = layout.in_shared_memory(scales, operand, **where)
+    memory = TensorMemory().alloc(512)
+    for copy in layout.copies(operand, **where, smem_address=0x1000, address=TmemAddress(0, 64)):
+        memory = memory.copy(copy.shape, smem, copy.descriptor, copy.address, smem_address=0x1000)
+    placed = layout.tensor_memory(operand, **where, address=TmemAddress(0, 64))
+    for row in range(0, rows, 11):
+        for block in range(layout.blocks):
+            found = placed.place(row, block)
+            for lane in found.lanes:
+                assert memory.cells[lane, found.column] >> found.bit & 0xFF == scales[row, block]
 
 
 def test_a_copy_needs_a_descriptor_of_its_own_kind():

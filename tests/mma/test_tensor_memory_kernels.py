@@ -10,7 +10,8 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ScaleLanes, scale_layout
 from tilescope.mma.scale_packing import SCALE_FORMATS
 from tilescope.mma.tcgen05_product import pair_shares
-from tilescope.mma.tmem_form import CP_SHAPES, DECOMPRESSIONS, TMEM_FORMS, cp_shape, named_move
+from tilescope.mma.tmem_copy import CP_SHAPES, DECOMPRESSIONS, cp_shape
+from tilescope.mma.tmem_form import TMEM_FORMS, named_move
 
 BLACKWELL = ["sm_100a", "sm_103a", "sm_110a"]
 

@@ -13,7 +13,8 @@ from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ScaleLanes, scale_layout
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_form import cp_shape, named_move
+from tilescope.mma.tmem_copy import cp_shape
+from tilescope.mma.tmem_form import named_move
 from tilescope.mma.tmem_layout import tmem_layout
 
 

@@ -66,9 +66,14 @@ def test_a_wrong_scale_id_or_column_is_named(kind, k, operand):
     for step in scales.steps():
         for scale_id in row.ids(k):
             descriptor = InstructionDescriptor(
-                row.mma_kind, 128, 128, a_type="e4m3" if kind == "mxfp8" else "e2m1", scale_type=row.scale_type,
-                a_scale_id=scale_id, b_scale_id=scale_id,
-            )  # fmt: skip
+                row.mma_kind,
+                128,
+                128,
+                a_type="e4m3" if kind == "mxfp8" else "e2m1",
+                scale_type=row.scale_type,
+                a_scale_id=scale_id,
+                b_scale_id=scale_id,
+            )
             found = compatible(scales, descriptor, operand=operand, k=step.k, address=TmemAddress(0, step.column))
             assert bool(found) == (scale_id == step.scale_id)
             if not found:
@@ -119,11 +124,12 @@ def test_a_wrong_atom_order_is_named():
     right = scales.copies(smem_address=0x4000, address=TmemAddress(0, 128))
     assert compatible(scales, right, operand="B")
     down, along = scales.atoms
-    exchanged = [  # atoms of the rows follow each other in shared memory, instead of those of k
-        (Tcgen05Descriptor(0x4000 + (word * down + row) * 512, leading_bytes=0, stride_bytes=128, swizzle="none"),
-         TmemAddress(0, 128 + 8 * word + 4 * row))
-        for word in range(along) for row in range(down)
-    ]  # fmt: skip
+    exchanged = []  # atoms of the rows follow each other in shared memory, instead of those of k
+    for word in range(along):
+        for row in range(down):
+            start = 0x4000 + (word * down + row) * 512
+            descriptor = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=128, swizzle="none")
+            exchanged.append((descriptor, TmemAddress(0, 128 + 8 * word + 4 * row)))
     found = compatible(scales, exchanged, operand="B")
     assert found.cause == "atom-order"
     assert str(found).startswith("Atom order: column 132 gets atom 1 (rows from 0, blocks from 4)")
@@ -148,12 +154,29 @@ def test_a_half_of_b_in_the_wrong_block_is_named(rank, first):
         assert compatible(b, loop, cta_rank=rank, copies=[((0, own), 0)])
 
 
-def test_junk_is_refused():
-    d, scales = tmem_layout((128, 64)), scale_layout(128, 256, "nvfp4")
-    for arguments, options in (
-        ((d, LOAD), {"warp": -1}), ((d, LOAD), {}), ((d, None), {"warp": 0}), ((d, LOAD), {"warp": 0, "address": "x"}),
-        ((scales, None), {"operand": "A"}), ((scales, []), {"operand": "A"}), ((scales, scales.copies()), {}),
-        ((scales, InstructionDescriptor("mxf4nvf4", 128, 128)), {"operand": "A", "k": 3}),
-    ):  # fmt: skip
-        with pytest.raises(RuleError):
-            compatible(*arguments, **options)
+@pytest.mark.parametrize(
+    ("reader", "options"),
+    [
+        (LOAD, {"warp": -1}),
+        (LOAD, {}),
+        (None, {"warp": 0}),
+        (LOAD, {"warp": 0, "address": "x"}),
+    ],
+)
+def test_junk_instead_of_a_load_is_refused(reader, options):
+    with pytest.raises(RuleError):
+        compatible(tmem_layout((128, 64)), reader, **options)
+
+
+@pytest.mark.parametrize(
+    ("reader", "options"),
+    [
+        (None, {"operand": "A"}),
+        ([], {"operand": "A"}),
+        (scale_layout(128, 256, "nvfp4").copies(), {}),
+        (InstructionDescriptor("mxf4nvf4", 128, 128), {"operand": "A", "k": 3}),
+    ],
+)
+def test_junk_instead_of_a_reader_of_scales_is_refused(reader, options):
+    with pytest.raises(RuleError):
+        compatible(scale_layout(128, 256, "nvfp4"), reader, **options)

@@ -261,8 +261,12 @@ def test_names_all_broken_fields_at_once():
     with pytest.raises(ts.RuleError) as caught:
         WgmmaDescriptor(8, leading_bytes=-16, stride_bytes=1.5, swizzle="96B", base_offset=9)
     assert [violation.argument for violation in caught.value.violations] == [
-        "start_address", "leading_bytes", "stride_bytes", "base_offset", "swizzle",
-    ]  # fmt: skip
+        "start_address",
+        "leading_bytes",
+        "stride_bytes",
+        "base_offset",
+        "swizzle",
+    ]
 
 
 @pytest.mark.parametrize("word", [-1, 1 << 64, "0x40", 1.0, None, True])

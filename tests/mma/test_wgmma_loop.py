@@ -25,7 +25,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("operand", "major", "mode", "order", "name", "mn", "k"), list(cases()))
-def test_the_descriptors_read_the_whole_tile_and_nothing_else(operand, major, mode, order, name, mn, k):
+def test_the_descriptors_read_the_whole_tile_and_nothing_else(*, operand, major, mode, order, name, mn, k):
     loop = wgmma_descriptors(
         (mn, k), name, major=major, swizzle=mode, atom_order=order, operand=operand, smem_address=0x480
     )
@@ -144,13 +144,19 @@ def test_warns_of_a_tile_where_tma_cannot_write(describe, mode, address, warned)
 
 
 FOLLOWED = [  # a call that is refused, the rule, and how its fix is followed
-    ('ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")', "wgmma-element",
-     'ts.wgmma_descriptors({}, "e4m3")'),
-    ('ts.tcgen05_descriptors(ts.canonical_layout("K", "64B", "bf16").tile((128, 32)), "tf32")', "tcgen05-element",
-     'ts.tcgen05_descriptors({}, "tf32")'),
+    (
+        'ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")',
+        "wgmma-element",
+        'ts.wgmma_descriptors({}, "e4m3")',
+    ),
+    (
+        'ts.tcgen05_descriptors(ts.canonical_layout("K", "64B", "bf16").tile((128, 32)), "tf32")',
+        "tcgen05-element",
+        'ts.tcgen05_descriptors({}, "tf32")',
+    ),
     ('ts.wgmma_descriptors(ts.Layout((64, 64), 8), "e4m3")', "descriptor-layout", 'ts.wgmma_descriptors({}, "e4m3")'),
     ('ts.wgmma_descriptors(ts.Layout((64, 80), 16), "bf16")', "descriptor-layout", 'ts.wgmma_descriptors({}, "bf16")'),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("refused", "rule", "call"), FOLLOWED)

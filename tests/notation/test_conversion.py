@@ -92,7 +92,11 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
     [
         ("Layout((16, 128), 16, padding_bytes=16)", "mosaic", "padding"),
         ("Layout((16, 128), 16, padding_bytes=24)", "triton", "unpadded"),
-        ("Layout((16, 128), 16, padding_bytes=16)", "driver", "(1, 0) would lie elsewhere in CU_TENSOR_MAP_SWIZZLE_NONE"),
+        (
+            "Layout((16, 128), 16, padding_bytes=16)",
+            "driver",
+            "(1, 0) would lie elsewhere in CU_TENSOR_MAP_SWIZZLE_NONE",
+        ),
         ("Layout((16, 128), 16, padding_bytes=16)", "cute-atom", "tiles of the tensor core's atoms"),
         ("Layout((16, 128), 16, atom=(8, 64), atom_order='row', swizzle='128B')", "ptx", "column by column"),
         ("Layout((16, 128), 16, atom=(8, 64), atom_order='row', swizzle='128B')", "triton", "column by column"),
@@ -114,7 +118,7 @@ def test_layouts_of_tensor_cores_have_all_their_names(notation):
         ("smem_ptr[16b](unset) o ((2,2,2),8):((8,100,300),1)", "tilescope", "grid of equal atoms"),
         ("smem_ptr[16b](unset) o (8,64):(0,1)", "tilescope", "grid of equal atoms"),
     ],
-)  # fmt: skip
+)
 def test_says_why_there_is_no_equivalent(text, target, reason):
     with pytest.raises(RuleError) as refused:
         convert_layout(text, target)
@@ -219,9 +223,14 @@ def test_says_why_a_mode_or_layout_is_not_understood(text, arguments, reason):
 )
 def test_any_layout_survives_as_strides_and_as_cute(rows, columns, order, padding, bits, mode, major, start):
     tile = Layout(
-        (rows[0] * rows[1], columns[0] * columns[1]), bits, atom=(rows[0], columns[0]), atom_order=order,
-        padding_bytes=padding * bits // 8, swizzle=mode, start=start,
-    )  # fmt: skip
+        (rows[0] * rows[1], columns[0] * columns[1]),
+        bits,
+        atom=(rows[0], columns[0]),
+        atom_order=order,
+        padding_bytes=padding * bits // 8,
+        swizzle=mode,
+        start=start,
+    )
     layout = turned(tile, major)
     wanted = tile.addresses() if major == "K" else tile.addresses().T
     assert (layout.addresses() == wanted).all()

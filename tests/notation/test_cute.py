@@ -382,10 +382,16 @@ def test_says_why_a_print_has_no_address_map(text, reason):
 @pytest.mark.parametrize(
     ("type_name", "bits"),
     [
-        ("cutlass::detail::float_e2m1_unpacksmem_t", 8), ("float_e3m2_unpacksmem_t", 8), ("cutlass::float_e2m1_t", 4),
-        ("unsigned char", 8), ("cutlass::uint4b_t", 4), ("cute::uint128_t", 128), ("__nv_fp8_e4m3", 8), ("tfloat32_t", 32),
+        ("cutlass::detail::float_e2m1_unpacksmem_t", 8),
+        ("float_e3m2_unpacksmem_t", 8),
+        ("cutlass::float_e2m1_t", 4),
+        ("unsigned char", 8),
+        ("cutlass::uint4b_t", 4),
+        ("cute::uint128_t", 128),
+        ("__nv_fp8_e4m3", 8),
+        ("tfloat32_t", 32),
     ],
-)  # fmt: skip
+)
 def test_atoms_take_the_types_of_cutlass_and_cuda(type_name, bits):
     atom = parse_layout(f"UMMA::Layout_K_SW128_Atom<{type_name}>")
     assert (atom.element_bits, atom.shape) == (bits, (8, 1024 // bits))

@@ -97,11 +97,15 @@ def test_nvmma_shared_puts_every_element_where_triton_does(width, transposed, bi
 @pytest.mark.parametrize(
     ("cluster", "splits"),
     [
-        ("CGALayout = [[0, 0]]", (1, 1)), ("CGALayout = [[0, 0], [0, 0]]", (1, 1)), ("CGALayout = [[1, 0]]", (2, 1)),
-        ("CGALayout = [[0, 0], [0, 1]]", (1, 2)), ("CTAsPerCGA = [2, 1], CTASplitNum = [1, 1]", (1, 1)),
-        ("CTAsPerCGA = [2, 1], CTASplitNum = [2, 1]", (2, 1)), ("CGALayout = [[1, 0], [2, 0]]", (4, 1)),
+        ("CGALayout = [[0, 0]]", (1, 1)),
+        ("CGALayout = [[0, 0], [0, 0]]", (1, 1)),
+        ("CGALayout = [[1, 0]]", (2, 1)),
+        ("CGALayout = [[0, 0], [0, 1]]", (1, 2)),
+        ("CTAsPerCGA = [2, 1], CTASplitNum = [1, 1]", (1, 1)),
+        ("CTAsPerCGA = [2, 1], CTASplitNum = [2, 1]", (2, 1)),
+        ("CGALayout = [[1, 0], [2, 0]]", (4, 1)),
     ],
-)  # fmt: skip
+)
 def test_a_block_has_its_part_of_a_split_tile(cluster, splits):
     """A basis of zeros is a broadcast (LinearLayout of Triton): every block of the cluster has the whole tile."""
     text = f"#ttg.nvmma_shared<{{swizzlingByteWidth = 128, elementBitWidth = 16, {cluster}}}>"

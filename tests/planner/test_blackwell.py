@@ -47,8 +47,11 @@ def test_dense_4_bit_tiles_are_moved_and_read_two_to_a_byte():
     assert (best.swizzle.name, best.box, best.smem_bytes, best.transaction_bytes) == ("128B", (256, 128), 16384, 16384)
     assert best.tensor_map(0, (1024, 1024)).data_type.name == "16u4_align8b"
     assert [hex(step.encode()) for step in best.descriptors(0x400)[0]] == [
-        "0x4000404000010040", "0x4000404000010042", "0x4000404000010044", "0x4000404000010046",
-    ]  # fmt: skip
+        "0x4000404000010040",
+        "0x4000404000010042",
+        "0x4000404000010044",
+        "0x4000404000010046",
+    ]
 
 
 def test_mn_major_tf32_goes_in_pieces_of_32_bytes():

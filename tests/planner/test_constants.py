@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import tilescope as ts
-from tilescope.planner.gemm_plan import behind, rank
+from tilescope.planner.gemm_tiles import behind, rank
 from tilescope.planner.product import mma_rows
 from tilescope.planner.reasons import decisive, ranked
 

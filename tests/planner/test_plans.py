@@ -113,9 +113,12 @@ def test_a_folded_plan_moves_the_same_bytes_with_one_copy(order):
         smem = np.zeros(each.smem_bytes, np.uint8)
         for copy in each.copies:
             ts.load(
-                each.tensor_map(0, shape), matrix, each.copy_coords(copy, 128, 256),
-                smem=smem[copy.smem_offset_bytes :], smem_address=copy.smem_offset_bytes,
-            )  # fmt: skip
+                each.tensor_map(0, shape),
+                matrix,
+                each.copy_coords(copy, 128, 256),
+                smem=smem[copy.smem_offset_bytes :],
+                smem_address=copy.smem_offset_bytes,
+            )
         images.append(smem)
     assert np.array_equal(*images)
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilescope as ts
-from tilescope.planner.boxes import PlannedCopy, proven
+from tilescope.planner.boxes import PlannedCopy
+from tilescope.planner.proof import proven
 from tilescope.planner.reasons import decisive, ranked
 
 problems = st.fixed_dictionaries(

@@ -10,6 +10,7 @@ import pytest
 import tilescope as ts
 from tilescope.planner import Reason
 from tilescope.planner.reason import SENTENCES
+from tilescope.sentence import fact_names
 from tilescope.value import Value
 
 
@@ -110,24 +111,23 @@ def test_a_reason_survives_json_pickle_and_copies():
 @pytest.mark.parametrize("name", SENTENCES)
 def test_every_sentence_is_said_of_a_plan_or_a_tile(name):
     """Whole: with every value there; short: with every bracket left out."""
-    import string
-
-    names = {
-        field for _, field, _, _ in string.Formatter().parse(SENTENCES[name].replace("[", "").replace("]", "")) if field
-    }
+    template = SENTENCES[name]
     numbers = {"here", "there", "share", "gb_per_s", "issue_us", "memory_us", "floor_us", "full"}
     tuples = {"box", "cells", "steps", "tile", "terms", "options", "tied", "alike", "next", "matrices"}
-    counts = set(re.findall(r"\{(\w+):[a-zA-Z]+[|}]", SENTENCES[name])) - {"card"}
-    values = {
-        each: 0.5 if each in numbers else ("1", "2") if each in tuples else 1 if each in counts else "H200"
-        for each in names
-    }
-    whole = str(Reason(name, values))
+    counts = set(re.findall(r"\{(\w+):[a-zA-Z]+[|}]", template)) - {"card"}
+
+    def example(fact):
+        if fact in numbers:
+            return 0.5
+        if fact in tuples:
+            return "1", "2"
+        return 1 if fact in counts else "H200"
+
+    facts = {fact: example(fact) for fact in fact_names(template)}
+    whole = str(Reason(name, facts))
     assert "{" not in whole
     assert "[" not in whole
-    optional = {
-        field for part in re.findall(r"\[([^\]]*)\]", SENTENCES[name]) for field in re.findall(r"\{(\w+)", part)
-    }
-    short = str(Reason(name, values | dict.fromkeys(optional)))
+    optional = {fact for part in re.findall(r"\[\[(.*?)\]\]", template) for fact in fact_names(part)}
+    short = str(Reason(name, facts | dict.fromkeys(optional)))
     assert (len(short) < len(whole)) == bool(optional)
     assert "None" not in short

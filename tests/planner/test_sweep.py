@@ -82,19 +82,42 @@ def test_the_command_takes_every_combination(capsys, tmp_path):
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("arguments", [
-    [], ["--tile", "64x64"], ["--type", "bf16"], ["--tile", "64", "--type", "bf16"], ["--tile", ",", "--type", "bf16"],
-    ["nothing.csv"], ["--tile", "64x64", "--type", "bf16", "--workers", "0"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--tile", "64x64"],
+        ["--type", "bf16"],
+        ["--tile", "64", "--type", "bf16"],
+        ["--tile", ",", "--type", "bf16"],
+        ["nothing.csv"],
+        ["--tile", "64x64", "--type", "bf16", "--workers", "0"],
+    ],
+)
 def test_the_command_says_what_it_needs(arguments, capsys):
     assert run(["sweep", *arguments]) == 2
     assert "mistake in tilescope" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [
-    "", "[", "[1, 2]", "{}", "tile\n", "quark,data_type\n1,2\n", "[[a]]\nb = ", "\x00\xff", "[" * 5000, '{"tile": 1', "null", "[[1]]",
-    "tile,data_type\n64xx,bf16\n", "a" * 100_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[",
+        "[1, 2]",
+        "{}",
+        "tile\n",
+        "quark,data_type\n1,2\n",
+        "[[a]]\nb = ",
+        "\x00\xff",
+        "[" * 5000,
+        '{"tile": 1',
+        "null",
+        "[[1]]",
+        "tile,data_type\n64xx,bf16\n",
+        "a" * 100_000,
+    ],
+)
 def test_hostile_files_are_answered_with_a_reason(content, tmp_path, capsys):
     (tmp_path / "hostile").write_text(content)
     assert run(["sweep", str(tmp_path / "hostile")]) in (1, 2)

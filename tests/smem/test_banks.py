@@ -131,9 +131,9 @@ def test_the_compiled_loop_equals_sets_of_words_for_each_bank(access):
     row = SMEM_OP[op]
     assume(row.words_merge)  # the loop sees copies with a line for every lane
     counts = np.zeros(1, np.int64)
-    arrays = np.array([address])[:, : row.lanes], np.array([active])[:, : row.lanes]
-    banks._compiled()(*map(np.ascontiguousarray, arrays), True, row.lanes_per_group, row.cell_bytes.bit_length() - 1,
-                     row.pairs_merge, counts)  # fmt: skip
+    addresses = np.array([address[: row.lanes]])
+    mask = np.array([active[: row.lanes]])
+    banks._compiled()(addresses, mask, row.cell_bytes.bit_length() - 1, row.pairs_merge, counts)
     assert counts[0] == naive_wavefronts(op, address, active)
 
 
@@ -274,7 +274,12 @@ def test_without_numba_batches_are_counted_all_the_same():
         ("ld.b32", range(31), None, "argument-range: 31 lanes; a warp has 32 lanes"),
         ("ld.b32", 4, None, "argument-range: 1 lane;"),
         ("ld.b32", [], None, "argument-type: "),
-        ("ld.b32", LANES * 2, None, r"lane-alignment: lane 1 at address 2, as 16 of 32 lanes are; ld.b32 takes .* multiples of 4"),
+        (
+            "ld.b32",
+            LANES * 2,
+            None,
+            r"lane-alignment: lane 1 at address 2, as 16 of 32 lanes are; ld.b32 takes .* multiples of 4",
+        ),
         ("ldmatrix.x1", LANES * 8, None, r"lane-alignment: lane 1 at address 8, as 4 of 8 lanes are"),
         ("ld.b8", LANES - 1, None, "argument-range: lane 0 at address -1; byte addresses start at 0"),
         ("st.b16", [[0] * 32, [2] * 31 + [5]], None, "lane 31 of access 1 at address 5"),
@@ -292,7 +297,7 @@ def test_without_numba_batches_are_counted_all_the_same():
         ("ld.b32", LANES * 4, "all", "argument-type: active = "),
         ("ld.b32", LANES * 4, np.ones((2, 32), bool), "argument-type: active = "),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_access_is_refused_with_a_reason(op, address, active, reason):
     with pytest.raises(RuleError, match=reason):
         wavefronts(op, address, active)

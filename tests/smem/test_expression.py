@@ -52,8 +52,14 @@ def test_equals_pythons_own_reading(text):
 
 @given(a=st.integers(0, 99), b=st.integers(1, 99), sign=st.sampled_from(["/", "//", "%", "<<", ">>"]))
 def test_division_and_shifts_of_numbers_that_are_not_negative(a, b, sign):
-    operation = {"/": operator.floordiv, "//": operator.floordiv, "%": operator.mod,
-                 "<<": operator.lshift, ">>": operator.rshift}[sign]  # fmt: skip
+    operations = {
+        "/": operator.floordiv,
+        "//": operator.floordiv,
+        "%": operator.mod,
+        "<<": operator.lshift,
+        ">>": operator.rshift,
+    }
+    operation = operations[sign]
     b = b % 20 + 1
     assert lane_values(f"({a} + lane) {sign} {b}") == tuple(operation(a + lane, b) for lane in range(32))
 
@@ -99,7 +105,7 @@ def test_division_and_shifts_of_numbers_that_are_not_negative(a, b, sign):
         ("\0", "invalid syntax"),
         ("läne", "'läne'"),
     ],
-)  # fmt: skip
+)
 def test_everything_else_is_refused_with_the_place(text, reason):
     with pytest.raises(RuleError, match=rf"lane-expression: .*(?:{reason})") as caught:
         lane_values(text)

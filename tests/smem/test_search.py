@@ -84,9 +84,11 @@ def test_nothing_is_better_and_nothing_as_good_is_left_out(tile, bits, patterns)
     assert {found.layout: found.wavefronts for found in search} == {
         layout: each
         for layout, each in known.items()
-        if each and sum(each) == least and not (layout.swizzle.name.startswith("xor") and same_as_a_mode(layout))
+        if each
+        and sum(each) == least
+        and not (layout.swizzle.name.startswith("xor") and same_as_a_mode(layout))
         and layout.size_bytes % layout.swizzle.block_bytes == 0
-    }  # fmt: skip
+    }
     assert all(found.excess == least - sum(search.ideal) for found in search)
     assert search.ideal == tuple(tile_report(access).ideal for access in accesses)
 
@@ -110,7 +112,7 @@ def same_as_a_mode(layout):
     width=st.sampled_from([1, 2, 4, 8]),
     mask=st.sampled_from([None, 0x55555555, 0x0F0F0F0F, 1, 0]),
 )
-def test_the_proof_of_any_pattern_holds_on_the_layout_itself(rows, columns, bits, numbers, width, mask):
+def test_the_proof_of_any_pattern_holds_on_the_layout_itself(*, rows, columns, bits, numbers, width, mask):
     tile, row_bytes = (rows, columns * 64 // bits), columns * 8
     address = np.array(numbers) * width % (rows * row_bytes)
     access = Access(f"ld.b{8 * width}", address // width * width, mask)

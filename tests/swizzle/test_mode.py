@@ -346,9 +346,11 @@ def test_an_xor_swizzle_is_told_that_it_takes_three_numbers(written):
     assert len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize("junk", [True, False, np.bool_(True), [True], memoryview(b"ab"), memoryview(np.arange(4)), b"ab",
-                                  bytearray(b"ab")],
-                         ids=lambda junk: type(junk).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "junk",
+    [True, False, np.bool_(True), [True], memoryview(b"ab"), memoryview(np.arange(4)), b"ab", bytearray(b"ab")],
+    ids=lambda junk: type(junk).__name__,
+)
 def test_booleans_and_buffers_are_no_addresses(junk):
     with pytest.raises(RuleError, match="argument-type: address = "):
         SWIZZLE["128B"].apply(junk)
@@ -446,10 +448,24 @@ def test_codes_of_a_row_lead_back_to_it(mode):
 
 @pytest.mark.parametrize(
     "pair",
-    [(5, 0), (-1, 0), (3, 4), (3, -1), (None, None), ("128b", "16B"), ("128B", "8B"), ([3], 0), (3, [0]), (3, "0"),
-     (np.array([3, 3]), 0), (3.5, 0), (True, 0), ({}, {})],
+    [
+        (5, 0),
+        (-1, 0),
+        (3, 4),
+        (3, -1),
+        (None, None),
+        ("128b", "16B"),
+        ("128B", "8B"),
+        ([3], 0),
+        (3, [0]),
+        (3, "0"),
+        (np.array([3, 3]), 0),
+        (3.5, 0),
+        (True, 0),
+        ({}, {}),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_strange_pair_is_a_rule_error(pair):
     with pytest.raises(RuleError, match="ptx-swizzle-pair"):
         Swizzle.from_ptx(*pair)

@@ -108,10 +108,26 @@ def test_long_period_needs_no_more_memory_than_the_buffer(triple):
 
 @pytest.mark.parametrize(
     "dtype",
-    ["uint8", "int8", "bool", "float16", "int32", "float64", "complex128", "longdouble", "M8[s]", "S16", "V32", ">i4",
-     [("a", "f4"), ("b", "u1", 12)], ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4],
+    [
+        "uint8",
+        "int8",
+        "bool",
+        "float16",
+        "int32",
+        "float64",
+        "complex128",
+        "longdouble",
+        "M8[s]",
+        "S16",
+        "V32",
+        ">i4",
+        [("a", "f4"), ("b", "u1", 12)],
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        ml_dtypes.int4,
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_any_dtype_keeps_its_bytes_shape_and_dtype(dtype):
     dtype = np.dtype(dtype)
     array = random_bytes(64 * 16 * dtype.itemsize).view(dtype).reshape(4, 16, -1)
@@ -300,9 +316,16 @@ def test_what_is_no_buffer_is_refused(strange):
         SWIZZLE["128B"].swizzle(strange)
 
 
-JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=300) | st.lists(
-    st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=3), max_size=5
-) | st_numpy.arrays(st_numpy.scalar_dtypes(), st_numpy.array_shapes(min_dims=0, max_side=5))  # fmt: skip
+JUNK = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.binary(max_size=300)
+    | st.lists(st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=3), max_size=5)
+    | st_numpy.arrays(st_numpy.scalar_dtypes(), st_numpy.array_shapes(min_dims=0, max_side=5))
+)
 
 
 @given(st.sampled_from(["swizzle", "unswizzle"]), st.sampled_from([*SWIZZLE.values(), *OTHERS]), JUNK, JUNK, JUNK, JUNK)

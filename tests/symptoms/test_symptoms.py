@@ -60,7 +60,7 @@ ASKED = {
     "race condition": "wrong elements that differ from run to run",
     "store overwrites the neighbouring tensor": "neighbouring data is overwritten",
     "output is all zeros": "zeros in the result",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("mode", "right"), [("64B", "rows 0 and 7"), ("32B", "rows 0, 2, 5 and 7")])
@@ -191,12 +191,19 @@ def test_causes_that_are_named_in_notes_exist():
 def page():
     """The page of the documentation: every symptom with its causes, then every cause."""
     lines = [
-        "# Symptoms", "",
+        "# Symptoms",
+        "",
         "What you see, what it may be, and the command that tests it. `tilescope explain` takes the same words, an error code or",
-        "an error's name:", "",
-        "```console", "$ tilescope explain 715", '$ tilescope explain "garbage in every second row"', "```", "",
-        "| symptom | causes, most likely first |", "|---|---|",
-    ]  # fmt: skip
+        "an error's name:",
+        "",
+        "```console",
+        "$ tilescope explain 715",
+        '$ tilescope explain "garbage in every second row"',
+        "```",
+        "",
+        "| symptom | causes, most likely first |",
+        "|---|---|",
+    ]
     for symptom in SEEN.values():
         causes = ", ".join(f"[{name}](#{name})" for name in symptom.causes) or symptom.note
         lines.append(f"| {symptom.name} | {causes} |")

@@ -42,9 +42,21 @@ def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
 
 @pytest.mark.parametrize(
     "hostile",
-    ["x" * 1_000_000, "hang " * 300_000, "\x00\x1b[31m", "a_" * 100_000, "' OR 1=1 --", "../../etc/passwd", "%s%n", "🙂" * 9999,
-     "misalligned " * 20_000, "(" * 50_000, "\n" * 99_999, "qzxw vbnm " * 20_000],
-)  # fmt: skip
+    [
+        "x" * 1_000_000,
+        "hang " * 300_000,
+        "\x00\x1b[31m",
+        "a_" * 100_000,
+        "' OR 1=1 --",
+        "../../etc/passwd",
+        "%s%n",
+        "🙂" * 9999,
+        "misalligned " * 20_000,
+        "(" * 50_000,
+        "\n" * 99_999,
+        "qzxw vbnm " * 20_000,
+    ],
+)
 def test_hostile_text_is_answered(hostile, capsys):
     assert run(["explain", hostile]) in (0, 2)
     said = capsys.readouterr()

@@ -122,7 +122,7 @@ def endless():
         yield 1
 
 
-anything = st.recursive(
+anything_flat = (
     st.none()
     | st.booleans()
     | st.integers()
@@ -131,10 +131,17 @@ anything = st.recursive(
     | st.text(max_size=5)
     | st.binary(max_size=5)
     | st.sampled_from([object(), int, np.int64(64), np.float16(1), np.array([64, 64]), np.array(5), "none", "bf16"])
-    | st.builds(endless),
-    lambda inner: st.lists(inner, max_size=6) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    max_leaves=6,
-)  # fmt: skip
+    | st.builds(endless)
+)
+
+
+def nested(inner):
+    return (
+        st.lists(inner, max_size=6) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    )
+
+
+anything = st.recursive(anything_flat, nested, max_leaves=6)
 
 KINDS = [ts.TensorMap, ts.Im2colMap, ts.Im2colWideMap]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -159,8 +166,11 @@ def test_any_values_whatever_give_violations_or_a_map(kind, data):
 
 
 @each_kind
-@pytest.mark.parametrize("unordered", [{64, 8}, frozenset({64}), {64: 8}, {}, {}.keys(), "64", b"64", bytearray(b"64")],
-                         ids=lambda given: type(given).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "unordered",
+    [{64, 8}, frozenset({64}), {64: 8}, {}, {}.keys(), "64", b"64", bytearray(b"64")],
+    ids=lambda given: type(given).__name__,
+)
 def test_what_has_no_order_is_no_sequence(kind, unordered):
     for name in set(kind.readers) & {"dims", "strides_bytes", "box", "element_strides", "lower_corner", "upper_corner"}:
         given = dict.fromkeys(REQUIRED & set(kind.readers), ()) | {name: unordered}

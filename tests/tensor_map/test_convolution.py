@@ -109,7 +109,7 @@ def test_an_extent_is_one_integer(place):
         with pytest.raises(ts.RuleError) as raised:
             convolution(*shape)
         (found,) = raised.value.violations
-        assert (found.rule, dict(found.values)) == (rule, {"nhwcrs"[place]: values})
+        assert (found.rule, found.values["nhwcrs"[place]]) == (rule, values)
 
 
 def test_a_convolution_survives_plain_data():

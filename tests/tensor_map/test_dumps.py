@@ -81,56 +81,107 @@ swizzle        2
         (
             FLASHINFER,
             {
-                "data_type": "bfloat16", "dims": (64, 16, 1, 7721128), "strides_bytes": (128, 2, 4096), "box": (64, 16, 1, 1),
-                "element_strides": (1, 1, 1, 1), "swizzle": "128B", "l2_promotion": "128B", "address": 0xF64D740000,
+                "data_type": "bfloat16",
+                "dims": (64, 16, 1, 7721128),
+                "strides_bytes": (128, 2, 4096),
+                "box": (64, 16, 1, 1),
+                "element_strides": (1, 1, 1, 1),
+                "swizzle": "128B",
+                "l2_promotion": "128B",
+                "address": 0xF64D740000,
             },
             {"stride-alignment", "driver-result"},
         ),
         (
             THUNDERKITTENS,
             {
-                "data_type": "bfloat16", "dims": (64, 8192, 2, 1, 16), "strides_bytes": (256, 128, 2097152, 2097152),
-                "box": (64, 64, 1, 1, 1), "element_strides": (1,) * 5, "interleave": "none", "swizzle": "128B",
-                "l2_promotion": "none", "oob_fill": "zero", "address": 139638012346368,
+                "data_type": "bfloat16",
+                "dims": (64, 8192, 2, 1, 16),
+                "strides_bytes": (256, 128, 2097152, 2097152),
+                "box": (64, 64, 1, 1, 1),
+                "element_strides": (1,) * 5,
+                "interleave": "none",
+                "swizzle": "128B",
+                "l2_promotion": "none",
+                "oob_fill": "zero",
+                "address": 139638012346368,
             },
             {"driver-result"},
         ),
         (
             DEEP_GEMM,
-            {"data_type": "uint8", "dims": (7168, 4096), "strides_bytes": (7168,), "box": (128, 64), "swizzle": "128B",
-             "l2_promotion": "256B"},
+            {
+                "data_type": "uint8",
+                "dims": (7168, 4096),
+                "strides_bytes": (7168,),
+                "box": (128, 64),
+                "swizzle": "128B",
+                "l2_promotion": "256B",
+            },
             set(),
         ),
         (
             DEEP_GEMM.replace("128 (base: 0), elem", "64 (base: 32), elem").replace("swizzle: 64", "swizzle: 128"),
-            {"data_type": "uint8", "dims": (7168, 4096), "strides_bytes": (7168,), "box": (128, 64), "swizzle": "128B_ATOM_32B",
-             "l2_promotion": "256B"},
+            {
+                "data_type": "uint8",
+                "dims": (7168, 4096),
+                "strides_bytes": (7168,),
+                "box": (128, 64),
+                "swizzle": "128B_ATOM_32B",
+                "l2_promotion": "256B",
+            },
             {"arch-swizzle"},
         ),
         (
             DEEP_GEMM.replace(" (base: 0),", "").replace("elem size: 1", "elem size: 2"),  # a fork: strides in bytes
-            {"data_type": "bfloat16", "dims": (7168, 4096), "strides_bytes": (7168,), "box": (128, 64), "swizzle": "128B",
-             "l2_promotion": "256B"},
+            {
+                "data_type": "bfloat16",
+                "dims": (7168, 4096),
+                "strides_bytes": (7168,),
+                "box": (128, 64),
+                "swizzle": "128B",
+                "l2_promotion": "256B",
+            },
             {"swizzle-span"},
         ),
         (
             DEEP_GEMM_3D,
-            {"data_type": "bfloat16", "dims": (64, 128, 8), "strides_bytes": (128, 16384), "box": (64, 16, 1),
-             "swizzle": "none", "l2_promotion": "256B"},
+            {
+                "data_type": "bfloat16",
+                "dims": (64, 128, 8),
+                "strides_bytes": (128, 16384),
+                "box": (64, 16, 1),
+                "swizzle": "none",
+                "l2_promotion": "256B",
+            },
             set(),
         ),
         (
             FLASH_ATTENTION,
             {
-                "data_type": "float32", "dims": (32, 49152, 16, 1), "strides_bytes": (128, 6291456, 100663296),
-                "box": (32, 384, 1, 1), "element_strides": (1, 1, 1, 1), "interleave": "none", "swizzle": "128B",
-                "l2_promotion": "128B", "oob_fill": "zero",
+                "data_type": "float32",
+                "dims": (32, 49152, 16, 1),
+                "strides_bytes": (128, 6291456, 100663296),
+                "box": (32, 384, 1, 1),
+                "element_strides": (1, 1, 1, 1),
+                "interleave": "none",
+                "swizzle": "128B",
+                "l2_promotion": "128B",
+                "oob_fill": "zero",
             },
             {"box-range", "driver-result"},
         ),
     ],
-    ids=["flashinfer", "thunderkittens", "deepgemm", "deepgemm-base", "deepgemm-fork", "deepgemm-3d", "flash-attention"],
-)  # fmt: skip
+    ids=[
+        "flashinfer",
+        "thunderkittens",
+        "deepgemm",
+        "deepgemm-base",
+        "deepgemm-fork",
+        "deepgemm-3d",
+        "flash-attention",
+    ],
+)
 def test_dumps_of_further_frameworks_are_understood(dump, given, refused):
     (asked,) = dumped_arguments(dump)
     assert dict(asked.given) == given
@@ -236,9 +287,24 @@ def test_a_long_log_without_a_map_says_so():
 
 
 PIECES = [
-    *FLASHINFER.split(), *THUNDERKITTENS.split()[20:60], *FLASH_ATTENTION.split()[:12], "Making TMA desc: global memory:", "9" * 60,
-    "(" * 50, "[", "]", ",", "\n", "tmaFormat:", "٣", "0x", "\x00", "TMA Desc Addr:", "globalDim (", "CU_TENSOR_MAP_SWIZZLE_",
-]  # fmt: skip
+    *FLASHINFER.split(),
+    *THUNDERKITTENS.split()[20:60],
+    *FLASH_ATTENTION.split()[:12],
+    "Making TMA desc: global memory:",
+    "9" * 60,
+    "(" * 50,
+    "[",
+    "]",
+    ",",
+    "\n",
+    "tmaFormat:",
+    "٣",
+    "0x",
+    "\x00",
+    "TMA Desc Addr:",
+    "globalDim (",
+    "CU_TENSOR_MAP_SWIZZLE_",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map(" ".join))
@@ -255,12 +321,19 @@ def test_pieces_of_dumps_give_maps_or_a_reason(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "globalDim (" * 90_000, "tmaFormat: " * 90_000, "TMA Desc Addr " * 70_000, "Shape: " + "1 " * 400_000, "(" * 900_000,
-        "Making TMA desc: global memory: " + "1 " * 400_000, "globalDim      (" + "1," * 400_000 + ")", "\n" * 900_000,
-        "\n" * 60_000, "a" * 60_000,
+        "globalDim (" * 90_000,
+        "tmaFormat: " * 90_000,
+        "TMA Desc Addr " * 70_000,
+        "Shape: " + "1 " * 400_000,
+        "(" * 900_000,
+        "Making TMA desc: global memory: " + "1 " * 400_000,
+        "globalDim      (" + "1," * 400_000 + ")",
+        "\n" * 900_000,
+        "\n" * 60_000,
+        "a" * 60_000,
     ],
     ids=range(10),
-)  # fmt: skip
+)
 def test_a_megabyte_of_one_thing_gives_a_reason(text):
     with pytest.raises(ts.RuleError):
         MapSource.read(text.encode()).tensor_map()

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.emitter import snippet
-from tilescope.tensor_map.source import MapSource, encode_calls
+from tilescope.tensor_map.encode_call import encode_calls
+from tilescope.tensor_map.source import MapSource
 
 WANTED = ts.TensorMap("f16", (4096, 1024), (8192,), (64, 128), swizzle="128B", l2_promotion="128B")
 OPTIONS = (
@@ -41,27 +42,41 @@ err, tensor_map = cuda.cuTensorMapEncodeTiled(
         WRITTEN_OUT.replace("ptr", "reinterpret_cast<void*>(A)"),
         WRITTEN_OUT.replace("CU_TENSOR_MAP_", "CUtensorMapX::CU_TENSOR_MAP_"),
         WRITTEN_OUT.replace("CU_TENSOR_MAP_", ""),
-        WRITTEN_OUT.replace("CU_TENSOR_MAP_SWIZZLE_128B", "(CUtensorMapSwizzle)3").replace("CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "6"),
+        WRITTEN_OUT.replace("CU_TENSOR_MAP_SWIZZLE_128B", "(CUtensorMapSwizzle)3").replace(
+            "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "6"
+        ),
         WRITTEN_OUT.replace("CU_TENSOR_MAP_SWIZZLE_128B", "static_cast<CUtensorMapSwizzle>(3)"),
-        "constexpr auto kSwizzle = CU_TENSOR_MAP_SWIZZLE_128B;" + WRITTEN_OUT.replace("CU_TENSOR_MAP_SWIZZLE_128B", "kSwizzle"),
+        "constexpr auto kSwizzle = CU_TENSOR_MAP_SWIZZLE_128B;"
+        + WRITTEN_OUT.replace("CU_TENSOR_MAP_SWIZZLE_128B", "kSwizzle"),
         "#define BK 64\n#define BM (2 * BK)\n" + WRITTEN_OUT.replace("{64, 128}", "{BK, BM}"),
-        "constexpr int K = 4096, M = 1 << 10;\n" + WRITTEN_OUT.replace("{4096, 1024}", "{K, M}").replace("8192", "K * sizeof(__half)"),
-        "const size_t K = 4'096ULL;\n" + WRITTEN_OUT.replace("{4096,", "{static_cast<cuuint64_t>(K),").replace("8192", "(uint64_t)K * 2u"),
+        "constexpr int K = 4096, M = 1 << 10;\n"
+        + WRITTEN_OUT.replace("{4096, 1024}", "{K, M}").replace("8192", "K * sizeof(__half)"),
+        "const size_t K = 4'096ULL;\n"
+        + WRITTEN_OUT.replace("{4096,", "{static_cast<cuuint64_t>(K),").replace("8192", "(uint64_t)K * 2u"),
         "std::array<cuuint64_t, 2> dim{4096, 1024}; std::vector<uint64_t> stride = {8192}; uint32_t box[2]{64, 128}, step[2]{1, 1};\n"
         + CALL.replace("dim,", "dim.data(),").replace("stride,", "stride.data(),").replace("box,", "&box[0],"),
-        "cuuint64_t dim[5]; dim[0] = 4096; dim[1] = 1024; uint64_t stride[5]; stride[0] = 8192;\n" + ARRAYS.split(";")[1] + ";" + CALL,
+        "cuuint64_t dim[5]; dim[0] = 4096; dim[1] = 1024; uint64_t stride[5]; stride[0] = 8192;\n"
+        + ARRAYS.split(";")[1]
+        + ";"
+        + CALL,
         "uint64_t all[2] = {2, 8192};\n" + ARRAYS + CALL.replace("stride,", "all + 1,"),
         "cuuint64_t dim[2] = {7, 7};\n" + ARRAYS + CALL + "\ncuuint64_t dim[2] = {9, 9};",
-        ARRAYS + "CUDA_CHECK(" + CALL.replace("cuTensorMapEncodeTiled", "lazy_cuTensorMapEncodeTiled").rstrip(";") + ");",
+        ARRAYS
+        + "CUDA_CHECK("
+        + CALL.replace("cuTensorMapEncodeTiled", "lazy_cuTensorMapEncodeTiled").rstrip(";")
+        + ");",
         ARRAYS + CALL.replace("2, ptr", "/*tensorRank=*/2, // rank\n ptr"),
         PYTHON,
-        PYTHON.replace("2, x.data_ptr()", "tensorRank=2, globalAddress=ptr").replace("[cuda.cuuint64_t(K * 2)]", "globalStrides=[K * 2]"),
-        "box = (64, 128)\n" + PYTHON.replace("[cuda.cuuint32_t(64), cuda.cuuint32_t(128)]", "[cuda.cuuint32_t(b) for b in box]"),
+        PYTHON.replace("2, x.data_ptr()", "tensorRank=2, globalAddress=ptr").replace(
+            "[cuda.cuuint64_t(K * 2)]", "globalStrides=[K * 2]"
+        ),
+        "box = (64, 128)\n"
+        + PYTHON.replace("[cuda.cuuint32_t(64), cuda.cuuint32_t(128)]", "[cuda.cuuint32_t(b) for b in box]"),
         snippet(WANTED, "encode"),
         snippet(WANTED, "encode-bindings"),
     ],
     ids=range(22),
-)  # fmt: skip
+)
 def test_a_call_is_read_however_it_is_written(text):
     (asked,) = MapSource.read(text.encode()).asked
     assert asked.tensor_map() == WANTED
@@ -69,9 +84,14 @@ def test_a_call_is_read_however_it_is_written(text):
 
 def test_im2col_calls_are_read_in_both_languages():
     wanted = ts.Im2colMap(
-        "f16", (64, 9, 14, 64), (128, 1152, 16128), lower_corner=(-1, -1), upper_corner=(-1, -1), channels_per_pixel=8,
+        "f16",
+        (64, 9, 14, 64),
+        (128, 1152, 16128),
+        lower_corner=(-1, -1),
+        upper_corner=(-1, -1),
+        channels_per_pixel=8,
         pixels_per_column=64,
-    )  # fmt: skip
+    )
     for language in ("encode", "encode-bindings"):
         (asked,) = encode_calls(snippet(wanted, language))
         assert asked.tensor_map() == wanted
@@ -100,11 +120,15 @@ def test_two_calls_are_two_maps():
         (WRITTEN_OUT.replace("1024", "1 << 9999999999"), "in dims"),
         (WRITTEN_OUT.replace("1024", "9" * 5000), "in dims"),
         (WRITTEN_OUT.replace("1024", "(" * 900 + "1" + ")" * 900), "in dims"),
-        (WRITTEN_OUT.replace(", CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE", ""), "10 arguments behind the map.*Paste the whole call"),
+        (
+            WRITTEN_OUT.replace(", CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE", ""),
+            "10 arguments behind the map.*Paste the whole call",
+        ),
         (WRITTEN_OUT.replace("1024", "sizeof(nothing)"), "nothing"),
+        (WRITTEN_OUT.replace("{4096, 1024}", "rank=2"), "no dims"),
         (WRITTEN_OUT.replace("{4096, 1024}", "{" + "1," * 9000), "argument-dump"),
     ],
-)  # fmt: skip
+)
 def test_says_what_a_call_leaves_out(text, reason):
     with pytest.raises(ts.RuleError, match=f"(?s){reason}"):
         MapSource.read(text.encode()).tensor_map()
@@ -147,10 +171,18 @@ def test_pieces_of_calls_give_maps_or_a_reason(pieces):
 
 @pytest.mark.parametrize(
     "text",
-    ["cuTensorMapEncodeTiled(" * 40_000, "a = {" * 200_000 + CALL, "/*" * 400_000 + CALL, "x = (" * 200_000 + CALL, "\n" * 900_000 + CALL,
-     CALL.replace("dim", "(" * 900_000), "#define A A\n" * 80_000 + CALL, "int a = b;" * 90_000 + CALL],
+    [
+        "cuTensorMapEncodeTiled(" * 40_000,
+        "a = {" * 200_000 + CALL,
+        "/*" * 400_000 + CALL,
+        "x = (" * 200_000 + CALL,
+        "\n" * 900_000 + CALL,
+        CALL.replace("dim", "(" * 900_000),
+        "#define A A\n" * 80_000 + CALL,
+        "int a = b;" * 90_000 + CALL,
+    ],
     ids=range(8),
-)  # fmt: skip
+)
 def test_a_megabyte_around_a_call_gives_a_reason(text):
     with pytest.raises(ts.RuleError):
         MapSource.read(text.encode()).tensor_map()

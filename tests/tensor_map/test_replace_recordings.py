@@ -30,9 +30,11 @@ def edited(before, field, value):
     if field == "rank":
         rank = value + 1
         return before.replace(
-            dims=before.dims[:rank], strides_bytes=before.strides_bytes[: rank - 1], box=before.box[:rank],
+            dims=before.dims[:rank],
+            strides_bytes=before.strides_bytes[: rank - 1],
+            box=before.box[:rank],
             element_strides=before.element_strides[:rank],
-        )  # fmt: skip
+        )
     name, ordinal = re.fullmatch(r"(\w+)\[(\d)\]", field).groups()
     entries = list(getattr(before, NAMES[name]))
     if int(ordinal) >= len(entries):

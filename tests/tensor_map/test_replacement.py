@@ -4,7 +4,7 @@ import pytest
 
 import tilescope as ts
 from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.descriptor import REPLACE_FIELDS
+from tilescope.tensor_map.replacement import REPLACE_FIELDS
 from tilescope.tensor_map.samples import IMAGES, MATRIX, SIX_BITS, WIDE
 
 

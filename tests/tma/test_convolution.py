@@ -14,7 +14,7 @@ from tilescope.tensor_map import Convolution
 PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
-def gathered(image, tap, output_shape, pad, stride, dilation):
+def gathered(image, tap, output_shape, *, pad, stride, dilation):
     """(output pixels, channels): what filter tap (r, s) multiplies, zero in the padding."""
     _, h, w, c = image.shape
     rows = []
@@ -28,10 +28,17 @@ def gathered(image, tap, output_shape, pad, stride, dilation):
 
 
 @given(
-    n=st.integers(1, 3), h=st.integers(1, 7), w=st.integers(1, 7), taps=PAIRS, pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
-    stride=PAIRS, dilation=PAIRS, pixels=st.integers(1, 24), swizzle=st.sampled_from(["none", "32B", "64B", "128B"]),
-)  # fmt: skip
-def test_im2col_brings_what_each_filter_tap_multiplies(n, h, w, taps, pad, stride, dilation, pixels, swizzle):
+    n=st.integers(1, 3),
+    h=st.integers(1, 7),
+    w=st.integers(1, 7),
+    taps=PAIRS,
+    pad=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    stride=PAIRS,
+    dilation=PAIRS,
+    pixels=st.integers(1, 24),
+    swizzle=st.sampled_from(["none", "32B", "64B", "128B"]),
+)
+def test_im2col_brings_what_each_filter_tap_multiplies(*, n, h, w, taps, pad, stride, dilation, pixels, swizzle):
     reach = [(tap - 1) * gap for tap, gap in zip(taps, dilation, strict=True)]
     assume(h + 2 * pad[0] > reach[0])
     assume(w + 2 * pad[1] > reach[1])
@@ -39,9 +46,19 @@ def test_im2col_brings_what_each_filter_tap_multiplies(n, h, w, taps, pad, strid
     image = np.random.default_rng(0).integers(0, 1 << 16, (n, h, w, channels), dtype=np.uint16)
     wide = {"32B": 16, "64B": 32}.get(swizzle, 32)
     convolution = ts.Im2colMap.for_convolution(
-        n, h, w, channels, *taps, pad, stride, dilation, data_type="u16", channels_per_pixel=wide, pixels_per_column=pixels,
+        n,
+        h,
+        w,
+        channels,
+        *taps,
+        pad,
+        stride,
+        dilation,
+        data_type="u16",
+        channels_per_pixel=wide,
+        pixels_per_column=pixels,
         swizzle=swizzle,
-    )  # fmt: skip
+    )
     a = convolution.tensor_map
     wanted = [
         ((h + 2 * pad[0] - reach[0] - 1) // stride[0]) + 1,
@@ -50,7 +67,7 @@ def test_im2col_brings_what_each_filter_tap_multiplies(n, h, w, taps, pad, strid
     assert convolution.output_shape == (n, *wanted)
     for r in range(taps[0]):
         for s in range(taps[1]):
-            matrix = gathered(image, (r, s), convolution.output_shape, pad, stride, dilation)
+            matrix = gathered(image, (r, s), convolution.output_shape, pad=pad, stride=stride, dilation=dilation)
             for channel in range(0, channels, wide):
                 column = []
                 for first in range(0, len(matrix), pixels):
@@ -167,8 +184,14 @@ def test_the_command_makes_the_map_or_says_why_not(capsys):
     assert "reach 31" in " ".join(capsys.readouterr().out.split())
     assert run(["conv", "8x56x56x3", "64x7x7", "bf16", "--pad", "3", "--stride", "2"]) == 1  # 6 bytes of channels
     assert "stride-alignment" in capsys.readouterr().out
-    for hostile in (["8x8", "8", "bf16"], ["-1x8x8", "8x3", "bf16"], ["8x8x8x8", "8x0x3", "bf16"], ["8x8x64", "8x3", "quark"],
-                    ["8x8x64", "8x3", "bf16", "--pad", "x"], ["8x8x8x8x8x8x8", "8x3", "bf16"]):  # fmt: skip
+    for hostile in (
+        ["8x8", "8", "bf16"],
+        ["-1x8x8", "8x3", "bf16"],
+        ["8x8x8x8", "8x0x3", "bf16"],
+        ["8x8x64", "8x3", "quark"],
+        ["8x8x64", "8x3", "bf16", "--pad", "x"],
+        ["8x8x8x8x8x8x8", "8x3", "bf16"],
+    ):
         assert run(["conv", *hostile]) in (1, 2)
         said = capsys.readouterr()
         assert "mistake in tilescope" not in said.err

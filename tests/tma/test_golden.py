@@ -8,8 +8,21 @@ import pytest
 import tilescope as ts
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
-         "float32_ftz", "tfloat32", "tfloat32_ftz")  # fmt: skip
+TYPES = (
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32_ftz",
+    "tfloat32",
+    "tfloat32_ftz",
+)
 SWIZZLES = ("none", "32B", "64B", "128B")
 INTERLEAVES = ("none", "16B", "32B")
 UNTOUCHED = 0xEE

@@ -167,11 +167,16 @@ def test_is_plain_data_and_back():
     assert ts.Value.from_dict(found.to_dict()) == found
 
 
-@pytest.mark.parametrize(("dump", "tile", "rule"), [
-    (np.zeros(100, np.uint8), TILE, "dump-extent"), (np.zeros(8192, np.uint8), TILE.reshape(-1), "argument-type"),
-    (np.zeros(8192, np.uint8), [[1]], "argument-type"), (TILE[:, ::2], TILE, "argument-type"),
-    (TILE, TILE.astype(complex), "argument-type"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dump", "tile", "rule"),
+    [
+        (np.zeros(100, np.uint8), TILE, "dump-extent"),
+        (np.zeros(8192, np.uint8), TILE.reshape(-1), "argument-type"),
+        (np.zeros(8192, np.uint8), [[1]], "argument-type"),
+        (TILE[:, ::2], TILE, "argument-type"),
+        (TILE, TILE.astype(complex), "argument-type"),
+    ],
+)
 def test_refuses_what_it_cannot_compare(dump, tile, rule):
     with pytest.raises(ts.RuleError) as refused:
         ts.identify(dump, tile)

@@ -124,7 +124,7 @@ def naive_tf32(word):
     return kept
 
 
-def naive_load(a, memory, coords, offsets, smem, smem_address):
+def naive_load(a, memory, coords, *, offsets, smem, smem_address):
     for row, index in enumerate(visited(a, coords, offsets)):
         for offset, byte in bytes_of_row(a, index):
             if offset is None:
@@ -137,7 +137,7 @@ def naive_load(a, memory, coords, offsets, smem, smem_address):
             smem[physical(a.swizzle.name, smem_address + row * row_pitch(a) + byte) - smem_address] = value
 
 
-def naive_store(a, smem, memory, coords, smem_address, reduce=None, rows=None):
+def naive_store(a, smem, memory, coords, *, smem_address, reduce=None, rows=None):
     for row, index in enumerate(rows or visited(a, coords, (0,) * (a.rank - 2))):
         shared = [
             int(smem[physical(a.swizzle.name, smem_address + row * row_pitch(a) + byte) - smem_address])
@@ -198,59 +198,104 @@ def naive_reduce(operation, name, old, new):
 
 
 def naive_float(operation, name, old, new):
-    exponent_bits, mantissa_bits = FORMATS[name]
-    sign_bit = 1 << exponent_bits + mantissa_bits
-    infinity = (1 << exponent_bits) - 1 << mantissa_bits
-    nan = sign_bit - 1
-    bias = (1 << exponent_bits - 1) - 1
+    form = NaiveFloat(name)
+    return form.added(old, new) if operation == "add" else form.extreme(operation, old, new)
 
-    def number(word):
-        exponent, mantissa = (word & nan) >> mantissa_bits, word & (1 << mantissa_bits) - 1
-        if exponent == 0 and name in ("float32_ftz", "tfloat32_ftz"):
+
+class NaiveFloat:
+    """Floats of one format by their bits, worked out as fractions."""
+
+    def __init__(self, name):
+        self.name = name
+        self.exponent_bits, self.mantissa_bits = FORMATS[name]
+        self.sign_bit = 1 << self.exponent_bits + self.mantissa_bits
+        self.infinity = (1 << self.exponent_bits) - 1 << self.mantissa_bits
+        self.nan = self.sign_bit - 1
+        self.bias = (1 << self.exponent_bits - 1) - 1
+        self.flushes = name in ("float32_ftz", "tfloat32_ftz")
+
+    def is_nan(self, word):
+        return word & self.nan > self.infinity
+
+    def number(self, word):
+        exponent = (word & self.nan) >> self.mantissa_bits
+        mantissa = word & (1 << self.mantissa_bits) - 1
+        if exponent == 0 and self.flushes:
             mantissa = 0
-        scaled = mantissa + (bool(exponent) << mantissa_bits)
-        value = Fraction(scaled) * Fraction(2) ** (max(exponent, 1) - bias - mantissa_bits)
-        return -value if word & sign_bit else value
+        if exponent:
+            mantissa += 1 << self.mantissa_bits
+        value = Fraction(mantissa) * Fraction(2) ** (max(exponent, 1) - self.bias - self.mantissa_bits)
+        return -value if word & self.sign_bit else value
 
-    def is_nan(word):
-        return word & nan > infinity
-
-    if operation != "add":
-        if is_nan(old) or is_nan(new):
-            return nan if is_nan(old) and is_nan(new) else (new if is_nan(old) else old)
-        huge = Fraction(2) ** 4096
-        keys = [
-            (number(word) if word & nan != infinity else (-huge if word & sign_bit else huge), not word & sign_bit)
-            for word in (old, new)
-        ]
+    def extreme(self, operation, old, new):
+        if self.is_nan(old):
+            return self.nan if self.is_nan(new) else new
+        if self.is_nan(new):
+            return old
+        keys = [self.order(old), self.order(new)]
         return (old, new)[keys.index((min if operation == "min" else max)(keys))]
-    if is_nan(old) or is_nan(new):
-        return nan if name != "float64" else (new if is_nan(new) else old)
-    infinite = [word for word in (old, new) if word & nan == infinity]
-    if infinite:
-        cancelled = 0xFFF8 << 48 if name == "float64" else nan
-        return cancelled if len(set(infinite)) == 2 else infinite[0]
-    total = number(old) + number(new)
-    if total == 0:
-        return sign_bit if old & sign_bit and new & sign_bit else 0
-    sign, size = (sign_bit if total < 0 else 0), abs(total)
-    exponent = max(1 - bias, size.numerator.bit_length() - size.denominator.bit_length() - 1)  # or one or two more
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    scaled = size / Fraction(2) ** (exponent - mantissa_bits)
-    kept = int(scaled)
-    rest = scaled - kept
-    kept += rest > Fraction(1, 2) or (rest == Fraction(1, 2) and kept % 2)
-    word = kept + (exponent + bias - 1 << mantissa_bits)  # a carry out of the mantissa raises the exponent
-    if name in ("float32_ftz", "tfloat32_ftz") and word < 1 << mantissa_bits:
-        word = 0
-    return sign | min(word, infinity)
+
+    def order(self, word):
+        """What words are compared by: infinities lie beyond every number, and -0 below +0."""
+        is_positive = not word & self.sign_bit
+        if word & self.nan != self.infinity:
+            return self.number(word), is_positive
+        beyond = Fraction(2) ** 4096
+        return (beyond if is_positive else -beyond), is_positive
+
+    def added(self, old, new):
+        if self.is_nan(old) or self.is_nan(new):
+            if self.name != "float64":
+                return self.nan
+            return new if self.is_nan(new) else old
+        infinite = {word for word in (old, new) if word & self.nan == self.infinity}
+        if len(infinite) == 2:
+            return 0xFFF8 << 48 if self.name == "float64" else self.nan
+        if infinite:
+            return infinite.pop()
+        total = self.number(old) + self.number(new)
+        if total == 0:
+            return old & new & self.sign_bit
+        return self.rounded(total)
+
+    def rounded(self, total):
+        """The bits of the nearest float; of two that are as near, of the even one."""
+        sign = self.sign_bit if total < 0 else 0
+        size = abs(total)
+        bits = size.numerator.bit_length() - size.denominator.bit_length()
+        exponent = max(1 - self.bias, bits - 1)  # or one or two more
+        while size >= Fraction(2) ** (exponent + 1):
+            exponent += 1
+        scaled = size / Fraction(2) ** (exponent - self.mantissa_bits)
+        kept = int(scaled)
+        rest = scaled - kept
+        if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and kept % 2):
+            kept += 1
+        word = kept + (
+            exponent + self.bias - 1 << self.mantissa_bits
+        )  # a carry out of the mantissa raises the exponent
+        if self.flushes and word < 1 << self.mantissa_bits:
+            word = 0
+        return sign | min(word, self.infinity)
 
 
 # ── Maps of every kind ───────────────────────────────────────────────────────────────────────────────────────────────
 
-PLAIN = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
-         "float32_ftz", "tfloat32", "tfloat32_ftz")  # fmt: skip
+PLAIN = (
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32_ftz",
+    "tfloat32",
+    "tfloat32_ftz",
+)
 PACKED = ("16u4_align8b", "16u4_align16b", "16u6_align16b")
 BITS = {name: ts.DataType.named(name).bits for name in PLAIN + PACKED}
 
@@ -284,10 +329,16 @@ def tiled_maps(draw, types=PLAIN, interleaves=("none", "16B", "32B"), swizzles=t
     slice_bytes = {"none": 0, "16B": 16, "32B": 32}[interleave]
     alignment = 32 if padded or slice_bytes == 32 else 16
     return ts.TensorMap(
-        data_type, dims, strides(draw, dims, dims[0] * (slice_bytes or bits / 8), alignment), box=box,
-        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)], interleave=interleave, swizzle=swizzle,
-        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero", arch=arch_for(swizzle, data_type),
-    )  # fmt: skip
+        data_type,
+        dims,
+        strides(draw, dims, dims[0] * (slice_bytes or bits / 8), alignment),
+        box=box,
+        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)],
+        interleave=interleave,
+        swizzle=swizzle,
+        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero",
+        arch=arch_for(swizzle, data_type),
+    )
 
 
 def widest_units(swizzle):
@@ -315,13 +366,18 @@ def im2col_maps(draw, padded=True):
     slice_bytes = {"none": 0, "16B": 16, "32B": 32}[interleave]
     row_bytes = dims[0] * (slice_bytes or BITS[data_type] / 8)
     return ts.Im2colMap(
-        data_type, dims, strides(draw, dims, row_bytes, max(16, slice_bytes)), lower_corner=lower,
-        upper_corner=upper, channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))),
+        data_type,
+        dims,
+        strides(draw, dims, row_bytes, max(16, slice_bytes)),
+        lower_corner=lower,
+        upper_corner=upper,
+        channels_per_pixel=unit * draw(st.integers(1, widest_units(swizzle))),
         pixels_per_column=draw(st.integers(1, 40)),
-        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)], interleave=interleave,
-        swizzle=swizzle, oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type
-        else "zero",
-    )  # fmt: skip
+        element_strides=[draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)],
+        interleave=interleave,
+        swizzle=swizzle,
+        oob_fill=draw(st.sampled_from(["zero", "nan"])) if "float" in data_type else "zero",
+    )
 
 
 @st.composite
@@ -335,12 +391,18 @@ def wide_maps(draw):
     ]
     lower = draw(st.integers(-2, min(1, dims[1])))
     return ts.Im2colWideMap(
-        data_type, dims, strides(draw, dims, dims[0] * BITS[data_type] / 8, 16), lower_width=lower,
-        upper_width=draw(st.integers(max(-2, lower - dims[1] + 1), 2)), channels_per_pixel=unit * draw(st.integers(1, 4)),
-        pixels_per_column=draw(st.integers(1, 40)), mode=draw(st.sampled_from(["W", "W128"])), arch="sm_100",
+        data_type,
+        dims,
+        strides(draw, dims, dims[0] * BITS[data_type] / 8, 16),
+        lower_width=lower,
+        upper_width=draw(st.integers(max(-2, lower - dims[1] + 1), 2)),
+        channels_per_pixel=unit * draw(st.integers(1, 4)),
+        pixels_per_column=draw(st.integers(1, 40)),
+        mode=draw(st.sampled_from(["W", "W128"])),
+        arch="sm_100",
         element_strides=[1, draw(st.integers(1, 3)), *[1] * (rank - 3), draw(st.integers(1, 3))],
         swizzle=draw(st.sampled_from(["64B", "128B", "128B_ATOM_32B"])),
-    )  # fmt: skip
+    )
 
 
 def arch_for(swizzle, data_type):
@@ -423,14 +485,14 @@ def test_loads_agree(kind, data):
         0, 256, len(visited(a, coords, offsets)) * row_pitch(a) + 128, dtype=np.uint8
     )
     wanted = smem.copy()
-    naive_load(a, memory, coords, offsets, wanted, smem_address)
+    naive_load(a, memory, coords, offsets=offsets, smem=wanted, smem_address=smem_address)
     found = ts.load(a, memory, coords, offsets=offsets, smem=smem, smem_address=smem_address)
     assert found is smem
     assert np.flatnonzero(found != wanted)[:4].tolist() == []
     event(f"interleave {a.interleave.name}")
     fresh = ts.load(a, memory, coords, offsets=offsets, smem_address=smem_address)
     naive = np.zeros(len(smem), np.uint8)
-    naive_load(a, memory, coords, offsets, naive, smem_address)
+    naive_load(a, memory, coords, offsets=offsets, smem=naive, smem_address=smem_address)
     assert np.array_equal(fresh, naive[: len(fresh)])
     assert not naive[len(fresh) :].any()
     if not a.data_type.name.startswith("tf"):
@@ -463,7 +525,7 @@ def test_stores_agree(kind, data):
     memory = memory_of(data.draw, a)
     smem = np.random.default_rng(1).integers(0, 256, a.rows * row_pitch(a) + 128, dtype=np.uint8)
     wanted = memory.copy()
-    naive_store(a, smem, wanted, coords, smem_address)
+    naive_store(a, smem, wanted, coords, smem_address=smem_address)
     traced = ts.trace(a, coords, smem_address=smem_address, operation="store")
     ts.store(a, smem, memory, coords, smem_address=smem_address)
     assert np.flatnonzero(memory != wanted)[:4].tolist() == []
@@ -476,12 +538,17 @@ def test_stores_agree(kind, data):
             assert np.array_equal(memory[places], smem[: len(moved)][moved])
 
 
-REDUCED = [(op, name) for op, names in {
+REDUCED_TYPES = {
     "add": "uint32 int32 uint64 float16 float32 float64 bfloat16 float32_ftz tfloat32 tfloat32_ftz",
     "min": "uint32 int32 uint64 int64 float16 bfloat16",
-    "max": "uint32 int32 uint64 int64 float16 bfloat16", "inc": "uint32", "dec": "uint32", "and": "uint32 int32 uint64",
-    "or": "uint32 int32 uint64", "xor": "uint32 int32 uint64",
-}.items() for name in names.split()]  # fmt: skip
+    "max": "uint32 int32 uint64 int64 float16 bfloat16",
+    "inc": "uint32",
+    "dec": "uint32",
+    "and": "uint32 int32 uint64",
+    "or": "uint32 int32 uint64",
+    "xor": "uint32 int32 uint64",
+}
+REDUCED = [(operation, name) for operation, names in REDUCED_TYPES.items() for name in names.split()]
 
 
 @pytest.mark.parametrize(("operation", "data_type"), REDUCED)
@@ -495,7 +562,7 @@ def test_reductions_agree(operation, data_type, data):
     noise = memory_of(data.draw, a)
     smem = np.resize(noise[: len(noise) // 16 * 16], a.rows * row_pitch(a) + 128)
     wanted = memory.copy()
-    naive_store(a, smem, wanted, coords, smem_address, reduce=operation)
+    naive_store(a, smem, wanted, coords, smem_address=smem_address, reduce=operation)
     ts.store(a, smem, memory, coords, reduce=operation, smem_address=smem_address)
     assert np.flatnonzero(memory != wanted)[:4].tolist() == []
 
@@ -553,8 +620,15 @@ def test_tf32_rounds_every_exponent_and_every_halfway_case():
 @given(st.data())
 def test_gather_and_scatter_agree(data):
     a = data.draw(tiled_maps(interleaves=("none",), ranks=(2, 2)))
-    a = ts.TensorMap(a.data_type, a.dims, a.strides_bytes, (a.box[0], 1), swizzle=a.swizzle, oob_fill=a.oob_fill,
-              arch="sm_103" if a.swizzle.name == "96B" else "sm_100")  # fmt: skip
+    a = ts.TensorMap(
+        a.data_type,
+        a.dims,
+        a.strides_bytes,
+        (a.box[0], 1),
+        swizzle=a.swizzle,
+        oob_fill=a.oob_fill,
+        arch="sm_103" if a.swizzle.name == "96B" else "sm_100",
+    )
     column = corner(data.draw, a, -2)[0]
     rows = [data.draw(st.integers(-2, a.dims[1] + 2)) for _ in range(4)]
     smem_address = data.draw(SMEM_ADDRESSES)
@@ -576,7 +650,7 @@ def test_gather_and_scatter_agree(data):
             ts.scatter4(a, wanted, after, column, rows, smem_address=smem_address)
         return
     ts.scatter4(a, wanted, after, column, rows, smem_address=smem_address)
-    naive_store(a, wanted, expected, None, smem_address, rows=[(column, row) for row in rows])
+    naive_store(a, wanted, expected, None, smem_address=smem_address, rows=[(column, row) for row in rows])
     assert np.array_equal(after, expected)
 
 

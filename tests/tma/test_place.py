@@ -16,9 +16,12 @@ XOR = {"128B": lambda byte: byte ^ (byte >> 7 & 7) << 4, "64B": lambda byte: byt
 
 
 @given(
-    swizzle=st.sampled_from(["128B", "64B"]), line=st.integers(0, 15), row=st.integers(0, 7), column=st.integers(0, 31),
+    swizzle=st.sampled_from(["128B", "64B"]),
+    line=st.integers(0, 15),
+    row=st.integers(0, 7),
+    column=st.integers(0, 31),
     corner=st.tuples(st.integers(0, 4), st.integers(-4, 60)),
-)  # fmt: skip
+)
 def test_an_element_lies_where_the_copy_leaves_it(swizzle, line, row, column, corner):
     a = ts.TensorMap.from_array(MATRIX, (8, 32), swizzle=swizzle, address=0)
     coords, base = (8 * corner[0], corner[1]), 128 * line
@@ -49,8 +52,14 @@ def test_a_gap_holds_nothing_and_a_box_has_an_end():
 
 @pytest.mark.parametrize(("interleave", "slice_bytes"), [("16B", 16), ("32B", 32)])
 def test_a_pixel_of_a_slice_has_columns_too(interleave, slice_bytes):
-    a = ts.TensorMap("u8", (16, 4, 2), (slice_bytes * 16, slice_bytes * 64), (16, 2, 1), interleave=interleave,
-                     swizzle="32B" if interleave == "32B" else "none")  # fmt: skip
+    a = ts.TensorMap(
+        "u8",
+        (16, 4, 2),
+        (slice_bytes * 16, slice_bytes * 64),
+        (16, 2, 1),
+        interleave=interleave,
+        swizzle="32B" if interleave == "32B" else "none",
+    )
     memory = np.random.default_rng(0).integers(0, 256, slice_bytes * 128, np.uint8)
     smem = ts.load(a, memory, (0, 0, 0))
     trace = ts.trace(a, (0, 0, 0))

@@ -31,9 +31,16 @@ def sliced():
     """A 1 x 2 x 10 x 10 x C16 tensor in NC/(32B)HWC(32B): slices of 16 channels, all pixels of one after another."""
     slice_bytes = SIDE * SIDE * 32
     return ts.Im2colMap(
-        "u16", (SIDE, SIDE, 2, 1), (SIDE * 32, slice_bytes, 2 * slice_bytes), lower_corner=(0, 0), upper_corner=(0, 0),
-        channels_per_pixel=16, pixels_per_column=SIDE * SIDE, interleave="32B", swizzle="32B",
-    )  # fmt: skip
+        "u16",
+        (SIDE, SIDE, 2, 1),
+        (SIDE * 32, slice_bytes, 2 * slice_bytes),
+        lower_corner=(0, 0),
+        upper_corner=(0, 0),
+        channels_per_pixel=16,
+        pixels_per_column=SIDE * SIDE,
+        interleave="32B",
+        swizzle="32B",
+    )
 
 
 # name: (map, coordinates, chunks of a pixel in shared memory, where chunk k of pixel (h, w) lies in the tensor)

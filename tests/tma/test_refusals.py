@@ -9,10 +9,18 @@ import tilescope as ts
 
 MATRIX = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
 TILED = ts.TensorMap.from_array(MATRIX, (8, 64), swizzle="128B", address=0)
-IMAGES = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(-1, -1), upper_corner=(-1, -1),
-                      channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
-WIDE = ts.Im2colWideMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_width=0, upper_width=0, channels_per_pixel=64,
-                        pixels_per_column=32)  # fmt: skip
+IMAGES = ts.Im2colMap(
+    "f16",
+    (64, 8, 8, 2),
+    (128, 1024, 8192),
+    lower_corner=(-1, -1),
+    upper_corner=(-1, -1),
+    channels_per_pixel=64,
+    pixels_per_column=32,
+)
+WIDE = ts.Im2colWideMap(
+    "f16", (64, 8, 8, 2), (128, 1024, 8192), lower_width=0, upper_width=0, channels_per_pixel=64, pixels_per_column=32
+)
 ROWS4 = TILED.with_fields(box=(64, 1), arch="sm_100")
 PLAIN_IMAGES = IMAGES.with_fields(lower_corner=(0, 0), upper_corner=(0, 0))
 ATOMS = TILED.with_fields(swizzle="128B_ATOM_32B", arch="sm_120")
@@ -94,15 +102,31 @@ def test_every_coordinate_that_a_fix_names_works(place, direction):
 
 REFUSED = {
     "too many coordinates": ("coords-rank", "coords", lambda: ts.load(TILED, MATRIX, (0, 0, 0))),
-    "a far filter tap": ("offsets-range", "offsets[0]", lambda: ts.load(IMAGES, MATRIX, (0, 0, 0, 0), offsets=(256, 0))),
+    "a far filter tap": (
+        "offsets-range",
+        "offsets[0]",
+        lambda: ts.load(IMAGES, MATRIX, (0, 0, 0, 0), offsets=(256, 0)),
+    ),
     "a map": ("argument-type", "tensor_map", lambda: ts.load("map", MATRIX, (0, 0))),
     "coordinates that are none": ("argument-type", "coords", lambda: ts.load(TILED, MATRIX, "00")),
     "a fraction": ("argument-type", "coords[1]", lambda: ts.load(TILED, MATRIX, (0, 0.5))),
     "a far coordinate": ("coords-range", "coords[1]", lambda: ts.load(TILED, MATRIX, (0, 1 << 31))),
     "a negative address": ("argument-range", "smem_address", lambda: ts.load(TILED, MATRIX, (0, 0), smem_address=-128)),
-    "an unknown reduction": ("unknown-name", "reduce", lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="sub")),
-    "a reduction of no name": ("unknown-name", "reduce", lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce=["add"])),
-    "a store through a wide map": ("wide-store", "tensor_map", lambda: ts.store(WIDE, SMEM, MATRIX.copy(), (0, 0, 0, 0))),
+    "an unknown reduction": (
+        "unknown-name",
+        "reduce",
+        lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce="sub"),
+    ),
+    "a reduction of no name": (
+        "unknown-name",
+        "reduce",
+        lambda: ts.store(TILED, SMEM, MATRIX.copy(), (0, 0), reduce=["add"]),
+    ),
+    "a store through a wide map": (
+        "wide-store",
+        "tensor_map",
+        lambda: ts.store(WIDE, SMEM, MATRIX.copy(), (0, 0, 0, 0)),
+    ),
     "a list as memory": ("argument-type", "memory", lambda: ts.load(TILED, [1, 2, 3], (0, 0))),
     "objects as memory": ("argument-type", "memory", lambda: ts.load(TILED, np.array([None]), (0, 0))),
     "strided memory": ("argument-type", "memory", lambda: ts.load(TILED, MATRIX[:, ::2], (0, 0))),
@@ -113,20 +137,45 @@ REFUSED = {
     "a short smem": ("smem-extent", "smem", lambda: ts.load(TILED, MATRIX, (0, 0), smem=np.zeros(1023, np.uint8))),
     "a short smem to store": ("smem-extent", "smem", lambda: ts.store(TILED, SMEM[:-1], MATRIX.copy(), (0, 0))),
     "short memory": ("memory-extent", "memory", lambda: ts.load(TILED, MATRIX[:10], (0, 8))),
+    "short memory left of the tensor": (
+        "memory-extent",
+        "memory",
+        lambda: ts.load(ts.TensorMap("f16", (64,), (), (64,)), np.zeros(111, np.uint8), (-8,)),  # 112 are touched
+    ),
     "short memory to store": ("memory-extent", "memory", lambda: ts.store(TILED, SMEM, MATRIX[:10].copy(), (0, 8))),
-    "an empty mask": ("cta-mask", "cta_mask", lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=0)),
+    "an empty mask": (
+        "cta-mask",
+        "cta_mask",
+        lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=0),
+    ),
     "three rows to gather": ("coords-rank", "rows", lambda: ts.gather4(ROWS4, MATRIX, 0, (0, 1, 2))),
-    "a filter tap of a store": ("offsets-range", "offsets",
-                                lambda: ts.trace(PLAIN_IMAGES, (0, 0, 0, 0), offsets=(3, 2), operation="store")),
-    "an atom to a cluster": ("cluster-copy", "swizzle",
-                             lambda: ts.load_multicast(ATOMS, MATRIX, (0, 0), [SMEM.copy()], cta_mask=1)),
-    "a wide column to a cluster": ("cluster-copy", "tensor_map",
-                                   lambda: ts.load_multicast(WIDE_120, MATRIX, (0, 0, 0, 0), [SMEM.copy()], cta_mask=1)),
-    "a short block": ("smem-extent", "smems[1]",
-                      lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy(), SMEM[:-1].copy()], cta_mask=3)),
-    "a mask of others": ("cta-mask", "cta_mask", lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=2)),
+    "a filter tap of a store": (
+        "offsets-range",
+        "offsets",
+        lambda: ts.trace(PLAIN_IMAGES, (0, 0, 0, 0), offsets=(3, 2), operation="store"),
+    ),
+    "an atom to a cluster": (
+        "cluster-copy",
+        "swizzle",
+        lambda: ts.load_multicast(ATOMS, MATRIX, (0, 0), [SMEM.copy()], cta_mask=1),
+    ),
+    "a wide column to a cluster": (
+        "cluster-copy",
+        "tensor_map",
+        lambda: ts.load_multicast(WIDE_120, MATRIX, (0, 0, 0, 0), [SMEM.copy()], cta_mask=1),
+    ),
+    "a short block": (
+        "smem-extent",
+        "smems[1]",
+        lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy(), SMEM[:-1].copy()], cta_mask=3),
+    ),
+    "a mask of others": (
+        "cta-mask",
+        "cta_mask",
+        lambda: ts.load_multicast(TILED, MATRIX, (0, 0), [SMEM.copy()], cta_mask=2),
+    ),
     "an operation": ("unknown-name", "operation", lambda: ts.trace(TILED, (0, 0), operation="loud")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -46,6 +46,12 @@ def test_finds_offset_pitch_and_any_xor(xor, name, offset, pitch):
     assert ts.Value.from_dict(found.to_dict()) == found
 
 
+def test_a_tile_of_a_few_pieces_is_found_behind_other_bytes():
+    row = np.arange(1, 5, dtype=np.float64).reshape(1, 4)
+    found = ts.identify(np.concatenate([NOISE[:3], row.view(np.uint8).reshape(-1)]), row)
+    assert (found.explained, found.swizzle.name, found.offset) == (True, "none", 3)
+
+
 @pytest.mark.parametrize("line", [1, 3, 6])
 def test_the_line_on_which_the_dump_starts_is_found_too(line):
     dump = strewn(TILE, offset=0x1000, pitch=128, xor=(3, 4, 3), phase=128 * line)
@@ -102,13 +108,14 @@ FORMS = {
     "hexdump": "\n".join(
         f"{at:08x}  {SWIZZLED[at : at + 8].tobytes().hex(' ')}  {SWIZZLED[at + 8 : at + 16].tobytes().hex(' ')}  |{'.' * 16}|"
         for at in range(0, len(SWIZZLED), 16)
-    ).encode() + b"\n00003000\n",
+    ).encode()
+    + b"\n00003000\n",
     "gdb": "\n".join(
         f"0x7f{at:08x}:\t" + "\t".join(f"0x{word:08x}" for word in SWIZZLED[at : at + 16].view("<u4").tolist())
         for at in range(0, len(SWIZZLED), 16)
     ).encode(),
     "words": "".join(f"0x{word:x}, " for word in SWIZZLED.view("<u8").tolist()).encode(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -55,9 +55,15 @@ def maps(draw):
         strides.append(row + 32 * draw(st.integers(0, 2)))
         row = strides[-1] * extent
     return ts.TensorMap(
-        data_type, dims, strides, box, element_strides=[draw(st.sampled_from([1, 1, 2])) for _ in range(rank)],
-        interleave=interleave, swizzle=swizzle, arch="sm_100",
-    )  # fmt: skip
+        data_type,
+        dims,
+        strides,
+        box,
+        element_strides=[draw(st.sampled_from([1, 1, 2])) for _ in range(rank)],
+        interleave=interleave,
+        swizzle=swizzle,
+        arch="sm_100",
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -78,9 +84,15 @@ def assert_tiles_are_those_of_single_loads(a, threads):
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(("dims", "box"), [
-    ((64, 11, 5), (16, 4, 2)), ((64, 8, 5), (32, 3, 1)), ((40, 9, 3, 3), (16, 4, 2, 2)), ((64, 7, 5, 3, 2), (32, 3, 2, 2, 1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dims", "box"),
+    [
+        ((64, 11, 5), (16, 4, 2)),
+        ((64, 8, 5), (32, 3, 1)),
+        ((40, 9, 3, 3), (16, 4, 2, 2)),
+        ((64, 7, 5, 3, 2), (32, 3, 2, 2, 1)),
+    ],
+)
 def test_tiles_cut_in_the_middle_of_the_grid_keep_their_places(dims, box):
     strides = np.cumprod([dims[0] * 2 + 16, *dims[1:-1]]).tolist()
     a = ts.TensorMap("u16", dims, strides, box, swizzle="64B")
@@ -101,10 +113,16 @@ def test_a_tile_that_ends_within_a_swizzled_line_is_as_long_as_load_makes_it():
 MATRIX = np.random.default_rng(1).integers(0, 1 << 16, (200, 520), dtype=np.uint16)
 
 
-@pytest.mark.parametrize(("box_shape", "options"), [
-    ((64, 64), {"swizzle": "128B"}), ((16, 16), {"swizzle": "32B"}), ((8, 32), {"swizzle": "64B"}), ((64, 64), {}),
-    ((7, 64), {"swizzle": "128B"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("box_shape", "options"),
+    [
+        ((64, 64), {"swizzle": "128B"}),
+        ((16, 16), {"swizzle": "32B"}),
+        ((8, 32), {"swizzle": "64B"}),
+        ((64, 64), {}),
+        ((7, 64), {"swizzle": "128B"}),
+    ],
+)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_compiled_loop_leaves_the_same_tiles(box_shape, options, threads, monkeypatch):
     a = ts.TensorMap.from_array(MATRIX, box_shape, address=0, **options)
@@ -205,8 +223,15 @@ def test_what_does_not_fit_is_refused_with_a_reason():
         ts.load_tiles(a, MATRIX, out=np.zeros(10, np.uint8))
     with pytest.raises(ts.RuleError, match="threads"):
         ts.load_tiles(a, MATRIX, threads=0)
-    column = ts.Im2colMap("f16", (64, 8, 8, 1), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
-                          channels_per_pixel=64, pixels_per_column=8)  # fmt: skip
+    column = ts.Im2colMap(
+        "f16",
+        (64, 8, 8, 1),
+        (128, 1024, 8192),
+        lower_corner=(0, 0),
+        upper_corner=(0, 0),
+        channels_per_pixel=64,
+        pixels_per_column=8,
+    )
     with pytest.raises(ts.RuleError, match="tiles-map"):
         ts.load_tiles(column, MATRIX)
     everywhere = ts.TensorMap("u8", (16, 1 << 31, 1 << 31), (0, 0), (16, 1, 1))  # one row, seen 2^62 times

@@ -22,24 +22,76 @@ def test_which_element_is_at_this_address_and_where_is_that_element():
 
 
 COPIES = {
-    "tiled": (ts.TensorMap("f32", (9, 7, 3), (48, 352), (8, 3, 2), element_strides=(1, 2, 1), swizzle="32B"), (4, 5, 1), {}),
+    "tiled": (
+        ts.TensorMap("f32", (9, 7, 3), (48, 352), (8, 3, 2), element_strides=(1, 2, 1), swizzle="32B"),
+        (4, 5, 1),
+        {},
+    ),
     "narrow": (ts.TensorMap("u8", (40, 5), (48,), (48, 3), swizzle="128B"), (16, -1), {"smem_address": 0x180}),
     "flip": (ts.TensorMap("u16", (64, 8), (128,), (64, 4), swizzle="128B_ATOM_32B_FLIP_8B", arch="sm_100"), (0, 6), {}),
-    "interleaved": (ts.TensorMap("u16", (5, 4, 2, 2), (160, 640, 1280), (8, 3, 1, 2), interleave="32B", swizzle="32B"), (2, 2, 1, 0), {}),
-    "im2col": (ts.Im2colMap.for_convolution(2, 4, 4, 16, 3, 3, pad=1, data_type="f16", channels_per_pixel=16, pixels_per_column=20,
-                                            swizzle="32B").tensor_map, (0, 1, -1, 0), {"offsets": (1, 2)}),
-    "wide": (ts.Im2colWideMap("f16", (32, 8, 8, 2), (64, 512, 4096), lower_width=-1, upper_width=-1, channels_per_pixel=32,
-                              pixels_per_column=10, swizzle="64B"), (0, -1, 3, 0), {"offsets": (2, 1)}),
-    "four bits": (ts.TensorMap("16u4_align16b", (256, 4), (128,), (128, 3), swizzle="128B", arch="sm_100"), (128, 2), {}),
+    "interleaved": (
+        ts.TensorMap("u16", (5, 4, 2, 2), (160, 640, 1280), (8, 3, 1, 2), interleave="32B", swizzle="32B"),
+        (2, 2, 1, 0),
+        {},
+    ),
+    "im2col": (
+        ts.Im2colMap.for_convolution(
+            2, 4, 4, 16, 3, 3, pad=1, data_type="f16", channels_per_pixel=16, pixels_per_column=20, swizzle="32B"
+        ).tensor_map,
+        (0, 1, -1, 0),
+        {"offsets": (1, 2)},
+    ),
+    "wide": (
+        ts.Im2colWideMap(
+            "f16",
+            (32, 8, 8, 2),
+            (64, 512, 4096),
+            lower_width=-1,
+            upper_width=-1,
+            channels_per_pixel=32,
+            pixels_per_column=10,
+            swizzle="64B",
+        ),
+        (0, -1, 3, 0),
+        {"offsets": (2, 1)},
+    ),
+    "four bits": (
+        ts.TensorMap("16u4_align16b", (256, 4), (128,), (128, 3), swizzle="128B", arch="sm_100"),
+        (128, 2),
+        {},
+    ),
     "six bits": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2), {}),
-    "six bits stored": (ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"), (0, 2),
-                        {"operation": "store"}),
-    "pixels stored": (ts.Im2colMap("f16", (16, 4, 4, 2), (32, 128, 512), lower_corner=(0, 1), upper_corner=(-1, 0), channels_per_pixel=16,
-                                   pixels_per_column=20, swizzle="32B"), (0, 1, 1, 0), {"operation": "store"}),
+    "six bits stored": (
+        ts.TensorMap("16u6_align16b", (256, 4), (192,), (128, 3), swizzle="128B", arch="sm_100"),
+        (0, 2),
+        {"operation": "store"},
+    ),
+    "pixels stored": (
+        ts.Im2colMap(
+            "f16",
+            (16, 4, 4, 2),
+            (32, 128, 512),
+            lower_corner=(0, 1),
+            upper_corner=(-1, 0),
+            channels_per_pixel=16,
+            pixels_per_column=20,
+            swizzle="32B",
+        ),
+        (0, 1, 1, 0),
+        {"operation": "store"},
+    ),
     "overrun": (ts.TensorMap("u8", (20, 4), (32,), (32, 3), swizzle="32B"), (0, 2), {"operation": "store"}),
-    "gather": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 1), {"operation": "gather4"}),
-    "scatter": (ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"), (32, 8, 1, 9, 2), {"operation": "scatter4"}),
-}  # fmt: skip
+    "gather": (
+        ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"),
+        (32, 8, 1, 9, 1),
+        {"operation": "gather4"},
+    ),
+    "scatter": (
+        ts.TensorMap("f16", (64, 9), (128,), (32, 1), swizzle="64B", arch="sm_100"),
+        (32, 8, 1, 9, 2),
+        {"operation": "scatter4"},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", COPIES)
@@ -132,8 +184,15 @@ def test_a_store_has_no_offsets():
 
 
 def test_what_was_not_measured_is_documented():
-    column = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(0, 0), upper_corner=(0, 0),
-                          channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
+    column = ts.Im2colMap(
+        "f16",
+        (64, 8, 8, 2),
+        (128, 1024, 8192),
+        lower_corner=(0, 0),
+        upper_corner=(0, 0),
+        channels_per_pixel=64,
+        pixels_per_column=32,
+    )
     assert ts.trace(column, (0, 0, 0, 0)).basis == "measured"
     assert ts.trace(column, (0, 0, 0, 0), operation="store").basis == "measured"
     assert ts.trace(MATRIX, (0, 0), operation="store").basis == "measured"
@@ -184,9 +243,31 @@ def test_bytes_of_the_tensor_are_an_integer_array_of_any_shape_and_width():
 
 
 @pytest.mark.parametrize(
-    "junk", [None, "a", "1", 1.5, True, np.float64(3), np.bool_(True), [1.5], ["a"], [[1], [2, 3]], [None], [True], {1}, {1: 2},
-             b"ab", memoryview(b"ab"), object(), 1j, np.datetime64("2020"), [2**64, 1]],
-    ids=lambda junk: type(junk).__name__)  # fmt: skip
+    "junk",
+    [
+        None,
+        "a",
+        "1",
+        1.5,
+        True,
+        np.float64(3),
+        np.bool_(True),
+        [1.5],
+        ["a"],
+        [[1], [2, 3]],
+        [None],
+        [True],
+        {1},
+        {1: 2},
+        b"ab",
+        memoryview(b"ab"),
+        object(),
+        1j,
+        np.datetime64("2020"),
+        [2**64, 1],
+    ],
+    ids=lambda junk: type(junk).__name__,
+)
 def test_what_is_no_integer_is_no_byte_of_the_tensor(junk):
     with pytest.raises(ts.RuleError) as refused:
         FOUND.address_of_source(junk)
@@ -218,8 +299,16 @@ def pixels(a, coords, offsets):
 
 
 def test_a_wide_column_walks_w_then_n_and_its_halo_goes_on_along_w():
-    a = ts.Im2colWideMap("f16", (32, 5, 8, 3), (64, 320, 2560), lower_width=-1, upper_width=-1, channels_per_pixel=32,
-                         pixels_per_column=6, swizzle="64B")  # fmt: skip
+    a = ts.Im2colWideMap(
+        "f16",
+        (32, 5, 8, 3),
+        (64, 320, 2560),
+        lower_width=-1,
+        upper_width=-1,
+        channels_per_pixel=32,
+        pixels_per_column=6,
+        swizzle="64B",
+    )
     walked = [(1, 0), (2, 0), (3, 0), (-1, 1), (0, 1), (1, 1)]  # bases -1 to 3 of each image
     assert pixels(a, (0, 1, 2, 0), (0, 0)) == walked
     assert pixels(a, (0, 1, 2, 0), (2, 0)) == [*walked, (2, 1), (3, 1)]
@@ -227,8 +316,17 @@ def test_a_wide_column_walks_w_then_n_and_its_halo_goes_on_along_w():
 
 
 def test_the_halo_of_w128_follows_every_32_pixels():
-    a = ts.Im2colWideMap("f16", (32, 200, 8, 1), (64, 12800, 102400), lower_width=0, upper_width=0, channels_per_pixel=32,
-                         pixels_per_column=1, mode="W128", swizzle="64B")  # fmt: skip
+    a = ts.Im2colWideMap(
+        "f16",
+        (32, 200, 8, 1),
+        (64, 12800, 102400),
+        lower_width=0,
+        upper_width=0,
+        channels_per_pixel=32,
+        pixels_per_column=1,
+        mode="W128",
+        swizzle="64B",
+    )
     found = [w for w, _ in pixels(a, (0, 0, 0, 0), (2, 0))]
     assert found == [w for block in range(0, 128, 32) for w in range(block, block + 34)]
     assert ts.trace(a, (0, 0, 0, 0), offsets=(2, 0)).transaction_bytes == (128 + 4 * 2) * 64

@@ -11,10 +11,9 @@ open, how a tile is copied, multiplied or written, comes from the program.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Expression, Loop, Role, Step, reference
@@ -52,7 +51,8 @@ def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
     """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
     met = [place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op == "sync"]
-    return "\n".join(_indented(_Printer(role, work).block(role.steps[max(met, default=0) :], ""), indent))
+    lines = _Printer(role, work).block(role.steps[max(met, default=0) :], "")
+    return "\n".join(_indented(lines, indent))
 
 
 def group_text(pipeline: Pipeline, group: str) -> str:
@@ -62,20 +62,39 @@ def group_text(pipeline: Pipeline, group: str) -> str:
     return " ".join(line for step in consumer.all_steps() if step.target == group for line in printer.step(step, ""))
 
 
-def stage_facts(pipeline: Pipeline) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class StageFacts:
     """The numbers of a load's two barriers: arrivals, bytes, the parities of both roles, and with which the consumer starts."""
-    steps = [(role.name, step) for role in pipeline.roles for step in role.all_steps()]
-    first = {(name, step.op): step.arguments for name, step in reversed(steps)}
-    parities = {f"{name}_parity": first[name, "wait"]["parity"] for name in ("consumer", "producer")}
+
+    full_count: int
+    empty_count: int
+    expected_bytes: int
+    consumer_parity: str
+    producer_parity: str
+    start_parity: int
+
+
+def stage_facts(pipeline: Pipeline) -> StageFacts:
+    """The numbers of the barriers of a pipeline that loads."""
+    counts = {barrier.name: barrier.count for barrier in pipeline.barriers}
+    consumer_parity = _first_step(pipeline, "consumer", "wait").arguments["parity"]
     names = {**pipeline.constants, "i": 0}
-    return parities | {
-        **{f"{barrier.name}_count": barrier.count for barrier in pipeline.barriers},
-        "expected_bytes": first["producer", "expect"]["bytes"],
-        "start_parity": Expression.read("parity", parities["consumer_parity"], names).value(names),
-    }
+    return StageFacts(
+        full_count=counts["full"],
+        empty_count=counts["empty"],
+        expected_bytes=_first_step(pipeline, "producer", "expect").arguments["bytes"],
+        consumer_parity=consumer_parity,
+        producer_parity=_first_step(pipeline, "producer", "wait").arguments["parity"],
+        start_parity=Expression.read("parity", consumer_parity, names).value(names),
+    )
 
 
-def _indented(lines: Iterator[str], indent: int) -> Iterator[str]:
+def _first_step(pipeline: Pipeline, role: str, op: str) -> Step:
+    """The first step of a role that is this operation."""
+    return next(step for step in role_named(pipeline, role).all_steps() if step.op == op)
+
+
+def _indented(lines: Iterable[str], indent: int) -> Iterator[str]:
     return (line if line.startswith("#") else " " * indent + line for line in lines)
 
 
@@ -83,7 +102,8 @@ class _Printer:
     """The lines of one role's steps."""
 
     def __init__(self, role: Role, work: Work) -> None:
-        self.role, self.work = role, work
+        self.role = role
+        self.work = work
 
     def block(self, steps: Sequence[Step | Loop], slot: str) -> Iterator[str]:
         """Steps one after another; neighbours that one thread does share its condition."""
@@ -101,7 +121,9 @@ class _Printer:
 
     def loop(self, loop: Loop) -> Iterator[str]:
         """A loop with the pipeline's own bounds; `slot` is the stage that its first step names. One turn is written out."""
-        start, counter, slot = str(loop.start), loop.counter, _slot(loop)
+        start = str(loop.start)
+        counter = loop.counter
+        slot = _slot(loop)
         if str(loop.count) == "1":
             written_out = list(self.block(loop.steps, ""))
             code = " ".join(line.partition("//")[0] for line in written_out)
@@ -109,28 +131,32 @@ class _Printer:
                 yield from written_out
                 return
         end = str(loop.count) if start == "0" else f"{start} + {loop.count}"
-        yield "#pragma unroll" + ("" if counter in self.work.unrolled else " 1")
+        yield "#pragma unroll" if counter in self.work.unrolled else "#pragma unroll 1"
         yield f"for (int {counter} = {start}; {counter} < {end}; ++{counter}) {{"
-        opening = [f"const int slot = {slot};"] if slot else []
-        yield from _indented(iter([*opening, *self.work.opening.get(counter, []), *self.block(loop.steps, slot)]), 2)
+        body = [*self.work.opening.get(counter, []), *self.block(loop.steps, slot)]
+        if slot:
+            body.insert(0, f"const int slot = {slot};")
+        yield from _indented(body, 2)
         yield "}"
 
     def step(self, step: Step | Loop, slot: str) -> list[str]:
         """The lines of one step."""
         if isinstance(step, Loop):
             return list(self.loop(step))
-        name, index = (
-            reference(step.op, step.target) if isinstance(step.target, str) and step.op != "fence" else ("", "")
-        )
+        name = index = ""
+        if isinstance(step.target, str) and step.op != "fence":
+            name, index = reference(step.op, step.target)
         if step.op not in _CALLS:
             return self.work.lines.get(f"{step.op} {name}") or self.work.lines[step.op]
         values = {argument.name: value for argument, value in step.values()}
+        threads = values.get("threads")
+        place = "slot" if index == slot else f"({index})"
         call = _CALLS[step.op].format(
             **values,
             name=name,
-            at=f"{name} + 8 * {'slot' if index == slot else f'({index})'}",
+            at=f"{name} + 8 * {place}",
             suffix="_read" if values.get("read") else "",
-            meeting=f"bar_sync<{step.target}, {values['threads']}>" if values.get("threads") else "__syncthreads",
+            meeting=f"bar_sync<{step.target}, {threads}>" if threads else "__syncthreads",
         )
         note = self.work.notes.get(f"{step.op} {name or step.target}", "")
         return [f"{call};  // {note}" if note else f"{call};"]
@@ -144,13 +170,15 @@ class _Printer:
         when = [] if step.when is None else [str(step.when)]
         if step.op in ("arrive", "release"):
             threads = self.role.threads // int(step.arguments.get("count", 1))
-            when += [f"threadIdx.x % {threads} == 0"] if threads > 1 else []
+            if threads > 1:
+                when.append(f"threadIdx.x % {threads} == 0")
         return " && ".join(when)
 
 
 def _slot(loop: Loop) -> str:
     """The stage that the first of several steps names, where it moves with the loop."""
     steps = [step for step in loop.steps if isinstance(step, Step)]
-    named = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
-    several = 1 < len(loop.steps) == len(steps)
-    return named[0] if several and named and loop.counter in named[0] else ""
+    if len(loop.steps) == 1 or len(steps) < len(loop.steps):
+        return ""
+    stages = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
+    return stages[0] if stages and loop.counter in stages[0] else ""

@@ -7,24 +7,42 @@ and zeros are exact. Test data are bit patterns of numbers of moderate size, mad
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tilescope.data_type import DataType
+from tilescope.errors import Wording
 from tilescope.rule import rule
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from jinja2 import Environment
+
+Facts = dict[str, object]  # by the names that templates use
 EMIT = rule(
     "emit",
     "Programs are emitted for wgmma, ldmatrix and threads, and for types that these multiply or move.",
+    argument="consumer",
+    found="consumer = {consumer}",
+    limit="programs are emitted for wgmma, ldmatrix and threads",
+    fix="Plan for sm_90, or take snippets of this plan.",
     source="tilescope's templates",
     passing='ts.emit(ts.plan((64, 64), "bf16").best, "ptx")',
     failing='ts.emit(ts.plan((128, 64), "bf16", arch="sm_100").best, "ptx")',
 )
+TYPE_NOT_MULTIPLIED = EMIT.worded(
+    argument="data_type",
+    found="{data_type} for {user}",
+    limit="tensor cores multiply {known:, } in emitted programs",
+    fix='Plan for consumer="ld.b128 rows".',
+)
+GEMM_TYPE_NOT_MULTIPLIED = TYPE_NOT_MULTIPLIED.worded(fix='Plan with data_type="bf16".')
 
 
 @cache
-def _environment() -> Any:
+def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -56,13 +74,24 @@ def nested(text: str, indent: int = 2) -> str:
     return "\n".join(line if line.startswith("#") or not line else " " * indent + line for line in lines)
 
 
-def rendered(template: str, facts: dict[str, Any]) -> str:
+def rendered(template: str, facts: Mapping[str, object]) -> str:
     """The text of a template: never more than one empty line, none at the end."""
     text = _environment().get_template(template).render(facts)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-K_STEP_BYTES = 32  # of k that one instruction takes
+def told(*parts: DataclassInstance) -> Facts:
+    """What records say, by the names of their fields: these are the names that templates use."""
+    return {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaText:
+    """A wgmma instruction as templates spell it."""
+
+    wgmma: str  # shape and types
+    wgmma_registers: int  # of the sums of one thread
+    wgmma_flags: str  # behind the operands: scales, majornesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +112,27 @@ class Multiplied:
         return (1 << self.exponent_bits) // 2 - 1
 
     @property
-    def sums(self) -> dict[str, str]:
-        """The C type of a sum, and its register in inline assembly."""
-        c_type, constraint = {"f32": ("float", "f"), "s32": ("int", "r")}[self.accumulator]
-        return {"accumulator": c_type, "constraint": constraint}
+    def sum_type(self) -> str:
+        """The C type of a sum."""
+        return "float" if self.accumulator == "f32" else "int"
 
-    def wgmma(self, n: int, k_step: int, majors: tuple[str, str]) -> dict[str, Any]:
+    @property
+    def constraint(self) -> str:
+        """The register of a sum in inline assembly."""
+        return "f" if self.accumulator == "f32" else "r"
+
+    def wgmma(self, n: int, k_step: int, a_major: str, b_major: str) -> WgmmaText:
         """The instruction for n columns, with the majorness of A and B."""
-        flags = "".join(f", {int(major == 'MN')}" for major in majors) if self.name in ("bf16", "f16") else ""
-        return {
-            "wgmma": f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
-            "wgmma_registers": n // 2,
-            "wgmma_flags": f", 1, 1{flags}" if self.exponent_bits else "",
-        }
+        flags = ""
+        if self.exponent_bits:
+            flags = ", 1, 1"  # scales of the operands
+        if self.name in ("bf16", "f16"):
+            flags += f", {int(a_major == 'MN')}, {int(b_major == 'MN')}"
+        return WgmmaText(
+            wgmma=f"m64n{n}k{k_step}.{self.accumulator}.{self.name}.{self.name}",
+            wgmma_registers=n // 2,
+            wgmma_flags=flags,
+        )
 
     def mma(self, k_step: int) -> str:
         """The instruction of a warp."""
@@ -116,15 +153,14 @@ MULTIPLIED = {row.name: row for row in (
 # fmt: on
 
 
-def multiplied(data_type: DataType, user: str, fix: str) -> Multiplied:
+def multiplied(data_type: DataType, user: str, refused: Wording) -> Multiplied:
     """The row of a type that `user` multiplies, refused where no emitted instruction does.
 
-    >>> multiplied(DataType.named("bf16"), "a GEMM", "Use bf16.").one
+    >>> multiplied(DataType.named("bf16"), "a GEMM", GEMM_TYPE_NOT_MULTIPLIED).one
     '0x3F80'
     """
     if data_type.ptx not in MULTIPLIED:
-        limit = f"tensor cores multiply {', '.join(MULTIPLIED)} in emitted programs"
-        raise EMIT.error("data_type", f"{data_type.name} for {user}", limit, fix)
+        raise refused.error(data_type=data_type.name, user=user, known=tuple(MULTIPLIED))
     return MULTIPLIED[data_type.ptx]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.arch import Arch
+from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.card import ROW_BYTES, Card, free_path, save_card
 from tilescope.data_type import DataType
@@ -31,7 +31,7 @@ from tilescope.gpu.suites import Case
 from tilescope.planner import Plan, plan, weighed_for
 from tilescope.rule import rule
 from tilescope.sentence import by, counted
-from tilescope.smem.op import WARP_LANES, SmemOp
+from tilescope.smem.op import SmemOp
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.tensor_map import TensorMap
 from tilescope.value import Value

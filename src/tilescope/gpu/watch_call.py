@@ -36,7 +36,7 @@ from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_ten
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES, row_name
 from tilescope.tensor_map.arguments import MapArguments, MapReport
-from tilescope.tensor_map.kinds import WIDE_MODES
+from tilescope.tensor_map.record import WIDE_MODES
 
 HELLO, CALL = 1, 2
 SITES = 16384

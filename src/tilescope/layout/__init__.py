@@ -24,6 +24,20 @@ from tilescope.layout.tiling import (
 )
 
 __all__ = [
-    "ATOM_ORDERS", "ELEMENT_BITS", "MAJORS", "MAX_RANK", "TILE_ATOMS", "AddressTerms", "AtomOrder", "IntTree", "Layout", "Major",
-    "Modes", "Term", "Tiling", "as_modes", "major_named", "oriented",
-]  # fmt: skip
+    "ATOM_ORDERS",
+    "ELEMENT_BITS",
+    "MAJORS",
+    "MAX_RANK",
+    "TILE_ATOMS",
+    "AddressTerms",
+    "AtomOrder",
+    "IntTree",
+    "Layout",
+    "Major",
+    "Modes",
+    "Term",
+    "Tiling",
+    "as_modes",
+    "major_named",
+    "oriented",
+]

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.layout.checks import LAYOUT_SIZE, POINTER_BYTES, checked_indices, checked_modes, checked_tiling
-from tilescope.layout.modes import Modes, Pairs, Strides, coalesced, steps_of
+from tilescope.layout.modes import IntTree, Modes, Pairs, Strides, coalesced, steps_of
 from tilescope.layout.terms import AddressTerms
 from tilescope.layout.tiling import (
     AtomOrder,
@@ -46,7 +46,6 @@ from tilescope.value import Value, hex_field, row_field
 MAX_ELEMENTS = 2**22  # of an address map: shared memory holds fewer, even of one bit
 Addresses = npt.NDArray[np.int64]
 _TOLD_BY_MODES = ("shape", "atom", "atom_order", "padding_bytes", "major", "nesting")
-_FIELDS = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start", "nesting")
 
 
 @dataclass(frozen=True, init=False, eq=False)  # without slots: what is derived is kept once it was asked for
@@ -89,14 +88,23 @@ class Layout(Value):
         swizzle: SwizzleName | str | Swizzle = "none",
         start: int = 0,
     ) -> None:
-        row, major = Swizzle.named(swizzle), major_named(major)
-        *tile, first = checked_tiling(shape, element_bits, atom, atom_order, padding_bytes, start, major)
-        self.__dict__.update(zip(_FIELDS, (*tile, major, row, first, None), strict=True))
+        row = Swizzle.named(swizzle)
+        major = major_named(major)
+        tile = checked_tiling(
+            shape,
+            element_bits,
+            major,
+            atom=atom,
+            atom_order=atom_order,
+            padding_bytes=padding_bytes,
+            start=start,
+        )
+        self.__dict__.update(tile._asdict(), major=major, swizzle=row, nesting=None)
 
     @classmethod
     def from_modes(
         cls,
-        modes: Modes | tuple[Any, Any],
+        modes: Modes | tuple[IntTree, IntTree],
         element_bits: int,
         *,
         unit_bits: int | None = None,
@@ -110,16 +118,26 @@ class Layout(Value):
         ((128, 4), 22, (33, 2), 512)
         """
         row = Swizzle.named(swizzle)
-        nesting, bits = checked_modes(modes, element_bits, unit_bits, start), plain_int(element_bits) or 0
+        nesting = checked_modes(modes, element_bits, unit_bits, start)
+        bits = plain_int(element_bits) or 0
         pairs = tuple(coalesced(*index) for index in nesting.indices)
         major = contiguous(pairs, bits)
         tiling = None if major is None else find_tiling(*oriented(major, *pairs), bits)
-        shape = tuple(prod(extent for extent, _ in index) for index in pairs)
         is_plain = tiling is not None and nesting.indices == pairs and nesting == Modes.of_indices(pairs)
-        grid = tiling and (oriented(major, *tiling.atom), tiling.atom_order, tiling.padding_bytes)
-        told = (*(grid or (None, None, None)), major, row, plain_int(start) or 0, None if is_plain else nesting)
         made = object.__new__(cls)
-        made.__dict__.update(zip(_FIELDS, (shape, bits, *told), strict=True), tiling=tiling, pairs=pairs)
+        made.__dict__.update(
+            shape=tuple(prod(extent for extent, _ in index) for index in pairs),
+            element_bits=bits,
+            atom=None if tiling is None else oriented(major, *tiling.atom),
+            atom_order=None if tiling is None else tiling.atom_order,
+            padding_bytes=None if tiling is None else tiling.padding_bytes,
+            major=major,
+            swizzle=row,
+            start=plain_int(start) or 0,
+            nesting=None if is_plain else nesting,
+            tiling=tiling,
+            pairs=pairs,
+        )
         return made
 
     @classmethod
@@ -146,7 +164,9 @@ class Layout(Value):
         """The grid of atoms in rows and columns; None: there is none."""
         if self.atom is None or self.atom_order is None or self.padding_bytes is None:
             return None
-        shape, atom = (oriented(self.major, *extents) for extents in ((self.shape[0], self.shape[1]), self.atom))
+        mn, k = self.shape
+        shape = oriented(self.major, mn, k)
+        atom = oriented(self.major, *self.atom)
         return Tiling(shape, self.element_bits, atom, self.atom_order, self.padding_bytes)
 
     @cached_property
@@ -195,17 +215,19 @@ class Layout(Value):
     def logical(self, *coord: int) -> int: ...
     @overload
     def logical(self, *coord: npt.ArrayLike) -> Addresses: ...
-    def logical(self, *coord: Any) -> Any:
+    def logical(self, *coord: npt.ArrayLike) -> int | Addresses:
         """Address before the swizzle; for elements below a byte, of the byte that holds the first bit."""
-        return self._strides.offset(checked_indices(self, coord), self.start)
+        address: int | Addresses = self._strides.offset(checked_indices(self, coord), self.start)
+        return address
 
     @overload
     def address(self, *coord: int) -> int: ...
     @overload
     def address(self, *coord: npt.ArrayLike) -> Addresses: ...
-    def address(self, *coord: Any) -> Any:
+    def address(self, *coord: npt.ArrayLike) -> int | Addresses:
         """Physical byte address of element (mn, k); arrays broadcast."""
-        return self.swizzle.apply(self._strides.offset(checked_indices(self, coord), self.start))
+        address: int | Addresses = self.swizzle.apply(self._strides.offset(checked_indices(self, coord), self.start))
+        return address
 
     def addresses(self) -> Addresses:
         """Physical byte address of every element, as an array of the tile's shape."""
@@ -226,15 +248,17 @@ class Layout(Value):
         """The element that holds a bit, counted from the start before the swizzle; None where there is none."""
         if not 0 <= bit < self.size_bytes * self.unit_bits:
             return None
-        coord, rest, steps = [0] * len(self.shape), bit, [step for step in steps_of(self.pairs) if step[0]]
-        for stride, extent, index, weight in reversed(steps):
-            digit = min(rest // stride, extent - 1)
-            coord[index] += digit * weight
-            rest -= digit * stride
+        coord = [0] * len(self.shape)
+        rest = bit
+        steps = [step for step in steps_of(self.pairs) if step.stride]
+        for step in reversed(steps):
+            digit = min(rest // step.stride, step.extent - 1)
+            coord[step.place] += digit * step.weight
+            rest -= digit * step.stride
         if rest < self.element_bits:
             return tuple(coord)
-        reach = list(accumulate(((extent - 1) * stride for stride, extent, _, _ in steps), initial=self.element_bits))
-        if all(stride >= reached for (stride, *_), reached in zip(steps, reach, strict=False)):
+        reached = list(accumulate(((step.extent - 1) * step.stride for step in steps), initial=self.element_bits))
+        if all(step.stride >= before for step, before in zip(steps, reached, strict=False)):
             return None  # no step reaches into another: what was not found is not there
         offset = self.bit_offsets()
         found_at = np.argwhere((offset <= bit) & (bit < offset + self.element_bits))
@@ -293,7 +317,7 @@ class Layout(Value):
         ((16, 128), ('k', 'mn'), 144)
         """
         first, second, *further = self._mn_k_first()
-        names = self.names if len(self.shape) == 2 else ("mn", "k") if len(self.shape) > 2 else ("", "i0")
+        names = ("", "i0") if len(self.shape) == 1 else ("mn", "k")
         major = self.major or ("MN" if first[0][1] == self.element_bits != second[0][1] else "K")
         (rows, row_name), (columns, column_name) = oriented(major, (first, names[0]), (second, names[1]))
         rows = coalesced(*chain(rows, *further)) if further else rows
@@ -312,19 +336,17 @@ class Layout(Value):
     def _mn_k_first(self) -> tuple[Pairs, ...]:
         return self.pairs if len(self.pairs) == 2 else mn_k_first(self.bit_modes, self.element_bits)
 
-    def _grid(self) -> tuple[Any, ...]:
+    def _grid(self) -> tuple[npt.NDArray[np.int64], ...]:
         """Indices of all elements, which broadcast to the tile's shape."""
         if self.elements > MAX_ELEMENTS:
-            found, limit = f"{self.elements} elements", f"an address map lists at most {MAX_ELEMENTS}"
-            fix = "Use the tile of one block, such as (128, 64)."
-            raise LAYOUT_SIZE.error("layout", found, limit, fix, elements=self.elements, limit=MAX_ELEMENTS)
+            raise LAYOUT_SIZE.error(elements=self.elements, most_elements=MAX_ELEMENTS)
         return np.ix_(*map(np.arange, self.shape))
 
     def bit_offsets(self) -> Addresses:
         """Bits from the start to every element before the swizzle, as an array of the tile's shape."""
         return np.asarray(Strides.of(self.pairs).offset(self._grid()), np.int64)
 
-    def _map(self) -> tuple[Any, ...]:
+    def _map(self) -> tuple[object, ...]:
         """What makes two layouts equal: every address."""
         return self.pairs, self.element_bits, self.start, self.swizzle.moves
 
@@ -336,16 +358,30 @@ class Layout(Value):
 
     def __repr__(self) -> str:
         """The call that makes it; `parse_layout` reads it too."""
+        said = self._modes_said() if self.atom is None else self._atoms_said()
+        if self.swizzle.name != "none":
+            said.append(f'swizzle="{self.swizzle.name}"')
+        if self.start:
+            said.append(f"start={self.start:#x}")
+        call = "Layout.from_modes" if self.atom is None else "Layout"
+        return f"{call}({', '.join(said)})"
+
+    def _modes_said(self) -> list[str]:
+        """The arguments of `from_modes`, strides in elements or else in bits."""
+        modes = self.modes
+        if modes is None:
+            return [repr(self.bit_modes).removeprefix("Modes"), f"{self.element_bits}", "unit_bits=1"]
+        return [repr(modes).removeprefix("Modes"), f"{self.element_bits}"]
+
+    def _atoms_said(self) -> list[str]:
+        """The arguments of a tile of atoms, defaults left out."""
         said = [f"{self.shape}", f"{self.element_bits}"]
-        if self.atom is None:
-            modes = self.modes
-            said[0] = repr(modes or self.bit_modes).removeprefix("Modes")
-            said += [] if modes else ["unit_bits=1"]
-        else:
-            said += [f"atom={self.atom}"] if self.atom != self.shape else []
-            said += [f'atom_order="{self.atom_order}"'] if self.atom_order != "column" else []
-            said += [f"padding_bytes={self.padding_bytes}"] if self.padding_bytes else []
-            said += ['major="MN"'] if self.major == "MN" else []
-        said += [f'swizzle="{self.swizzle.name}"'] if self.swizzle.name != "none" else []
-        said += [f"start={self.start:#x}"] if self.start else []
-        return f"Layout{'.from_modes' if self.atom is None else ''}({', '.join(said)})"
+        if self.atom != self.shape:
+            said.append(f"atom={self.atom}")
+        if self.atom_order != "column":
+            said.append(f'atom_order="{self.atom_order}"')
+        if self.padding_bytes:
+            said.append(f"padding_bytes={self.padding_bytes}")
+        if self.major == "MN":
+            said.append('major="MN"')
+        return said

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from math import prod
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,23 +25,39 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, argument_type
 from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import by, printed
+from tilescope.sentence import printed
 from tilescope.value import Value
 
 IntTree = int | tuple[Any, ...]  # an integer, or a tuple of such nested as deep as one likes
+IntegerArray: TypeAlias = "npt.NDArray[np.integer[Any]]"
+Index: TypeAlias = "int | IntegerArray"  # of one element, or of many
 Pairs = tuple[tuple[int, int], ...]
 
 SHAPE_STRIDE = rule(
     "shape-stride",
     "Shape and stride are integers, or tuples nested alike; extents are at least 1. Of a layout in shared memory, "
     "strides are at least 0, for at most five indices.",
+    argument="shape, stride",
+    found="{modes}",
+    limit="shape and stride are integers or tuples with the same nesting; extents are at least 1",
+    fix="Use one stride for every extent, as in (8,(4,2)):(4,(1,32)).",
     source="CuTe, Layout<Shape, Stride>",
     passing="ts.Layout.from_modes(((8, (4, 2)), (4, (1, 32))), 16)",
     failing="ts.Layout.from_modes(((8, (4, 2)), (4, 1)), 16)",
 )
+UNEVEN_GROUPS = SHAPE_STRIDE.worded(
+    argument="extents",
+    found="{extents} of {modes}",
+    limit="every extent is a product of the modes in their order",
+    fix="Cut the extents {mode_extents: x } in their order.",
+)
 TILE_TO_SHAPE = rule(
     "tile-to-shape",
     "A tile made of a block is a whole number of blocks along every index.",
+    argument="shape",
+    found="a tile of {shape: x } from blocks of {block: x }",
+    limit="tile_to_shape takes whole blocks, with one extent for every index",
+    fix="Use {whole: x }.",
     source="CuTe, tile_to_shape",
     passing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_16,_128>{})")',
     failing='ts.parse_layout("tile_to_shape(GMMA::Layout_K_SW128_Atom<half_t>{}, Shape<_12,_128>{})")',
@@ -84,12 +100,13 @@ class Strides(NamedTuple):
         )
         return cls(indices, 1 if whole else unit)
 
-    def offset(self, coord: tuple[Any, ...], start: int = 0) -> Any:
+    def offset(self, coord: tuple[Index, ...], start: int = 0) -> Any:  # an integer of integers, an array of arrays
         """The start plus the offset of a coordinate, of integers or of arrays."""
         indices, divisor = self
         total: Any = start if divisor == 1 else 0
         for (inner, last), digits in zip(indices, coord, strict=True):
-            rest, offset = digits, 0
+            rest: Any = digits
+            offset: Any = 0
             for extent, stride in inner:
                 outer = rest // extent
                 offset = offset + (rest - outer * extent) * stride  # % takes numpy far longer
@@ -98,17 +115,27 @@ class Strides(NamedTuple):
         return total if divisor == 1 else start + total // divisor
 
 
-def steps_of(pairs: tuple[Pairs, ...]) -> list[tuple[int, int, int, int]]:
-    """(stride, extent, index, weight in it) of every step, the smallest first.
+class Step(NamedTuple):
+    """A mode as a step through memory: how far it goes, how often, and what it counts."""
 
-    >>> steps_of((((8, 64), (2, 1)), ((4, 16),)))
+    stride: int
+    extent: int
+    place: int  # of its index among all
+    weight: int  # what one step adds to that index
+
+
+def steps_of(pairs: tuple[Pairs, ...]) -> list[Step]:
+    """Every step, the smallest first.
+
+    >>> [tuple(step) for step in steps_of((((8, 64), (2, 1)), ((4, 16),)))]
     [(1, 2, 0, 8), (16, 4, 1, 1), (64, 8, 0, 1)]
     """
     steps = []
     for place, index in enumerate(pairs):
         weight = 1
         for extent, stride in index:
-            steps += [(stride, extent, place, weight)] if extent > 1 else []
+            if extent > 1:
+                steps.append(Step(stride, extent, place, weight))
             weight *= extent
     return sorted(steps)
 
@@ -132,13 +159,13 @@ class Modes(Value):
 
     def __post_init__(self) -> None:
         shape, stride = self.shape, self.stride
-        is_tuple = isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride)
-        indices = tuple(map(_paired, shape, stride)) if is_tuple else (_paired(shape, stride),)  # type: ignore[arg-type]
+        if isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride):
+            indices = tuple(map(_paired, shape, stride))
+        else:
+            indices = (_paired(shape, stride),)
         object.__setattr__(self, "indices", indices)
         if not indices or not all(indices):
-            limit = "shape and stride are integers or tuples with the same nesting; extents are at least 1"
-            fix = "Use one stride for every extent, as in (8,(4,2)):(4,(1,32))."
-            raise SHAPE_STRIDE.error("shape, stride", str(self), limit, fix, shape=shape, stride=stride)
+            raise SHAPE_STRIDE.error(modes=str(self), shape=shape, stride=stride)
 
     @classmethod
     def of_indices(cls, indices: Iterable[Pairs]) -> Modes:
@@ -147,9 +174,11 @@ class Modes(Value):
         >>> str(Modes.of_indices([((8, 4),), ((4, 1), (2, 32))]))
         '(8,(4,2)):(4,(1,32))'
         """
-        listed = tuple(indices)
-        trees = [tuple([_tree([pair[part] for pair in index]) for index in listed]) for part in (0, 1)]
-        return cls(*trees)
+        shape, stride = [], []
+        for index in indices:
+            shape.append(_tree([extent for extent, _ in index]))
+            stride.append(_tree([step for _, step in index]))
+        return cls(tuple(shape), tuple(stride))
 
     @classmethod
     def joined(cls, *parts: Modes) -> Modes:
@@ -189,20 +218,23 @@ class Modes(Value):
     @overload
     def evaluate(self, index: int) -> int: ...
     @overload
-    def evaluate(self, index: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]: ...
-    def evaluate(self, index: Any) -> Any:
+    def evaluate(self, index: IntegerArray) -> npt.NDArray[np.int64]: ...
+    def evaluate(self, index: Index) -> int | npt.NDArray[np.int64]:
         """The offset of an index, or of an array of them. The last mode continues beyond its extent.
 
         >>> Modes((4, 8), (32, 1)).evaluate(np.arange(6))
         array([ 0, 32, 64, 96,  1, 33])
         """
-        return Strides.of((self.pairs,)).offset((index,))
+        offset: int | npt.NDArray[np.int64] = Strides.of((self.pairs,)).offset((index,))
+        return offset
 
     @overload
     def at(self, *coord: int) -> int: ...
     @overload
-    def at(self, *coord: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]: ...
-    def at(self, *coord: Any) -> Any:
+    def at(self, *coord: IntegerArray) -> npt.NDArray[np.int64]: ...
+    @overload
+    def at(self, *coord: Index) -> int | npt.NDArray[np.int64]: ...
+    def at(self, *coord: Index) -> int | npt.NDArray[np.int64]:
         """The offset of a coordinate with one index (or array) per outermost mode.
 
         >>> Modes(((4, 8), (2, 2)), ((32, 1), (16, 8))).at(1, 3)  # lane 1, value 3
@@ -210,10 +242,16 @@ class Modes(Value):
         """
         rank = len(self.indices)
         if len(coord) != rank:
-            found, limit = f"{len(coord)} indices", f"{self} has {rank} outermost modes"
-            fix = f"Use {rank}: one index per mode."
-            raise ARGUMENT_RANGE.error("coord", found, limit, fix, indices=len(coord), modes=rank)
-        return Strides.of(self.indices).offset(coord)
+            raise ARGUMENT_RANGE.error(
+                argument="coord",
+                found=f"{len(coord)} indices",
+                limit=f"{self} has {rank} outermost modes",
+                fix=f"Use {rank}: one index per mode.",
+                indices=len(coord),
+                modes=rank,
+            )
+        offset: int | npt.NDArray[np.int64] = Strides.of(self.indices).offset(coord)
+        return offset
 
     def offsets(self) -> npt.NDArray[np.int64]:
         """The offset of every coordinate, with one axis per outermost mode.
@@ -251,11 +289,11 @@ class Modes(Value):
         """
         inverse: list[tuple[int, int]] = []
         reached = 1
-        for stride, extent, _, weight in steps_of((self.pairs,)):
-            if stride != reached:
+        for step in steps_of((self.pairs,)):
+            if step.stride != reached:
                 break
-            inverse.append((extent, weight))
-            reached *= extent
+            inverse.append((step.extent, step.weight))
+            reached *= step.extent
         return Modes.of_indices([tuple(inverse) or ((1, 0),)]).parts[0]
 
     def grouped(self, *extents: int) -> Modes:
@@ -271,10 +309,8 @@ class Modes(Value):
             while (missing := wanted // prod(extent for extent, _ in part)) > 1:
                 extent, stride = pending.pop(0) if pending else (0, 0)
                 if not extent or (missing % extent and extent % missing):
-                    limit = "every extent is a product of the modes in their order"
-                    fix = f"Cut the extents {by(extent for extent, _ in self.pairs)} in their order."
-                    shown = f"{extents} of {self}"
-                    raise SHAPE_STRIDE.error("extents", shown, limit, fix, extents=extents, modes=str(self))
+                    mode_extents = tuple(extent for extent, _ in self.pairs)
+                    raise UNEVEN_GROUPS.error(extents=extents, modes=str(self), mode_extents=mode_extents)
                 taken = min(extent, missing)
                 part.append((taken, stride))
                 if extent > taken:
@@ -291,10 +327,8 @@ class Modes(Value):
         indices = [*self.indices, *[((1, 0),)] * (len(shape) - len(self.indices))]
         block = tuple(prod(extent for extent, _ in index) for index in indices)
         if len(block) != len(shape) or any(extent % step for extent, step in zip(shape, block, strict=True)):
-            found = f"a tile of {by(shape)} from blocks of {by(block)}"
-            limit = "tile_to_shape takes whole blocks, with one extent for every index"
             whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, block, strict=False))
-            raise TILE_TO_SHAPE.error("shape", found, limit, f"Use {by(whole)}.", shape=shape, block=block)
+            raise TILE_TO_SHAPE.error(shape=shape, block=block, whole=whole)
         step = self.cosize
         for index in sorted(range(len(shape)), key=lambda index: order[index]):
             count = shape[index] // block[index]
@@ -309,7 +343,7 @@ class Modes(Value):
         return f"Modes({self.shape}, {self.stride})"
 
 
-def as_modes(modes: Any) -> Modes:
+def as_modes(modes: object) -> Modes:
     """Modes from a pair of shape and stride; modes stay themselves.
 
     >>> print(as_modes(((8, 64), (64, 1))))
@@ -327,21 +361,23 @@ def _tree(entries: list[int]) -> IntTree:
     return entries[0] if len(entries) == 1 else tuple(entries)
 
 
-def _mapped(tree: Any, factor: int, divisor: int) -> Any:
+def _mapped(tree: IntTree, factor: int, divisor: int) -> IntTree:
     if isinstance(tree, int):
         return tree * factor // divisor
     return tuple(_mapped(branch, factor, divisor) for branch in tree)
 
 
-def _paired(shape: Any, stride: Any) -> Pairs:
+def _paired(shape: object, stride: object) -> Pairs:
     """The (extent, stride) pairs of trees that are nested alike; empty where they are not."""
-    if not (isinstance(shape, tuple) and isinstance(stride, tuple)):
-        return ((shape, stride),) if type(shape) is type(stride) is int and shape >= 1 else ()
-    branches = tuple(map(_paired, shape, stride)) if len(shape) == len(stride) else ()
+    if type(shape) is int and type(stride) is int:
+        return ((shape, stride),) if shape >= 1 else ()
+    if not isinstance(shape, tuple) or not isinstance(stride, tuple) or len(shape) != len(stride):
+        return ()
+    branches = [_paired(inner_shape, inner_stride) for inner_shape, inner_stride in zip(shape, stride, strict=True)]
     return tuple(chain(*branches)) if all(branches) else ()
 
 
-def _shown(tree: Any) -> str:
+def _shown(tree: object) -> str:
     if isinstance(tree, tuple):
         return f"({','.join(map(_shown, tree))})"
     return str(tree) if isinstance(tree, int) else printed(tree)

@@ -65,9 +65,12 @@ class AddressTerms(Value):
         """From the strides of the indices in bits."""
         terms: list[Term] = []
         for name, index in zip(names, pairs, strict=True):
-            divisor, of_index = 1, []
+            divisor = 1
+            of_index = []
             for place, (extent, stride) in enumerate(index):
-                of_index += [Term(name, divisor, None if place == len(index) - 1 else extent, stride)] if stride else []
+                is_last = place == len(index) - 1
+                if stride:
+                    of_index.append(Term(name, divisor, None if is_last else extent, stride))
                 divisor *= extent
             terms += reversed(of_index)
         return cls(tuple(terms), swizzle)
@@ -106,28 +109,45 @@ class AddressTerms(Value):
         return "\n".join([*lines, *_ptx_swizzle(self.swizzle)])
 
     def _sum(self, division: str) -> str:
-        whole, narrow = ["base"], []
+        in_bytes = ["base"]
+        in_bits = []
         for term in self.terms:
-            digit, step = term.digit(division), term.stride_bits // 8
+            digit = term.digit(division)
+            step = term.stride_bits // 8
             if term.stride_bits % 8:
-                narrow.append(f"{digit} * {term.stride_bits}")
+                in_bits.append(f"{digit} * {term.stride_bits}")
             else:
-                whole.append(digit if step == 1 else f"{digit} * {step}")
-        if narrow:
-            whole.append(f"{narrow[0] if len(narrow) == 1 else '(' + ' + '.join(narrow) + ')'} {division} 8")
-        return " + ".join(whole)
+                in_bytes.append(digit if step == 1 else f"{digit} * {step}")
+        if len(in_bits) == 1:
+            in_bytes.append(f"{in_bits[0]} {division} 8")
+        elif in_bits:
+            in_bytes.append(f"({' + '.join(in_bits)}) {division} 8")
+        return " + ".join(in_bytes)
 
 
 def _ptx_digit(term: Term) -> tuple[list[str], str]:
     """The instructions that make a term's digit in %t, and the register that holds it then."""
-    lines, register, divisor, modulus = [], f"%{term.index}", term.divisor, term.modulus or 1
-    quotient, rest = ("div.u32", "shr.u32", divisor.bit_length() - 1), ("rem.u32", "and.b32", modulus - 1)
-    for number, (by_number, by_bits, bits) in ((divisor, quotient), (modulus, rest)):
-        if number > 1:
-            op, operand = (by_number, number) if number & (number - 1) else (by_bits, bits)
-            lines.append(f"{op} %t, {register}, {operand};")
-            register = "%t"
+    lines = []
+    register = f"%{term.index}"
+    divisor = term.divisor
+    if divisor > 1:
+        if _is_power_of_two(divisor):
+            lines.append(f"shr.u32 %t, {register}, {divisor.bit_length() - 1};")
+        else:
+            lines.append(f"div.u32 %t, {register}, {divisor};")
+        register = "%t"
+    modulus = term.modulus or 1
+    if modulus > 1:
+        if _is_power_of_two(modulus):
+            lines.append(f"and.b32 %t, {register}, {modulus - 1};")
+        else:
+            lines.append(f"rem.u32 %t, {register}, {modulus};")
+        register = "%t"
     return lines, register
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def _ptx_swizzle(swizzle: Swizzle) -> list[str]:

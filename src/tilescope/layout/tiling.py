@@ -19,7 +19,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.layout.modes import Modes, Pairs, Strides, coalesced
+from tilescope.layout.modes import Index, Modes, Pairs, Strides, coalesced
 from tilescope.rule import rule
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ Of = TypeVar("Of")
 LAYOUT_ATOMS = rule(
     "layout-atoms",
     "A copy, a plan or a search needs a tile of rows in equal atoms; with other strides only addresses can be computed.",
+    argument="layout",
+    found="rows {rows}, columns {columns}, (extent, stride in bits)",
+    limit="rows of one pitch in equal atoms, one after the other by column or by row",
+    fix="Use a tile such as Layout((64, 64), 16, atom=(8, 64)).",
     source="the grid of atoms of `Layout`",
     passing="ts.Layout((64, 64), 16, atom=(8, 64)).as_rows().tiling",
     failing="ts.Layout.from_modes((((2, 4), 8), ((1, 32), 2)), 16).as_rows().tiling",
@@ -72,10 +76,17 @@ def contiguous(pairs: tuple[Pairs, ...], element_bits: int) -> Major | None:
     """
     if len(pairs) != 2:
         return None
-    (first_extent, first_stride), (second_extent, second_stride) = (index[0] for index in pairs)
-    if element_bits in (first_stride, second_stride):
-        return "K" if second_stride == element_bits else "MN"
-    return "K" if second_extent == 1 else "MN" if first_extent == 1 else None
+    first_extent, first_stride = pairs[0][0]
+    second_extent, second_stride = pairs[1][0]
+    if second_stride == element_bits:
+        return "K"
+    if first_stride == element_bits:
+        return "MN"
+    if second_extent == 1:
+        return "K"
+    if first_extent == 1:
+        return "MN"
+    return None
 
 
 class Tiling(NamedTuple):
@@ -121,7 +132,8 @@ class Tiling(NamedTuple):
 
     def pairs(self) -> tuple[Pairs, Pairs]:
         """(extent, stride in bits) of rows and of columns, in coalesced form."""
-        (below, beside), (high, wide) = self.atom_strides_bytes, self.grid
+        below, beside = self.atom_strides_bytes
+        high, wide = self.grid
         rows = coalesced((self.atom[0], 8 * self.pitch_bytes), (high, 8 * below))
         return rows, coalesced((self.atom[1], self.element_bits), (wide, 8 * beside))
 
@@ -169,10 +181,7 @@ class Rows:
         """The tile as a grid of atoms; RuleError where it is none."""
         if self.layout.tiling is None:
             rows, columns = self.pairs
-            found = f"rows {rows}, columns {columns}, (extent, stride in bits)"
-            limit = "rows of one pitch in equal atoms, one after the other by column or by row"
-            fix = "Use a tile such as Layout((64, 64), 16, atom=(8, 64))."
-            raise LAYOUT_ATOMS.error("layout", found, limit, fix, rows=rows, columns=columns)
+            raise LAYOUT_ATOMS.error(rows=rows, columns=columns)
         return self.layout.tiling
 
     @property
@@ -181,15 +190,15 @@ class Rows:
         extent, stride = self.pairs[1][0]
         return extent if stride == self.layout.element_bits else 1
 
-    def logical(self, row: Any, column: Any) -> Any:
+    def logical(self, row: Index, column: Index) -> Any:  # an integer of integers, an array of arrays
         """Address before the swizzle, of indices inside the tile."""
         return Strides.of(self.pairs, self.layout.unit_bits).offset((row, column), self.layout.start)
 
-    def address(self, row: Any, column: Any) -> Any:
+    def address(self, row: Index, column: Index) -> Any:
         """Physical byte address, of indices inside the tile."""
         return self.layout.swizzle.apply(self.logical(row, column))
 
-    def byte_address(self, row: Any, byte: Any) -> Any:
+    def byte_address(self, row: Index, byte: Index) -> Any:
         """Physical address of byte `byte` of a row, as if the row lay in one piece."""
         rows, columns = self.pairs
         bits = self.layout.element_bits

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,7 +22,17 @@ from tilescope.layout import Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT
 from tilescope.mma.descriptor import MAX_ROWS, OperandDescriptor
 from tilescope.mma.descriptor_loop import DescriptorLoop, smem_tile
-from tilescope.mma.diagnosis import Addresses, Cause, Diagnosis, Read, WrittenTile, diagnosed, wrong_half
+from tilescope.mma.diagnosis import (
+    NOT_WRITTEN,
+    Addresses,
+    Cause,
+    Diagnosis,
+    PlacedCopy,
+    Read,
+    WrittenTile,
+    diagnosed,
+    wrong_half,
+)
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.scale_layout import ScaleLayout
 from tilescope.mma.tmem_agreement import TmemAgreement, tmem_compatible
@@ -33,15 +43,44 @@ from tilescope.sentence import by
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
+CONTAINERS = DESCRIPTOR_LAYOUT.worded(
+    argument="tensor_map_or_plan",
+    found="a layout of {value_bits}-bit values beside descriptors of {data_type}",
+    limit="descriptors count its values as containers of {container_bits} bits, sixteen to a chunk of 16 bytes",
+    fix="Use the plan, or plan.containers.",
+)
+Reader = OperandDescriptor | DescriptorLoop | Layout
+
+
+class TileProblem(Protocol):
+    """What a plan was asked for."""
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Its extents, mn x k."""
+
+    @property
+    def major(self) -> Major:
+        """Which of them is contiguous."""
+
 
 @runtime_checkable
 class PlannedTile(Protocol):
     """What a plan has: the copies of one tile, the map they go through, and the descriptors that read the tile."""
 
-    problem: Any  # its `tile` (mn, k) and `major`
-    copies: tuple[Any, ...]  # with `coords` and `smem_offset_bytes`
-    tensor_map: Any  # (address, global_shape): the map of a matrix of `global_shape` (mn, k)
-    descriptors: Any  # (smem_address)
+    @property
+    def problem(self) -> TileProblem:
+        """The tile that was planned."""
+
+    @property
+    def copies(self) -> tuple[PlacedCopy, ...]:
+        """Those of TMA; none where threads copy."""
+
+    def tensor_map(self, address: int, global_shape: tuple[int, int]) -> AnyMap:
+        """The map of a matrix of `global_shape` (mn, k)."""
+
+    def descriptors(self, smem_address: int) -> DescriptorLoop:
+        """Those that read the tile at an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +127,22 @@ class Agreement(Value):
 
 
 def compatible(
-    tensor_map_or_plan: Any, descriptor: Any = None, *, major: Major | None = None, tile_major: Major | None = None,
-    rows: int | None = None, k: int | None = None, origin: tuple[int, int] = (0, 0), smem_address: int = 0, copies: Any = None,
-    data_type: Any = None, cta_rank: int | None = None, operand: Any = None, warp: int | None = None, address: Any = None,
-) -> Agreement | TmemAgreement:  # fmt: skip
+    tensor_map_or_plan: Any,
+    descriptor: Any = None,
+    *,
+    major: Major | None = None,
+    tile_major: Major | None = None,
+    rows: int | None = None,
+    k: int | None = None,
+    origin: tuple[int, int] = (0, 0),
+    smem_address: int = 0,
+    copies: Any = None,
+    data_type: Any = None,
+    cta_rank: int | None = None,
+    operand: Any = None,
+    warp: int | None = None,
+    address: Any = None,
+) -> Agreement | TmemAgreement:
     """Whether the bytes that TMA copies wrote are the bytes that a descriptor reads; if not: where, and why.
 
     The tile is written by one copy of the tensor map's box to `smem_address`, by `copies` ((coords, smem_offset_bytes), …), or by
@@ -120,119 +171,283 @@ def compatible(
 Base offset: TMA swizzles by the absolute address, which is base offset 0; the descriptor says 1. Use base_offset=0.
     """
     if isinstance(tensor_map_or_plan, TmemLayout | ScaleLayout):
-        options = {"warp": warp, "address": address, "operand": operand, "k": k, "cta_rank": cta_rank}
-        return tmem_compatible(tensor_map_or_plan, descriptor, **options)
+        return tmem_compatible(
+            tensor_map_or_plan,
+            descriptor,
+            warp=warp,
+            address=address,
+            operand=operand,
+            k=k,
+            cta_rank=cta_rank,
+        )
+    return smem_compatible(
+        tensor_map_or_plan,
+        descriptor,
+        major=major,
+        tile_major=tile_major,
+        rows=rows,
+        k=k,
+        origin=origin,
+        smem_address=smem_address,
+        copies=copies,
+        data_type=data_type,
+        cta_rank=cta_rank,
+    )
+
+
+def smem_compatible(
+    tensor_map_or_plan: object,
+    descriptor: object,
+    *,
+    major: Major | None,
+    tile_major: Major | None,
+    rows: int | None,
+    k: int | None,
+    origin: tuple[int, int],
+    smem_address: int,
+    copies: object,
+    data_type: object,
+    cta_rank: int | None,
+) -> Agreement:
+    """Whether a tile in shared memory lies where a descriptor, the descriptors of a loop or a layout look for it."""
     smem_address = integer("smem_address", smem_address)
-    source, reader, data_major = tensor_map_or_plan, descriptor, None
+    source = _source_of(tensor_map_or_plan, copies, smem_address)
+    if descriptor is None and isinstance(tensor_map_or_plan, PlannedTile):
+        descriptor = tensor_map_or_plan.descriptors(smem_address)
+    reader = _reader_of(descriptor)
+    tile_is_major = source.major if tile_major is None else major_named(tile_major)
+    major = _major_read(reader, tile_is_major) if major is None else major_named(major)
+    if isinstance(source.tile, Layout):
+        _require_containers(source.tile, reader)
+        bits = source.tile.element_bits
+        written = WrittenTile.by_layout(source.tile)
+    else:
+        row = source.tile.data_type if data_type is None else DataType.named(data_type)
+        is_unpadded = isinstance(reader, Layout) and reader.element_bits == row.bits
+        bits = row.bits if is_unpadded else row.smem_bits
+        written = WrittenTile.by_copies(
+            source.tile,
+            source.copies,
+            smem_address=smem_address,
+            major=tile_is_major or major,
+            data_type=row,
+            element_bits=bits,
+        )
+    if isinstance(reader, Layout):
+        reads = [_read(reader, major, (0, 0), reader.addresses(), bits=bits, written=written)]
+    elif isinstance(reader, DescriptorLoop):
+        reads = _reads_of_loop(reader, major, written, bits)
+    else:
+        reads = [_read_of_descriptor(reader, major, written, bits, origin=origin, rows=rows, k=k)]
+    wrong_rows = None if cta_rank is None else wrong_half(source.tile, written, tile_is_major or major, cta_rank)
+    if wrong_rows is not None:
+        return _answer(reads, written, differing=prod(_extents(reads)), diagnosis=wrong_rows)
+    is_unsaid = tile_is_major is None and not isinstance(source.tile, Layout)
+    return _compared(reads, written, innermost_is_unsaid=is_unsaid)
+
+
+class _Source(NamedTuple):
+    """Who wrote the tile."""
+
+    tile: AnyMap | Layout  # the map of the copies, or where the tile lies
+    major: Major | None  # of the tile; None: nobody said
+    copies: object  # None: one of the map's first box
+
+
+def _source_of(source: object, copies: object, smem_address: int) -> _Source:
     if isinstance(source, PlannedTile):
         if not source.copies:
-            found, fix = "a plan whose threads copy", 'Plan with copy="tma", or use plan.layout.'
-            raise ARGUMENT_RANGE.error("tensor_map_or_plan", found, "compatible follows TMA copies", fix)
-        reader = source.descriptors(smem_address) if reader is None else reader
-        copies, data_major = source.copies if copies is None else copies, source.problem.major
-        source = source.tensor_map(0, source.problem.tile)
+            raise ARGUMENT_RANGE.error(
+                argument="tensor_map_or_plan",
+                found="a plan whose threads copy",
+                limit="compatible follows TMA copies",
+                fix='Plan with copy="tma", or use plan.layout.',
+            )
+        tensor_map = source.tensor_map(0, source.problem.tile)
+        return _Source(tensor_map, source.problem.major, source.copies if copies is None else copies)
     if isinstance(source, Layout):
-        source = smem_tile("tensor_map_or_plan", source)
-        source, data_major = source.with_start(smem_address) if smem_address else source, source.major
-    elif not isinstance(source, AnyMap):
+        tile = smem_tile("tensor_map_or_plan", source)
+        return _Source(tile.with_start(smem_address) if smem_address else tile, tile.major, copies)
+    if not isinstance(source, AnyMap):
         fix = "Use a TensorMap, a Layout, or the result of plan(...)."
         raise RuleError([argument_type("tensor_map_or_plan", source, "a tensor map, a plan or a layout", fix)])
-    if not isinstance(reader, OperandDescriptor | DescriptorLoop | Layout):
-        wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
-        decode = "Decode the word first: WgmmaDescriptor.decode(word)."
-        fix = decode if reader is not None else "Pass the descriptor that reads the tile; only a plan brings its own."
-        raise RuleError([argument_type("descriptor", reader, wanted, fix)])
-    data_major = data_major if tile_major is None else major_named(tile_major)
-    reader = smem_tile("descriptor", reader) if isinstance(reader, Layout) else reader
-    read_tile = reader.layout if isinstance(reader, DescriptorLoop) else reader
-    own = read_tile.major if isinstance(read_tile, Layout) else data_major
-    major = major_named((own or "K") if major is None else major)
-    if isinstance(source, Layout):
-        _require_containers(source, reader)
-        written, bits = WrittenTile.by_layout(source), source.element_bits
-    else:
-        row = source.data_type if data_type is None else DataType.named(data_type)
-        bits = row.bits if isinstance(reader, Layout) and reader.element_bits == row.bits else row.smem_bits
-        placed: Any = {"smem_address": smem_address, "major": data_major or major, "data_type": row}
-        written = WrittenTile.by_copies(source, copies, **placed, element_bits=bits)
-    reads = _reads(reader, major, written, bits, origin, rows, k)
-    wrong = [read.addresses != read.written for read in reads]
-    differing = sum(int(part.sum()) for part in wrong)
-    first, last = reads[0], reads[-1]
-    shape = tuple(a + extent - b for a, extent, b in zip(last.origin, last.written.shape, first.origin, strict=True))
-    read, difference = first, None
-    diagnosis = None if cta_rank is None else wrong_half(source, written, data_major or major, cta_rank)
-    if diagnosis is not None:
-        differing = prod(shape)
-    elif differing:
-        read, place = next((read, np.argwhere(part)[0]) for read, part in zip(reads, wrong, strict=True) if part.any())
-        difference = _difference(read, written.addresses, *place.tolist())
-        diagnosis = diagnosed(read, written, flip=data_major is None and not isinstance(source, Layout))
-    reader_basis = "documented" if isinstance(first.reader, Layout) else first.reader.basis
-    return Agreement(
-        agrees=diagnosis is None, descriptor=read.reader, major=major, element_bits=bits, shape=shape, differing=differing,
-        difference=difference, cause=diagnosis and diagnosis.cause, sentence=_sentence(shape, reads, differing, difference, diagnosis),
-        correction=diagnosis and diagnosis.correction, correction_major=diagnosis and diagnosis.correction_major,
-        basis="measured" if written.basis == reader_basis == "measured" else "documented",
-    )  # fmt: skip
+    return _Source(source, None, copies)
 
 
-def _require_containers(layout: Layout, reader: object) -> None:
-    """Refuse a layout of the values of a padded type beside descriptors, which count a byte for each of them."""
-    row = reader.data_type if isinstance(reader, DescriptorLoop) else None
-    if row is not None and layout.element_bits == row.bits < row.smem_bits:
-        found = f"a layout of {row.bits}-bit values beside descriptors of {row.name}"
-        limit = f"descriptors count its values as containers of {row.smem_bits} bits, sixteen to a chunk of 16 bytes"
-        raise DESCRIPTOR_LAYOUT.error("tensor_map_or_plan", found, limit, "Use the plan, or plan.containers.")
-
-
-def _reads(
-    reader: OperandDescriptor | DescriptorLoop | Layout, major: Major, written: WrittenTile, bits: int, origin: Any, rows: Any, k: Any
-) -> list[Read]:  # fmt: skip
-    """What a layout, every descriptor of a loop, or one descriptor reads."""
+def _reader_of(reader: object) -> Reader:
     if isinstance(reader, Layout):
-        placed: list[tuple[Any, tuple[int, int], Addresses]] = [(reader, (0, 0), reader.addresses())]
-    elif isinstance(reader, DescriptorLoop):
-        block, step = reader.block_mn, reader.k_per_step
-        placed = [
-            (at_step, (number * block, place * step), at_step.addresses(major, block, step, bits))
-            for number, steps in enumerate(reader)
-            for place, at_step in enumerate(steps)
-        ]
-    else:
-        (mn, extent), first = written.addresses.shape, pair("origin", origin)
-        mn_first, k_first = integer("origin[0]", first[0], 0, mn - 1), integer("origin[1]", first[1], 0, extent - 1)
-        rows = min(MAX_ROWS, mn - mn_first) if rows is None else rows
-        k = min(K_STEP_BYTES * 8 // bits, extent - k_first) if k is None else k
-        placed = [(reader, (mn_first, k_first), reader.addresses(major, rows, k, bits))]
-    return [
-        Read(reader, major, first, bits, addresses, written.part(first, addresses.shape))
-        for reader, first, addresses in placed
-    ]
+        return smem_tile("descriptor", reader)
+    if isinstance(reader, OperandDescriptor | DescriptorLoop):
+        return reader
+    wanted = "a WgmmaDescriptor, a Tcgen05Descriptor, the descriptors of a loop, or a Layout"
+    fix = "Decode the word first: WgmmaDescriptor.decode(word)."
+    if reader is None:
+        fix = "Pass the descriptor that reads the tile; only a plan brings its own."
+    raise RuleError([argument_type("descriptor", reader, wanted, fix)])
+
+
+def _major_read(reader: Reader, tile_major: Major | None) -> Major:
+    """The majorness with which the tile is read, where nobody says: the reader's own, or that of the tile."""
+    if isinstance(reader, DescriptorLoop):
+        return reader.layout.major or "K"
+    if isinstance(reader, Layout):
+        return reader.major or "K"
+    return tile_major or "K"
+
+
+def _require_containers(layout: Layout, reader: Reader) -> None:
+    """Refuse a layout of the values of a padded type beside descriptors, which count a byte for each of them."""
+    if not isinstance(reader, DescriptorLoop):
+        return
+    row = reader.data_type
+    if layout.element_bits == row.bits < row.smem_bits:
+        raise CONTAINERS.error(value_bits=row.bits, data_type=row.name, container_bits=row.smem_bits)
+
+
+def _read(
+    reader: OperandDescriptor | Layout,
+    major: Major,
+    origin: tuple[int, int],
+    addresses: Addresses,
+    *,
+    bits: int,
+    written: WrittenTile,
+) -> Read:
+    return Read(
+        reader=reader,
+        major=major,
+        origin=origin,
+        element_bits=bits,
+        addresses=addresses,
+        written=written.part(origin, addresses.shape),
+    )
+
+
+def _reads_of_loop(loop: DescriptorLoop, major: Major, written: WrittenTile, bits: int) -> list[Read]:
+    """What every descriptor of a loop reads."""
+    reads = []
+    for block, steps in enumerate(loop):
+        for step, descriptor in enumerate(steps):
+            addresses = descriptor.addresses(major, loop.block_mn, loop.k_per_step, bits)
+            origin = (block * loop.block_mn, step * loop.k_per_step)
+            reads.append(_read(descriptor, major, origin, addresses, bits=bits, written=written))
+    return reads
+
+
+def _read_of_descriptor(
+    descriptor: OperandDescriptor,
+    major: Major,
+    written: WrittenTile,
+    bits: int,
+    *,
+    origin: tuple[int, int],
+    rows: int | None,
+    k: int | None,
+) -> Read:
+    """What one descriptor reads, from `origin` on: as much as an instruction takes, where nobody says."""
+    tile_mn, tile_k = written.addresses.shape
+    first = pair("origin", origin)
+    mn_first = integer("origin[0]", first[0], 0, tile_mn - 1)
+    k_first = integer("origin[1]", first[1], 0, tile_k - 1)
+    if rows is None:
+        rows = min(MAX_ROWS, tile_mn - mn_first)
+    if k is None:
+        k = min(K_STEP_BYTES * 8 // bits, tile_k - k_first)
+    addresses = descriptor.addresses(major, rows, k, bits)
+    return _read(descriptor, major, (mn_first, k_first), addresses, bits=bits, written=written)
+
+
+def _extents(reads: list[Read]) -> tuple[int, int]:
+    """Extents of all that is read, mn x k."""
+    first = reads[0]
+    last = reads[-1]
+    last_mn, last_k = last.written.shape
+    return last.origin[0] + last_mn - first.origin[0], last.origin[1] + last_k - first.origin[1]
+
+
+def _compared(reads: list[Read], written: WrittenTile, *, innermost_is_unsaid: bool) -> Agreement:
+    """Every element that is read, against where it was written."""
+    differing = sum(int((read.addresses != read.written).sum()) for read in reads)
+    for read in reads:
+        places = np.argwhere(read.addresses != read.written)
+        if len(places):
+            mn, k = places[0].tolist()
+            return _answer(
+                reads,
+                written,
+                differing=differing,
+                diagnosis=diagnosed(read, written, flip=innermost_is_unsaid),
+                wrong=read,
+                difference=_difference(read, written.addresses, mn, k),
+            )
+    return _answer(reads, written, differing=0)
 
 
 def _difference(read: Read, written: Addresses, row: int, k: int) -> Difference:
-    read_at, left_at = int(read.addresses[row, k]), int(read.written[row, k])
-    lies = np.argwhere(written == read_at).tolist()
-    there, left = (lies[0][0], lies[0][1]) if lies else None, left_at if left_at >= 0 else None
-    return Difference(read.origin[0] + row, read.origin[1] + k, read_at, left, there)
-
-
-def _sentence(
-    shape: tuple[int, ...], reads: list[Read], differing: int, difference: Difference | None, diagnosis: Diagnosis | None,
-) -> str:  # fmt: skip
-    """The answer in English, from what was compared."""
-    if diagnosis is None:
-        readers = "the descriptor reads" if len(reads) == 1 else f"the {len(reads)} descriptors read"
-        readers = "the layout has" if isinstance(reads[0].reader, Layout) else readers
-        return f"All {by(shape)} elements (mn x k) lie where {readers} them."
-    if difference is None:
-        return diagnosis.sentence
-    there, left = difference.found, difference.written_address
-    lies = "nothing of the tile" if there is None else f"(mn {there[0]}, k {there[1]})"
-    where = f"is read at {difference.read_address:#x}, where {lies} lies"
-    where = f"{where}, but no copy brings it" if left is None else f"was written at {left:#x} and {where}"
-    return (
-        f"Element (mn {difference.mn}, k {difference.k}) {where}; "
-        f"{differing} of {prod(shape)} elements differ. {diagnosis.sentence}"
+    """The element at (row, k) of what is read: where it is looked for, where it was written, and what lies there."""
+    read_address = int(read.addresses[row, k])
+    written_address = int(read.written[row, k])
+    there = np.argwhere(written == read_address).tolist()
+    return Difference(
+        mn=read.origin[0] + row,
+        k=read.origin[1] + k,
+        read_address=read_address,
+        written_address=None if written_address == NOT_WRITTEN else written_address,
+        found=(there[0][0], there[0][1]) if there else None,
     )
+
+
+def _answer(
+    reads: list[Read],
+    written: WrittenTile,
+    *,
+    differing: int,
+    diagnosis: Diagnosis | None = None,
+    wrong: Read | None = None,
+    difference: Difference | None = None,
+) -> Agreement:
+    first = reads[0]
+    shape = _extents(reads)
+    reader_basis = "documented" if isinstance(first.reader, Layout) else first.reader.basis
+    if diagnosis is None:
+        sentence = _agreed(reads, shape)
+    elif difference is None:
+        sentence = diagnosis.sentence
+    else:
+        sentence = f"{_where(difference)}; {differing} of {prod(shape)} elements differ. {diagnosis.sentence}"
+    return Agreement(
+        agrees=diagnosis is None,
+        descriptor=(wrong or first).reader,
+        major=first.major,
+        element_bits=first.element_bits,
+        shape=shape,
+        differing=differing,
+        difference=difference,
+        cause=None if diagnosis is None else diagnosis.cause,
+        sentence=sentence,
+        correction=None if diagnosis is None else diagnosis.correction,
+        correction_major=None if diagnosis is None else diagnosis.correction_major,
+        basis="measured" if written.basis == reader_basis == "measured" else "documented",
+    )
+
+
+def _agreed(reads: list[Read], shape: tuple[int, int]) -> str:
+    """What is said where everything agrees."""
+    if isinstance(reads[0].reader, Layout):
+        readers = "the layout has"
+    elif len(reads) == 1:
+        readers = "the descriptor reads"
+    else:
+        readers = f"the {len(reads)} descriptors read"
+    return f"All {by(shape)} elements (mn x k) lie where {readers} them."
+
+
+def _where(difference: Difference) -> str:
+    """Where the first element that differs was written, and where it is read."""
+    element = f"Element (mn {difference.mn}, k {difference.k})"
+    found = difference.found
+    lies = "nothing of the tile" if found is None else f"(mn {found[0]}, k {found[1]})"
+    read = f"is read at {difference.read_address:#x}, where {lies} lies"
+    if difference.written_address is None:
+        return f"{element} {read}, but no copy brings it"
+    return f"{element} was written at {difference.written_address:#x} and {read}"

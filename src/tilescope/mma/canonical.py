@@ -26,8 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from operator import mod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
@@ -35,32 +37,65 @@ from tilescope.errors import raise_all
 from tilescope.layout import ATOM_ORDERS, TILE_ATOMS, AtomOrder, Layout, Major, Modes, major_named, oriented
 from tilescope.reading import is_one_of, pair, plain_int
 from tilescope.rule import Basis, rule
-from tilescope.sentence import by, printed
-from tilescope.swizzle import CHUNK_BYTES, Swizzle, SwizzleName
+from tilescope.sentence import printed
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
 
 MMA_ELEMENT_BITS = (1, 4, 8, 16, 32)
 IGNORED_LEADING_BYTES = 16  # what CuTe writes where the hardware does not look (PTX: "assumed to be 1")
 _XOR_16 = ("none", "32B", "64B", "128B")  # the modes whose chunks of 16 bytes stay whole
 _MODES = {"K": _XOR_16, "MN": (*_XOR_16, "128B_ATOM_32B")}
-_WIDTHS = "tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory"
-_TYPES = "Use b1, e2m1, e4m3, int8, bf16, f16 or tf32."
 _TYPE_OF_BITS = {1: "b1", 4: "e2m1", 8: "e4m3", 16: "bf16", 32: "tf32"}
+# What an instruction reads instead of an operand that it does not: other widths in this layout, or other layouts.
+READS_OTHER_WIDTHS = "{instruction} reads {major}-major {mode} with elements of {widths:, } bits"
+READS_NO_SUCH_LAYOUT = "{instruction} reads no {major}-major operand with {mode}"
+Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
-# fmt: off
-CANONICAL_SWIZZLE, CANONICAL_ELEMENT, DESCRIPTOR_LAYOUT = (
-    rule(name, demand, source=f"PTX ISA, {source}", passing=f"ts.{passing}", failing=f"ts.{failing}")
-    for name, demand, source, passing, failing in (
-        ("canonical-swizzle", "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
-         '"Canonical Layouts"', 'canonical_layout("MN", "128B_ATOM_32B", "tf32")', 'canonical_layout("K", "128B_ATOM_32B", "tf32")'),
-        ("canonical-element", "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
-         "types of wgmma.mma_async and tcgen05.mma", 'canonical_layout("K", "128B", "bf16")', 'canonical_layout("K", "128B", "f64")'),
-        ("descriptor-layout", "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
-         '"Canonical Layouts"', 'wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
-         'wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")'),
-    )
+CANONICAL_SWIZZLE = rule(
+    "canonical-swizzle",
+    "Tensor cores read K-major operands with none, 32B, 64B and 128B, MN-major ones also with 128B_ATOM_32B.",
+    argument="swizzle",
+    found="{major}-major with swizzle {swizzle}",
+    limit="tensor cores read {major}-major operands with {modes:, }",
+    fix="Use {nearest}.",
+    source='PTX ISA, "Canonical Layouts"',
+    passing='ts.canonical_layout("MN", "128B_ATOM_32B", "tf32")',
+    failing='ts.canonical_layout("K", "128B_ATOM_32B", "tf32")',
 )
-# fmt: on
+MN_MAJOR_SWIZZLE = CANONICAL_SWIZZLE.worded(found="{major}-major with swizzle {swizzle} (it exists MN-major)")
+CANONICAL_ELEMENT = rule(
+    "canonical-element",
+    "Tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory.",
+    argument="element_bits",
+    found="element_bits = {width}",
+    limit="tensor cores read elements of 1, 4, 8, 16 or 32 bits from shared memory",
+    fix="Use element_bits = 16, for example.",
+    source="PTX ISA, types of wgmma.mma_async and tcgen05.mma",
+    passing='ts.canonical_layout("K", "128B", "bf16")',
+    failing='ts.canonical_layout("K", "128B", "f64")',
+)
+CANONICAL_TYPE = CANONICAL_ELEMENT.worded(
+    argument="data_type",
+    found="{data_type} has {element_bits} bits",
+    fix="Use b1, e2m1, e4m3, int8, bf16, f16 or tf32.",
+)
+DESCRIPTOR_LAYOUT = rule(
+    "descriptor-layout",
+    "A descriptor reads tiles of a tensor core's own atoms, which follow each other by column or by row.",
+    argument="layout",
+    found="{layout}",
+    limit="a descriptor reads whole atoms of {major}-major {mode}, {atom_bits} bits, by column or by row",
+    fix='Use canonical_layout("{major}", "128B", "{data_type}").tile({whole}), for example.',
+    source='PTX ISA, "Canonical Layouts"',
+    passing='ts.wgmma_descriptors(ts.Layout((64, 64), 16, swizzle="128B"), "bf16")',
+    failing='ts.wgmma_descriptors(ts.Layout((64, 64), 16), "bf16")',
+)
+PARTIAL_ATOMS = TILE_ATOMS.worded(
+    argument="tile",
+    found="a tile of {tile: x } (mn x k)",
+    limit="{major}-major {mode} with {element_bits}-bit elements has atoms of {atom: x }, and a tile is a whole number of them",
+    fix='Use {whole: x }[[, or swizzle "{fitting}"]].',
+)
 
 
 class Reader(NamedTuple):
@@ -113,19 +148,23 @@ class CanonicalLayout(Value):
     element_bits: int = 16
 
     def __init__(self, major: Major, swizzle: SwizzleName | Swizzle, element_bits: int = 16) -> None:
-        row, major = Swizzle.named(swizzle), major_named(major)
+        row = Swizzle.named(swizzle)
+        major = major_named(major)
         problems = []
         if row.name not in _MODES[major]:
-            found = f"{major}-major with swizzle {row.name}" + " (it exists MN-major)" * (row.name in _MODES["MN"])
-            limit = f"tensor cores read {major}-major operands with {', '.join(_MODES[major])}"
-            near = {"swizzle": "128B" if row.span_bytes == 128 else "32B"}
-            problems.append(CANONICAL_SWIZZLE.violation("swizzle", found, limit, f"Use {near['swizzle']}.", near))
+            nearest = "128B" if row.span_bytes == SMEM_LINE_BYTES else "32B"
+            told = MN_MAJOR_SWIZZLE if row.name in _MODES["MN"] else CANONICAL_SWIZZLE.wording
+            problem = told.violation(
+                major=major, swizzle=row.name, modes=_MODES[major], nearest=nearest, change={"swizzle": nearest}
+            )
+            problems.append(problem)
         if not is_one_of(element_bits, MMA_ELEMENT_BITS):
-            told = f"element_bits = {printed(element_bits)}", _WIDTHS, "Use element_bits = 16, for example."
-            problems.append(CANONICAL_ELEMENT.violation("element_bits", *told, element_bits=plain_int(element_bits)))
+            width = printed(element_bits)
+            problems.append(CANONICAL_ELEMENT.violation(width=width, element_bits=plain_int(element_bits)))
         raise_all(problems)
-        for name, value in (("major", major), ("swizzle", row), ("element_bits", element_bits)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "major", major)
+        object.__setattr__(self, "swizzle", row)
+        object.__setattr__(self, "element_bits", element_bits)
 
     @property
     def mode(self) -> str:
@@ -210,7 +249,12 @@ class CanonicalLayout(Value):
         >>> canonical_layout("K", "128B", "bf16").ignored_fields, canonical_layout("K", "none", "bf16").ignored_fields
         (('leading_bytes',), ('base_offset',))
         """
-        return ("leading_bytes",) * (self.leading_step is None) + ("base_offset",) * (self.swizzle.bits == 0)
+        ignored = []
+        if self.leading_step is None:
+            ignored.append("leading_bytes")
+        if self.swizzle.bits == 0:
+            ignored.append("base_offset")
+        return tuple(ignored)
 
     def neighbours(self, name: str) -> str:
         """Which two elements `leading_bytes` or `stride_bytes` connects.
@@ -221,8 +265,10 @@ class CanonicalLayout(Value):
         step = self.leading_step if name == "leading_bytes" else self.stride_step
         if step is None:
             return "(ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)"
-        (mn, k), along = step, "mn" if step[0] else "k"
-        amount = f"{self.span_bytes} bytes of {along}" if along.upper() == self.major else f"{mn or k} {along}"
+        mn, k = step
+        along = "mn" if mn else "k"
+        is_contiguous = along.upper() == self.major
+        amount = f"{self.span_bytes} bytes of {along}" if is_contiguous else f"{mn or k} {along}"
         piece = "core matrix" if self.swizzle.bits == 0 else "atom"
         return f"from the {piece} at (mn 0, k 0) to the next {amount}, at (mn {mn}, k {k})"
 
@@ -250,22 +296,40 @@ class CanonicalLayout(Value):
         >>> CanonicalLayout.of(Layout((64, 64), 16)) is None  # plain rows
         True
         """
-        major, mode = layout.major, layout.swizzle.hardware_mode
-        if not major or not mode or mode.name not in _MODES[major] or layout.element_bits not in MMA_ELEMENT_BITS:
+        major = layout.major
+        mode = layout.swizzle.hardware_mode
+        if major is None or mode is None or mode.name not in _MODES[major]:
+            return None
+        if layout.element_bits not in MMA_ELEMENT_BITS:
             return None
         canonical = cls(major, mode, layout.element_bits)
         return None if canonical._same_tile(layout) is None else canonical
 
     def _same_tile(self, layout: Layout) -> Layout | None:
         """The same tile made of these atoms, in either order; None if the layout is no such tile."""
-        plain = layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes
-        if plain == (self.major, self.swizzle, self.element_bits, self.atom, 0):
+        atoms = (layout.major, layout.swizzle, layout.element_bits, layout.atom, layout.padding_bytes)
+        if atoms == (self.major, self.swizzle, self.element_bits, self.atom, 0):
             return layout
-        if len(layout.shape) != 2 or any(extent % step for extent, step in zip(layout.shape, self.atom, strict=True)):
+        if len(layout.shape) != 2:
             return None
-        (mn, k), orders = layout.shape, dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS))
-        tiles = (self.tile((mn, k), atom_order=order, start=layout.start) for order in orders)
-        return next((tile for tile in tiles if tile == layout), None)
+        mn, k = layout.shape
+        if not self._divides((mn, k)):
+            return None
+        likeliest_first = dict.fromkeys((layout.atom_order or "column", *ATOM_ORDERS))
+        for order in likeliest_first:
+            tile = self.tile((mn, k), atom_order=order, start=layout.start)
+            if tile == layout:
+                return tile
+        return None
+
+    def _divides(self, shape: tuple[int, int]) -> bool:
+        """Whether a tile of (mn, k) elements is a whole number of these atoms."""
+        atom_mn, atom_k = self.atom
+        return shape[0] % atom_mn == 0 and shape[1] % atom_k == 0
+
+    def _rounded_up(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The next tile that is a whole number of these atoms."""
+        return tuple(rounded_up(extent, step) for extent, step in zip(shape, self.atom, strict=True))
 
     def tile(self, shape: tuple[int, int], *, atom_order: AtomOrder = "column", start: int = 0) -> Layout:
         """A tile of `shape` (mn, k) elements made of these atoms, at shared address `start`.
@@ -276,17 +340,28 @@ class CanonicalLayout(Value):
         >>> canonical_layout("K", "32B", "bf16").tile((64, 32), atom_order="row").address(0, 16)
         256
         """
-        shape, atom, bits = pair("tile", shape, 1), self.atom, self.element_bits
-        whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True))
-        if whole != shape:
-            what = f"{self.major}-major {self.mode} with {bits}-bit elements has atoms of {by(atom)}"
-            found, limit = f"a tile of {by(shape)} (mn x k)", f"{what}, and a tile is a whole number of them"
-            modes = (CanonicalLayout(self.major, Swizzle.named(name), bits) for name in reversed(_XOR_16))
-            fitting = next((mode.swizzle.name for mode in modes if not any(map(mod, shape, mode.atom))), None)
-            fix = f"Use {by(whole)}." if fitting is None else f'Use {by(whole)}, or swizzle "{fitting}".'
-            raise TILE_ATOMS.error("tile", found, limit, fix, {"tile": whole}, tile=shape, atom=atom)
+        shape = pair("tile", shape, 1)
+        if not self._divides(shape):
+            whole = self._rounded_up(shape)
+            modes = (CanonicalLayout(self.major, Swizzle.named(name), self.element_bits) for name in reversed(_XOR_16))
+            raise PARTIAL_ATOMS.error(
+                tile=shape,
+                major=self.major,
+                mode=self.mode,
+                element_bits=self.element_bits,
+                atom=self.atom,
+                whole=whole,
+                fitting=next((mode.swizzle.name for mode in modes if mode._divides(shape)), None),
+                change={"tile": whole},
+            )
         return Layout(
-            shape, bits, atom=atom, atom_order=atom_order, major=self.major, swizzle=self.swizzle, start=start
+            shape,
+            self.element_bits,
+            atom=self.atom,
+            atom_order=atom_order,
+            major=self.major,
+            swizzle=self.swizzle,
+            start=start,
         )
 
     def offsets(self, layout: Layout) -> DescriptorOffsets:
@@ -300,17 +375,22 @@ class CanonicalLayout(Value):
         """
         tile = self._same_tile(layout)
         if tile is None:
-            limit = f"a descriptor reads whole atoms of {self.major}-major {self.mode}, {self.element_bits} bits, by column or by row"
-            wide = CanonicalLayout(self.major, "128B", self.element_bits)
-            whole = tuple(rounded_up(extent, step) for extent, step in zip(layout.shape, wide.atom, strict=True))
-            fix = f'Use canonical_layout("{self.major}", "128B", "{_TYPE_OF_BITS[self.element_bits]}").tile({whole}), for example.'
-            values = {"shape": layout.shape, "element_bits": layout.element_bits}
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
+            widest = CanonicalLayout(self.major, "128B", self.element_bits)
+            raise DESCRIPTOR_LAYOUT.error(
+                layout=repr(layout),
+                shape=layout.shape,
+                element_bits=layout.element_bits,
+                major=self.major,
+                mode=self.mode,
+                atom_bits=self.element_bits,
+                data_type=_TYPE_OF_BITS[self.element_bits],
+                whole=widest._rounded_up(layout.shape),
+            )
         assert tile.tiling is not None
         leading, stride = self._down_and_right(*tile.tiling.atom_strides_bytes)
         return DescriptorOffsets(IGNORED_LEADING_BYTES if self.leading_step is None else leading, stride)
 
-    def logical(self, mn: Any, k: Any, *, start: int, leading_bytes: int, stride_bytes: int) -> Any:
+    def logical(self, mn: Index, k: Index, *, start: int, leading_bytes: int, stride_bytes: int) -> Index:
         """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
 
             K-major   none        start + mn/8 * stride + mn%8 * 16   + k/8 * leading     + k%8 * e     (k/8: 16 bytes of k)
@@ -325,10 +405,14 @@ class CanonicalLayout(Value):
         True
         """
         row, column = oriented(self.major, mn, k)
-        byte, span, rows = column * self.element_bits // 8, self.span_bytes, self.atom_rows
+        byte = column * self.element_bits // 8
+        span = self.span_bytes
+        rows = self.atom_rows
         down, right = self._down_and_right(leading_bytes, stride_bytes)
-        right = span if self.leading_step is None else right
-        return start + row // rows * down + row % rows * span + byte // span * right + byte % span
+        if self.leading_step is None:
+            right = span
+        address: Index = start + row // rows * down + row % rows * span + byte // span * right + byte % span
+        return address
 
     def _down_and_right(self, leading: int, stride: int) -> tuple[int, int]:
         """Leading and stride as the steps to the atom below and on the right, and the other way round."""
@@ -357,8 +441,7 @@ def canonical_layout(
     """
     row = DataType.named(data_type)
     if row.smem_bits not in MMA_ELEMENT_BITS:
-        found = f"{row.name} has {row.smem_bits} bits"
-        raise CANONICAL_ELEMENT.error("data_type", found, _WIDTHS, _TYPES, element_bits=row.smem_bits)
+        raise CANONICAL_TYPE.error(data_type=row.name, element_bits=row.smem_bits)
     return CanonicalLayout(major, swizzle, row.smem_bits)
 
 
@@ -369,21 +452,11 @@ def readable_bits(instruction: str, major: Major, swizzle: Swizzle | None = None
     >>> readable_bits("tcgen05", "MN", Swizzle.named("128B_ATOM_32B")), readable_bits("wgmma", "K")
     ((32,), (1, 8, 16, 32))
     """
-    own = (row for row in READERS if row[:2] == (instruction, major) and (not swizzle or swizzle.name in row.swizzles))
-    return tuple(sorted({bits for row in own for bits in row.element_bits}))
-
-
-def unread_layout(instruction: str, major: Major, swizzle: Swizzle, element_bits: int) -> str:
-    """What an instruction reads instead of elements of this width in this layout; nothing where it reads them.
-
-    >>> unread_layout("wgmma", "MN", Swizzle.named("128B"), 32)
-    'wgmma reads MN-major 128B with elements of 16 bits'
-    """
-    widths = readable_bits(instruction, major, swizzle)
-    if element_bits in widths:
-        return ""
-    of_bits = f"{major}-major {mode_of(swizzle)} with elements of {', '.join(map(str, widths))} bits"
-    return f"{instruction} reads {of_bits if widths else f'no {major}-major operand with {mode_of(swizzle)}'}"
+    widths: set[int] = set()
+    for row in READERS:
+        if (row.instruction, row.major) == (instruction, major) and (swizzle is None or swizzle.name in row.swizzles):
+            widths.update(row.element_bits)
+    return tuple(sorted(widths))
 
 
 def mode_of(swizzle: Swizzle) -> str:

@@ -12,16 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from tilescope.arch import Arch, Basis, architectures_with
+from tilescope.arch import Arch, Basis
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
 from tilescope.layout import AtomOrder, Layout, Major
-from tilescope.mma.canonical import CanonicalLayout, canonical_layout, readable_bits
+from tilescope.mma.canonical import CanonicalLayout, DescriptorOffsets, canonical_layout, readable_bits
 from tilescope.mma.descriptor import OperandDescriptor, Tcgen05Descriptor, WgmmaDescriptor
-from tilescope.mma.descriptor_loop import LOOP_RULES, SMEM_OPERANDS, DescriptorLoop, Extents, SmemOperand
+from tilescope.mma.descriptor_loop import (
+    SMEM_OPERANDS,
+    TCGEN05_TILE,
+    WIDE_STEP_BYTES,
+    DescriptorLoop,
+    Extents,
+    SmemOperand,
+)
 from tilescope.mma.instruction import K_STEP_BYTES, WGMMA_M, wgmma_for
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.reading import is_one_of, known_name, pair, plain_int
@@ -29,7 +36,14 @@ from tilescope.sentence import printed
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
-Loop = TypeVar("Loop", bound=DescriptorLoop)
+PAIR_TILE = TCGEN05_TILE.worded(
+    found="{extent_name} = {extent} of a pair",
+    limit="a tile of a pair is that of both blocks, and cta_group::2 takes {extent_name} of {data_type} "
+    "in multiples of {multiple}",
+)
+BLOCKS_OF_A_GROUP = MMA_GROUP.worded(
+    argument="cta_group", found="{asked}", limit="one block multiplies, or a pair", fix="Use 1 or 2."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,20 @@ class Tcgen05Loop(DescriptorLoop):
         shapes = next((row for row in kind.shapes() if row.form == cls.form), kind.shapes()[0])
         return Extents(tuple(m // cls.blocks for m in shapes.m), tuple(n // cls.blocks for n in shapes.n), kind.k)
 
+    def _descriptor_at(self, mn: int, k: int, offsets: DescriptorOffsets) -> OperandDescriptor:
+        if self.k_step_bytes != WIDE_STEP_BYTES:
+            return DescriptorLoop._descriptor_at(self, mn, k, offsets)
+        atom_k = self.canonical.atom[1]
+        last_atom = self.layout.shape[1] // atom_k - 1
+        following = min(k // atom_k + 1, last_atom)  # where the step goes on; the last one needs none
+        return Tcgen05Descriptor(
+            self.layout.logical(mn, k),
+            leading_bytes=self.layout.logical(mn, following * atom_k),
+            stride_bytes=offsets.stride_bytes,
+            swizzle=self.layout.swizzle,
+            leading_is_address=True,
+        )
+
     @property
     def instruction(self) -> str:
         """The instruction that reads these descriptors."""
@@ -118,37 +146,52 @@ class Tcgen05WsLoop(Tcgen05Loop):
     _extends_a_kind: ClassVar[bool] = True
 
 
-def _loop(
-    kind: type[Loop], tile: Any, data_type: Any, swizzle: Any, major: Major, atom_order: AtomOrder, operand: SmemOperand, start: int,
-    **options: Any,
-) -> Loop:  # fmt: skip
-    row = DataType.named(data_type)
-    if isinstance(tile, Layout):
-        return kind(tile, operand, row, **options)
-    canonical, shape = canonical_layout(major, swizzle, row), pair("tile", tile, 1)
-    raise_all(kind.unreadable(shape, row, operand, canonical))  # before what atoms say of the shape
-    return kind(canonical.tile(shape, atom_order=atom_order, start=start), operand, row, **options)
+def _tile_layout(
+    kind: type[DescriptorLoop],
+    tile: tuple[int, int],
+    canonical: CanonicalLayout,
+    data_type: DataType,
+    *,
+    atom_order: AtomOrder,
+    operand: SmemOperand,
+    smem_address: int,
+) -> Layout:
+    """The tile in atoms of a canonical layout; refused where the instruction does not read it."""
+    shape = pair("tile", tile, 1)
+    raise_all(kind.unreadable(shape, data_type, operand, canonical))  # before what atoms say of the shape
+    return canonical.tile(shape, atom_order=atom_order, start=smem_address)
 
 
-def _half_of_pair(tile: Any, data_type: DataType, operand: SmemOperand) -> tuple[int, int]:
+def _half_of_pair(tile: tuple[int, int], data_type: DataType, operand: SmemOperand) -> tuple[int, int]:
     """What one block holds of a pair's tile; refused where a pair has no instructions for all of it."""
     mn, k = pair("tile", tile, 1)
     is_a = known_name("operand", operand, SMEM_OPERANDS) == "A"
     extents = Tcgen05PairLoop.extents(data_type)
-    multiple = 2 * (extents.m if is_a else extents.n)[0]
+    multiple = 2 * (extents.m[0] if is_a else extents.n[0])
     if mn % multiple:
-        letter = "m" if is_a else "n"
-        limit = f"a tile of a pair is that of both blocks, and cta_group::2 takes {letter} of {data_type.name} in multiples of {multiple}"
-        values = {letter: mn, "multiple": multiple}
-        fix = f"Use {rounded_up(mn, multiple)}."
-        raise LOOP_RULES["tcgen05"]["tile"].error("tile", f"{letter} = {mn} of a pair", limit, fix, **values)
+        extent_name = "m" if is_a else "n"
+        value: dict[str, Any] = {extent_name: mn}
+        raise PAIR_TILE.error(
+            extent_name=extent_name,
+            extent=mn,
+            data_type=data_type.name,
+            multiple=multiple,
+            whole=rounded_up(mn, multiple),
+            **value,
+        )
     return mn // 2, k
 
 
 def wgmma_descriptors(
-    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
-    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0,
-) -> WgmmaLoop:  # fmt: skip
+    tile: tuple[int, int] | Layout,
+    data_type: Any,
+    *,
+    swizzle: SwizzleName | Swizzle = "128B",
+    major: Major = "K",
+    atom_order: AtomOrder = "column",
+    operand: SmemOperand = "A",
+    smem_address: int = 0,
+) -> WgmmaLoop:
     """The descriptors with which wgmma reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 64 rows, B in the largest n that the instruction has and that divides the tile. A `Layout` in
@@ -161,14 +204,32 @@ def wgmma_descriptors(
     >>> loop.leading_bytes, loop.stride_bytes, loop.advance_bytes
     (2048, 512, (1024,))
     """
-    return _loop(WgmmaLoop, tile, data_type, swizzle, major, atom_order, operand, smem_address)
+    row = DataType.named(data_type)
+    if not isinstance(tile, Layout):
+        tile = _tile_layout(
+            WgmmaLoop,
+            tile,
+            canonical_layout(major, swizzle, row),
+            row,
+            atom_order=atom_order,
+            operand=operand,
+            smem_address=smem_address,
+        )
+    return WgmmaLoop(tile, operand, row)
 
 
 def tcgen05_descriptors(
-    tile: tuple[int, int] | Layout, data_type: Any, *, swizzle: SwizzleName | Swizzle = "128B", major: Major = "K",
-    atom_order: AtomOrder = "column", operand: SmemOperand = "A", smem_address: int = 0, k_step_bytes: int = K_STEP_BYTES,
+    tile: tuple[int, int] | Layout,
+    data_type: Any,
+    *,
+    swizzle: SwizzleName | Swizzle = "128B",
+    major: Major = "K",
+    atom_order: AtomOrder = "column",
+    operand: SmemOperand = "A",
+    smem_address: int = 0,
+    k_step_bytes: int = K_STEP_BYTES,
     cta_group: int = 1,
-) -> Tcgen05Loop:  # fmt: skip
+) -> Tcgen05Loop:
     """The descriptors with which tcgen05 reads a tile of (mn, k) elements, for every block of mn and K step.
 
     A is read in blocks of 128 rows, or 64; B in the largest n that one instruction has and that divides the tile. With
@@ -184,12 +245,21 @@ def tcgen05_descriptors(
     [('0x30', '0x4000'), ('0x60', '0x4000'), ('0x4010', '0x8000')]
     """
     if not is_one_of(cta_group, (1, 2)):
-        limit, group = "one block multiplies, or a pair", plain_int(cta_group)
-        raise MMA_GROUP.error("cta_group", printed(cta_group), limit, "Use 1 or 2.", cta_group=group)
+        raise BLOCKS_OF_A_GROUP.error(asked=printed(cta_group), cta_group=plain_int(cta_group))
     kind = Tcgen05PairLoop if cta_group == 2 else Tcgen05Loop
-    if cta_group == 2 and not isinstance(tile, Layout):
-        tile = _half_of_pair(tile, DataType.named(data_type), operand)
-    return _loop(kind, tile, data_type, swizzle, major, atom_order, operand, smem_address, k_step_bytes=k_step_bytes)
+    row = DataType.named(data_type)
+    if not isinstance(tile, Layout):
+        of_one_block = _half_of_pair(tile, row, operand) if cta_group == 2 else tile
+        tile = _tile_layout(
+            kind,
+            of_one_block,
+            canonical_layout(major, swizzle, row),
+            row,
+            atom_order=atom_order,
+            operand=operand,
+            smem_address=smem_address,
+        )
+    return kind(tile, operand, row, k_step_bytes=k_step_bytes)
 
 
 class Consumer(NamedTuple):
@@ -223,36 +293,44 @@ class Consumer(NamedTuple):
         """Whether it reads this canonical layout."""
         return any(row.instruction == self.instruction[major] for row in canonical.readers)
 
-    def missing_kind(self, arch: Arch, data_type: DataType) -> tuple[str, str, str] | None:
-        """Found, limit and fix where the architecture has the instruction, but not for this type; else None."""
-        kind = tcgen05_for(data_type) if self.accumulators == "tensor memory" else None
-        if kind is None or arch.has(kind.feature):
-            return None
-        homes = architectures_with(kind.feature)
-        return (
-            f"{data_type.name} on {arch.name}", f"kind {kind.name} of tcgen05.mma exists on {', '.join(homes)}",
-            f'Use consumer="ldmatrix", or arch="{homes[0]}".',
-        )  # fmt: skip
-
     def is_scaled(self, data_type: DataType) -> bool:
         """Whether the type is multiplied with scale factors.
 
         >>> [CONSUMER[name].is_scaled(DataType.named("e2m1")) for name in ("tcgen05", "ldmatrix")]
         [True, True]
         """
-        by_lanes = not self.reads_by_descriptor and data_type.name in ("e2m1", "16u4_align8b")
-        return tcgen05_for(data_type).is_scaled if self.accumulators == "tensor memory" else by_lanes
+        if self.accumulators == "tensor memory":
+            return tcgen05_for(data_type).is_scaled
+        return not self.reads_by_descriptor and data_type.name in ("e2m1", "16u4_align8b")
 
 
 # The first that an architecture has is its own.
-# fmt: off
-CONSUMER: dict[Any, Consumer] = {row.name: row for row in (
-    #        name        feature     loop         descriptors          read by                                       sums
-    Consumer("wgmma",    "wgmma",    WgmmaLoop,   wgmma_descriptors,   {"K": "wgmma",    "MN": "wgmma"},           "registers"),
-    Consumer("tcgen05",  "tcgen05",  Tcgen05Loop, tcgen05_descriptors, {"K": "tcgen05",  "MN": "tcgen05"},         "tensor memory"),
-    Consumer("ldmatrix", "ldmatrix", None,        None,                {"K": "ldmatrix", "MN": "ldmatrix.trans"},  "registers"),
-)}
-# fmt: on
+CONSUMER: dict[Any, Consumer] = {
+    "wgmma": Consumer(
+        name="wgmma",
+        feature="wgmma",
+        loop=WgmmaLoop,
+        descriptors=wgmma_descriptors,
+        instruction={"K": "wgmma", "MN": "wgmma"},
+        accumulators="registers",
+    ),
+    "tcgen05": Consumer(
+        name="tcgen05",
+        feature="tcgen05",
+        loop=Tcgen05Loop,
+        descriptors=tcgen05_descriptors,
+        instruction={"K": "tcgen05", "MN": "tcgen05"},
+        accumulators="tensor memory",
+    ),
+    "ldmatrix": Consumer(
+        name="ldmatrix",
+        feature="ldmatrix",
+        loop=None,
+        descriptors=None,
+        instruction={"K": "ldmatrix", "MN": "ldmatrix.trans"},
+        accumulators="registers",
+    ),
+}
 
 
 def consumers_of(arch: Arch) -> tuple[str, ...]:
@@ -262,15 +340,3 @@ def consumers_of(arch: Arch) -> tuple[str, ...]:
     ['wgmma', 'tcgen05', 'ldmatrix']
     """
     return tuple(name for name, row in CONSUMER.items() if arch.has(row.feature))
-
-
-def missing_consumer(name: str, arch: Arch) -> tuple[str, str, str] | None:
-    """Found, limit and fix where an architecture does not have a consumer; else None."""
-    here, homes = consumers_of(arch), architectures_with(CONSUMER[name].feature)
-    if name in here:
-        return None
-    return (
-        f"consumer = {name} on {arch.name}",
-        f"{name} exists on {', '.join(homes)}; {arch.name} has {', '.join(here)}",
-        f'Use consumer="{here[0]}", or arch="{homes[0]}".',
-    )  # fmt: skip

@@ -33,7 +33,13 @@ import numpy.typing as npt
 from tilescope.bits import WordField, WordFormat
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.canonical import CanonicalLayout, mode_of, readable_bits, unread_layout
+from tilescope.mma.canonical import (
+    READS_NO_SUCH_LAYOUT,
+    READS_OTHER_WIDTHS,
+    CanonicalLayout,
+    mode_of,
+    readable_bits,
+)
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.reading import flag, integer, plain_int
 from tilescope.rule import Basis, Rule, rule
@@ -42,19 +48,84 @@ from tilescope.value import Value, hex_field, row_field
 
 _MAX_K_BYTES = 2 * K_STEP_BYTES  # of B in a sparse instruction
 MAX_ROWS = 256
-_SEAM = "ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle={!r}, leading_is_address=True)"
-# fmt: off
-DESCRIPTOR_RESERVED, LEADING_ADDRESS = (
-    rule(name, demand, source=f"PTX ISA, {source}", architectures=where, passing=passing, failing=failing)
-    for name, demand, source, where, passing, failing in (
-        ("descriptor-reserved", "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
-         '"Matrix Descriptor Format" of wgmma; PTX ISA, "Shared memory descriptor" of tcgen05', (),
-         "ts.WgmmaDescriptor.decode(0x4000004000010040)", "ts.WgmmaDescriptor.decode(0x4000404000010040)"),
-        ("tcgen05-leading-address", "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
-         '"Shared memory descriptor" of tcgen05: leading dimension mode', ("sm_103",), _SEAM.format("128B"), _SEAM.format("64B")),
-    )
+
+DESCRIPTOR_RESERVED = rule(
+    "descriptor-reserved",
+    "Bits of a descriptor that belong to no field are zero, and its constants are what PTX says.",
+    argument="word",
+    found="{word:#x} has bits {bits:, } set",
+    limit="a {descriptor} keeps bits {reserved} zero",
+    fix="Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4. {resembles}",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma; PTX ISA, "Shared memory descriptor" of tcgen05',
+    passing="ts.WgmmaDescriptor.decode(0x4000004000010040)",
+    failing="ts.WgmmaDescriptor.decode(0x4000404000010040)",
 )
-# fmt: on
+ONE_RESERVED_BIT = DESCRIPTOR_RESERVED.worded(found="{word:#x} has bit {bits:, } set")
+DESCRIPTOR_VERSION = DESCRIPTOR_RESERVED.worded(
+    found="{word:#x} has {version:#b} in bits {low}-{high}",
+    limit="a {descriptor} holds {constant:#b} in bits {low}-{high}",
+)
+SWIZZLE_CODE = DESCRIPTOR_RESERVED.worded(
+    found="{word:#x} has swizzle code {code}",
+    limit="a {descriptor} has {known:, }",
+    fix="Use code {usual} for 128B.",
+)
+LEADING_ADDRESS = rule(
+    "tcgen05-leading-address",
+    "A leading address exists K-major with swizzle 128B and base offset 0, on sm_103a.",
+    argument="leading_is_address",
+    found="leading_is_address with swizzle {swizzle} and base offset {base_offset}",
+    limit="a leading address needs swizzle 128B and base offset 0 (sm_103a)",
+    fix="Use swizzle 128B and base_offset=0.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05: leading dimension mode',
+    architectures=("sm_103",),
+    passing="ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle='128B', leading_is_address=True)",
+    failing="ts.Tcgen05Descriptor(0x60, leading_bytes=0x4000, stride_bytes=1024, swizzle='64B', leading_is_address=True)",
+)
+WGMMA_SWIZZLE = rule(
+    "wgmma-swizzle",
+    "A wgmma descriptor has codes for the swizzles none, 32B, 64B, 128B.",
+    argument="swizzle",
+    found="swizzle {swizzle}",
+    limit="a wgmma descriptor has {swizzles:, }",
+    fix="Use 128B.",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma',
+    passing="ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B')",
+    failing="ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B_ATOM_64B')",
+)
+WGMMA_READ = rule(
+    "wgmma-read",
+    "One wgmma instruction reads up to 256 rows and one K step, in a layout that it knows.",
+    argument="rows",
+    found="rows = {rows}",
+    limit="one instruction reads 1 to {most}",
+    fix="Use rows = {most}.",
+    source='PTX ISA, "Matrix Descriptor Format" of wgmma',
+    passing="ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B').addresses(rows=256)",
+    failing="ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B').addresses(rows=257)",
+)
+TCGEN05_SWIZZLE = rule(
+    "tcgen05-swizzle",
+    "A tcgen05 descriptor has codes for the swizzles none, 32B, 64B, 128B, 128B_ATOM_32B.",
+    argument="swizzle",
+    found="swizzle {swizzle}",
+    limit="a tcgen05 descriptor has {swizzles:, }",
+    fix="Use 128B.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05',
+    passing="ts.Tcgen05Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B')",
+    failing="ts.Tcgen05Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B_ATOM_64B')",
+)
+TCGEN05_READ = rule(
+    "tcgen05-read",
+    "One tcgen05 instruction reads up to 256 rows and one K step, in a layout that it knows.",
+    argument="rows",
+    found="rows = {rows}",
+    limit="one instruction reads 1 to {most}",
+    fix="Use rows = {most}.",
+    source='PTX ISA, "Shared memory descriptor" of tcgen05',
+    passing="ts.Tcgen05Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B').addresses(rows=256)",
+    failing="ts.Tcgen05Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle='128B').addresses(rows=257)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +138,7 @@ class DescriptorForm:
     basis: Basis
     reserved: str  # which bits are zero, in words
     resembles: str  # what a word with wrong bits may be instead
-    constants: Mapping[str, int]  # fields that always hold one value
+    version: int | None  # what the field of that name always holds; None: there is none
     swizzle_rule: Rule
     read_rule: Rule
 
@@ -77,44 +148,30 @@ class DescriptorForm:
         return {code: SWIZZLE[name] for name, code in self.codes.items()}
 
     def word_problems(self, word: int) -> Iterator[Violation]:
-        """Why a 64-bit word is no such descriptor: bits that must be zero, constants, a code that has no mode."""
+        """Why a 64-bit word is no such descriptor: bits that must be zero, its version, a code that has no mode."""
+        name = self.word.name
         values = self.word.decode(word)
-        built = f"Check how the word was built: start, leading and stride are masked to 18 bits and shifted by 4.{self.resembles}"
-
-        def refused(found: str, limit: str, fix: str, **told: Any) -> Violation:
-            found, limit = f"{word:#x} has {found}", f"a {self.word.name} {limit}"
-            return DESCRIPTOR_RESERVED.violation("word", found, limit, fix, word=word, **told)
-
-        if ones := self.word.reserved_ones(word):
-            found = f"bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
-            yield refused(found, f"keeps bits {self.reserved} zero", built, bits=ones)
-        for name, constant in self.constants.items():
-            if (held := values[name]) != constant:
-                bits = f"in bits {self.word.field(name).low}-{self.word.field(name).high}"
-                yield refused(f"{held:#b} {bits}", f"holds {constant:#b} {bits}", built, **{name: held})
-        if (code := values["swizzle"]) not in self.codes.values():
-            known = ", ".join(f"{code} {name}" for name, code in sorted(self.codes.items(), key=lambda item: item[1]))
-            yield refused(f"swizzle code {code}", f"has {known}", f"Use code {self.codes['128B']} for 128B.", code=code)
-
-
-def _form(
-    instruction: str, section: str, fields: tuple[WordField, ...], basis: Basis, reserved: str, resembles: str,
-    **constants: int,
-) -> DescriptorForm:  # fmt: skip
-    codes = {name: code for name, row in SWIZZLE.items() if (code := getattr(row, f"{instruction}_code")) is not None}
-    make = f"ts.{instruction.title()}Descriptor(0x400, leading_bytes=16, stride_bytes=1024, swizzle={{!r}})"
-    read, known = f"{make.format('128B')}.addresses(rows={{}})", ", ".join(codes)
-    swizzle_rule, read_rule = (
-        rule(f"{instruction}-{name}", demand, source=f'PTX ISA, "{section}" of {instruction}', passing=passing, failing=failing)
-        for name, demand, passing, failing in (
-            ("swizzle", f"A {instruction} descriptor has codes for the swizzles {known}.", make.format("128B"),
-             make.format("128B_ATOM_64B")),
-            ("read", f"One {instruction} instruction reads up to {MAX_ROWS} rows and one K step, in a layout that it knows.",
-             read.format(MAX_ROWS), read.format(MAX_ROWS + 1)),
-        )
-    )  # fmt: skip
-    word = WordFormat(f"{instruction} descriptor", 64, (*_FIELDS, *fields))
-    return DescriptorForm(instruction, word, codes, basis, reserved, resembles, constants, swizzle_rule, read_rule)
+        ones = self.word.reserved_ones(word)
+        if ones:
+            told = ONE_RESERVED_BIT if len(ones) == 1 else DESCRIPTOR_RESERVED.wording
+            yield told.violation(
+                word=word, bits=ones, descriptor=name, reserved=self.reserved, resembles=self.resembles
+            )
+        if self.version is not None and values["version"] != self.version:
+            field = self.word.field("version")
+            yield DESCRIPTOR_VERSION.violation(
+                word=word,
+                version=values["version"],
+                low=field.low,
+                high=field.high,
+                descriptor=name,
+                constant=self.version,
+                resembles=self.resembles,
+            )
+        code = values["swizzle"]
+        if code not in self.swizzles:
+            known = tuple(f"{known_code} {row.name}" for known_code, row in sorted(self.swizzles.items()))
+            yield SWIZZLE_CODE.violation(word=word, code=code, descriptor=name, known=known, usual=self.codes["128B"])
 
 
 # fmt: off
@@ -125,17 +182,38 @@ _FIELDS = (
     WordField("stride_bytes",  32, 45,  16),
     WordField("base_offset",   49, 51),
 )
-_NAMES = tuple(field.name for field in _FIELDS)
-# CuTe calls bits 46-47 of tcgen05's word the version.
-FORMS = {form.instruction: form for form in (
-    _form("wgmma", "Matrix Descriptor Format", (WordField("swizzle", 62, 63),), "measured",
-          "14-15, 30-31, 46-48 and 52-61",
-          " Bit 46 set alone marks a tcgen05 descriptor (Blackwell), whose swizzle codes differ too."),
-    _form("tcgen05", "Shared memory descriptor",
-          (WordField("version", 46, 48), WordField("leading_is_address", 52, 52), WordField("swizzle", 61, 63)), "documented",
-          "14-15, 30-31 and 53-60", " Bits 46-48 zero, and bits 62-63 in use, mark a wgmma descriptor (Hopper).", version=1),
-)}
 # fmt: on
+WGMMA_FORM = DescriptorForm(
+    instruction="wgmma",
+    word=WordFormat("wgmma descriptor", 64, (*_FIELDS, WordField("swizzle", 62, 63))),
+    codes={row.name: row.wgmma_code for row in SWIZZLE.values() if row.wgmma_code is not None},
+    basis="measured",
+    reserved="14-15, 30-31, 46-48 and 52-61",
+    resembles="Bit 46 set alone marks a tcgen05 descriptor (Blackwell), whose swizzle codes differ too.",
+    version=None,
+    swizzle_rule=WGMMA_SWIZZLE,
+    read_rule=WGMMA_READ,
+)
+TCGEN05_FORM = DescriptorForm(
+    instruction="tcgen05",
+    word=WordFormat(
+        "tcgen05 descriptor",
+        64,
+        (
+            *_FIELDS,
+            WordField("version", 46, 48),  # what CuTe calls bits 46-47
+            WordField("leading_is_address", 52, 52),
+            WordField("swizzle", 61, 63),
+        ),
+    ),
+    codes={row.name: row.tcgen05_code for row in SWIZZLE.values() if row.tcgen05_code is not None},
+    basis="documented",
+    reserved="14-15, 30-31 and 53-60",
+    resembles="Bits 46-48 zero, and bits 62-63 in use, mark a wgmma descriptor (Hopper).",
+    version=1,
+    swizzle_rule=TCGEN05_SWIZZLE,
+    read_rule=TCGEN05_READ,
+)
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -160,39 +238,59 @@ class OperandDescriptor(Value):
         swizzle: SwizzleName | Swizzle,
         base_offset: int = 0,
     ) -> None:
-        self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset)
-
-    def _fill(self, swizzle: SwizzleName | Swizzle, *numbers: Any, **more: Any) -> None:
-        """Set the fields, once all of them fit their bits."""
-        form, row = self.form, Swizzle.named(swizzle)
-        values = {
-            name: number if type(number) is int or (read := plain_int(number)) is None else read
-            for name, number in (*zip(_NAMES, numbers, strict=True), *more.items())
+        numbers = {
+            "start_address": start_address,
+            "leading_bytes": leading_bytes,
+            "stride_bytes": stride_bytes,
+            "base_offset": base_offset,
         }
+        self._fill(swizzle, numbers)
+
+    def _fill(self, swizzle: SwizzleName | Swizzle, numbers: Mapping[str, int]) -> None:
+        """Set the fields, once all of them fit their bits."""
+        form = self.form
+        row = Swizzle.named(swizzle)
+        values = {name: _plain(number) for name, number in numbers.items()}
         problems = form.word.problems(values)
         if row.name not in form.codes:
-            limit = f"a {form.word.name} has {', '.join(form.codes)}"
-            problems.append(form.swizzle_rule.violation("swizzle", f"swizzle {row.name}", limit, "Use 128B."))
+            problems.append(form.swizzle_rule.violation(swizzle=row.name, swizzles=tuple(form.codes)))
         raise_all(problems)
-        for name, value in (values | {"swizzle": row}).items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "swizzle", row)
 
     def encode(self) -> int:
         """The 64-bit word."""
         form = self.form
-        numbers = {field.name: getattr(self, field.name, 0) for field in form.word.fields}
-        return form.word.encode({**numbers, **form.constants, "swizzle": form.codes[self.swizzle.name]})
+        return form.word.encode(
+            {
+                "start_address": self.start_address,
+                "leading_bytes": self.leading_bytes,
+                "stride_bytes": self.stride_bytes,
+                "base_offset": self.base_offset,
+                "swizzle": form.codes[self.swizzle.name],
+                "version": form.version or 0,
+                "leading_is_address": int(self.leading_is_address),
+            }
+        )
 
     @classmethod
     def decode(cls, word: int) -> Self:
         """The descriptor in a 64-bit word; a word with reserved bits set is refused."""
         word = cls.form.word.checked(word)
         raise_all(cls.form.word_problems(word))
-        values: dict[str, Any] = cls.form.word.decode(word)
-        values["swizzle"] = cls.form.swizzles[values["swizzle"]]
-        if "leading_is_address" in values:
-            values["leading_is_address"] = bool(values["leading_is_address"])
-        return cls(**{name: value for name, value in values.items() if name not in cls.form.constants})
+        return cls._from_fields(cls.form.word.decode(word))
+
+    @classmethod
+    def _from_fields(cls, values: Mapping[str, int]) -> Self:
+        """The descriptor whose word has these fields."""
+        return cls(
+            values["start_address"],
+            leading_bytes=values["leading_bytes"],
+            stride_bytes=values["stride_bytes"],
+            swizzle=cls.form.swizzles[values["swizzle"]],
+            base_offset=values["base_offset"],
+        )
 
     @property
     def basis(self) -> Basis:
@@ -216,10 +314,13 @@ class OperandDescriptor(Value):
         `rows` counts mn: rows of A, columns of B. One dense instruction reads 32 bytes along k; a sparse one 64 of B.
         Of elements narrower than a byte, the address is that of the byte that holds the first bit.
         """
-        major, element_bits = major_named(major), integer("element_bits", element_bits)
-        rows, k = integer("rows", rows), integer("k", k)
+        major = major_named(major)
+        element_bits = integer("element_bits", element_bits)
+        rows = integer("rows", rows)
+        k = integer("k", k)
         raise_all(self._read_problems(major, rows, k, element_bits))
-        mn, along_k = np.arange(rows)[:, None], np.arange(k)
+        mn = np.arange(rows)[:, None]
+        along_k = np.arange(k)
         logical = self.layout(major, element_bits).logical(
             mn, along_k, start=self.start_address, leading_bytes=self.leading_bytes, stride_bytes=self.stride_bytes
         )
@@ -244,29 +345,76 @@ class OperandDescriptor(Value):
         return ignored[1:] if self.leading_is_address else ignored
 
     def _read_problems(self, major: Major, rows: int, k: int, element_bits: int) -> list[Violation]:
-        name, widths = self.form.instruction, readable_bits(self.form.instruction, major, self.swizzle)
-        unread, max_k = unread_layout(name, major, self.swizzle, element_bits), _MAX_K_BYTES * 8 // (element_bits or 1)
-        reads = f"one instruction reads {max_k // 2} elements of {element_bits} bits along k (sparse: {max_k} of B)"
-        checks = (
-            (major == "K" or not self.leading_is_address, "major", major,
-             "only K-major operands have a leading address", 'Use major="K".'),
-            (not unread, *(("element_bits", element_bits) if widths else ("major", major)), unread,
-             f"Use {widths[-1]}." if widths else 'Use major="MN".'),
-            (1 <= rows <= MAX_ROWS, "rows", rows, f"one instruction reads 1 to {MAX_ROWS}", f"Use rows = {MAX_ROWS}."),
-            (unread or 1 <= k <= max_k, "k", k, reads,
-             f"Use k = {max_k // 2}, and {name}_descriptors for the other K steps."),
-        )  # fmt: skip
-        return [
-            self.form.read_rule.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value})
-            for holds, argument, value, limit, fix in checks
-            if not holds
-        ]
+        told = self.form.read_rule
+        instruction = self.form.instruction
+        problems = []
+        if major != "K" and self.leading_is_address:
+            only_k_major = told.worded(
+                argument="major",
+                found="major = {major}",
+                limit="only K-major operands have a leading address",
+                fix='Use major="K".',
+            )
+            problems.append(only_k_major.violation(major=major))
+        widths = readable_bits(instruction, major, self.swizzle)
+        if element_bits not in widths:
+            problems.append(self._unread(major, element_bits, widths))
+        if not 1 <= rows <= MAX_ROWS:
+            problems.append(told.violation(rows=rows, most=MAX_ROWS))
+        max_k = _MAX_K_BYTES * 8 // (element_bits or 1)
+        if element_bits in widths and not 1 <= k <= max_k:
+            one_step = told.worded(
+                argument="k",
+                found="k = {k}",
+                limit="one instruction reads {dense_k} elements of {element_bits} bits along k (sparse: {max_k} of B)",
+                fix="Use k = {dense_k}, and {instruction}_descriptors for the other K steps.",
+            )
+            problems.append(
+                one_step.violation(
+                    k=k, dense_k=max_k // 2, element_bits=element_bits, max_k=max_k, instruction=instruction
+                )
+            )
+        return problems
+
+    def _unread(self, major: Major, element_bits: int, widths: tuple[int, ...]) -> Violation:
+        """The instruction reads other widths in this layout, or none at all."""
+        instruction = self.form.instruction
+        if widths:
+            other_width = self.form.read_rule.worded(
+                argument="element_bits",
+                found="element_bits = {element_bits}",
+                limit=READS_OTHER_WIDTHS,
+                fix="Use {widest}.",
+            )
+            return other_width.violation(
+                element_bits=element_bits,
+                instruction=instruction,
+                major=major,
+                mode=self.mode,
+                widths=widths,
+                widest=widths[-1],
+            )
+        no_such_layout = self.form.read_rule.worded(
+            argument="major", found="major = {major}", limit=READS_NO_SUCH_LAYOUT, fix='Use major="MN".'
+        )
+        return no_such_layout.violation(instruction=instruction, major=major, mode=self.mode)
 
     def __str__(self) -> str:
-        base = f", base offset {self.base_offset}" if self.base_offset else ""
-        distance, address = f"leading {self.leading_bytes} bytes", f"second chunk at {self.leading_bytes:#x}"
-        leading = address if self.leading_is_address else distance
-        return f"start {self.start_address:#x}, {leading}, stride {self.stride_bytes} bytes, {self.mode}{base}"
+        parts = [f"start {self.start_address:#x}"]
+        if self.leading_is_address:
+            parts.append(f"second chunk at {self.leading_bytes:#x}")
+        else:
+            parts.append(f"leading {self.leading_bytes} bytes")
+        parts += [f"stride {self.stride_bytes} bytes", self.mode]
+        if self.base_offset:
+            parts.append(f"base offset {self.base_offset}")
+        return ", ".join(parts)
+
+
+def _plain(number: int) -> int:
+    """An integer of numpy as Python's own; what is none is refused later, by the field."""
+    read = plain_int(number)
+    return number if read is None else read
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -286,7 +434,7 @@ class WgmmaDescriptor(OperandDescriptor):
     ('leading_bytes',)
     """
 
-    form: ClassVar[DescriptorForm] = FORMS["wgmma"]
+    form: ClassVar[DescriptorForm] = WGMMA_FORM
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -307,7 +455,7 @@ class Tcgen05Descriptor(OperandDescriptor):
     ['0x60', '0x70', '0x4000']
     """
 
-    form: ClassVar[DescriptorForm] = FORMS["tcgen05"]
+    form: ClassVar[DescriptorForm] = TCGEN05_FORM
 
     leading_is_address: bool
 
@@ -322,11 +470,28 @@ class Tcgen05Descriptor(OperandDescriptor):
         leading_is_address: bool = False,
     ) -> None:
         is_address = flag("leading_is_address", leading_is_address)
-        self._fill(swizzle, start_address, leading_bytes, stride_bytes, base_offset, leading_is_address=int(is_address))
+        numbers = {
+            "start_address": start_address,
+            "leading_bytes": leading_bytes,
+            "stride_bytes": stride_bytes,
+            "base_offset": base_offset,
+        }
+        self._fill(swizzle, numbers)
         object.__setattr__(self, "leading_is_address", is_address)
         if is_address and (self.swizzle.name, self.base_offset) != ("128B", 0):
-            found = f"leading_is_address with swizzle {self.swizzle.name} and base offset {self.base_offset}"
-            limit = "a leading address needs swizzle 128B and base offset 0 (sm_103a)"
-            fix, right = "Use swizzle 128B and base_offset=0.", {"swizzle": "128B", "base_offset": 0}
-            told = {"swizzle": self.swizzle.name, "base_offset": self.base_offset}
-            raise LEADING_ADDRESS.error("leading_is_address", found, limit, fix, right, **told)
+            raise LEADING_ADDRESS.error(
+                swizzle=self.swizzle.name,
+                base_offset=self.base_offset,
+                change={"swizzle": "128B", "base_offset": 0},
+            )
+
+    @classmethod
+    def _from_fields(cls, values: Mapping[str, int]) -> Self:
+        return cls(
+            values["start_address"],
+            leading_bytes=values["leading_bytes"],
+            stride_bytes=values["stride_bytes"],
+            swizzle=cls.form.swizzles[values["swizzle"]],
+            base_offset=values["base_offset"],
+            leading_is_address=bool(values["leading_is_address"]),
+        )

@@ -32,13 +32,21 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
-from tilescope.layout import Layout
-from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, READERS, CanonicalLayout, unread_layout
+from tilescope.layout import Layout, Major
+from tilescope.mma.canonical import (
+    DESCRIPTOR_LAYOUT,
+    READERS,
+    READS_NO_SUCH_LAYOUT,
+    READS_OTHER_WIDTHS,
+    CanonicalLayout,
+    DescriptorOffsets,
+    readable_bits,
+)
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.reading import attempted, is_one_of, known_name, pair, plain_int
-from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.rule import ARGUMENT_RANGE, Rule, rule
 from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES
 from tilescope.value import Value, row_field
@@ -50,45 +58,133 @@ WIDE_LOOP_K = 768  # 4-bit elements: whole steps of 96 in whole atoms of 256
 TCGEN05_STEP = rule(
     "tcgen05-step",
     "A K step of tcgen05 is 32 bytes; on sm_103a, of 4-bit elements K-major 128B, also 48.",
+    argument="k_step_bytes",
+    found="k_step_bytes = {asked} with {element_bits}-bit elements, {major}-major {mode}, k = {k}",
+    limit="a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {wide_k} (sm_103a)",
+    fix="Use k_step_bytes = {usual}.",
     source='PTX ISA, "Matrix shape" of tcgen05.mma: k = 96',
     architectures=("sm_103",),
     passing='ts.tcgen05_descriptors((128, 768), "e2m1", k_step_bytes=48)',
     failing='ts.tcgen05_descriptors((128, 256), "e2m1", k_step_bytes=48)',
 )
+WGMMA_ELEMENT = rule(
+    "wgmma-element",
+    "The layout's elements are as wide as those of the data type.",
+    argument="data_type",
+    found="{data_type} in a layout of {layout_bits}-bit elements",
+    limit="{data_type} has {type_bits} bits",
+    fix='Use canonical_layout("{major}", "{swizzle}", "{data_type}").tile({whole}), or a {layout_bits}-bit type.',
+    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
+    architectures=("sm_90",),
+    passing='ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "f16")',
+    failing='ts.wgmma_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")',
+)
+WGMMA_LAYOUT = rule(
+    "wgmma-layout",
+    "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits.",
+    argument="major, swizzle",
+    found="{major}-major {mode} with {data_type}",
+    limit=READS_OTHER_WIDTHS,
+    fix="Use K-major, or transpose while copying.",
+    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
+    architectures=("sm_90",),
+    passing='ts.wgmma_descriptors((128, 64), "tf32")',
+    failing='ts.wgmma_descriptors((128, 64), "tf32", major="MN", swizzle="64B")',
+)
+WGMMA_TILE = rule(
+    "wgmma-tile",
+    "Tiles for wgmma are multiples of m 64 (A) or n 8 (B), and of 32 bytes along k.",
+    argument="tile",
+    found="{extent_name} = {extent}",
+    limit="{instruction} takes {extent_name} of {data_type} in multiples of {multiple}",
+    fix="Use {whole}.",
+    source='PTX ISA, wgmma: "Canonical Layouts" and shapes',
+    architectures=("sm_90",),
+    passing='ts.wgmma_descriptors((128, 64), "bf16")',
+    failing='ts.wgmma_descriptors((72, 64), "bf16")',
+)
+TCGEN05_ELEMENT = rule(
+    "tcgen05-element",
+    "The layout's elements are as wide as those of the data type.",
+    argument="data_type",
+    found="{data_type} in a layout of {layout_bits}-bit elements",
+    limit="{data_type} has {type_bits} bits",
+    fix='Use canonical_layout("{major}", "{swizzle}", "{data_type}").tile({whole}), or a {layout_bits}-bit type.',
+    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
+    architectures=BLACKWELL,
+    passing='ts.tcgen05_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "f16")',
+    failing='ts.tcgen05_descriptors(ts.canonical_layout("K", "128B", "bf16").tile((128, 64)), "e4m3")',
+)
+TCGEN05_LAYOUT = rule(
+    "tcgen05-layout",
+    "tcgen05 reads the canonical layouts of PTX; elements below 8 bits only K-major.",
+    argument="major, swizzle",
+    found="{major}-major {mode} with {data_type}",
+    limit=READS_OTHER_WIDTHS,
+    fix="Use K-major, or transpose while copying.",
+    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
+    architectures=BLACKWELL,
+    passing='ts.tcgen05_descriptors((128, 64), "tf32")',
+    failing='ts.tcgen05_descriptors((128, 64), "tf32", major="MN", swizzle="64B")',
+)
+TCGEN05_TILE = rule(
+    "tcgen05-tile",
+    "Tiles for tcgen05 are multiples of the m, n and k of one tcgen05.mma.",
+    argument="tile",
+    found="{extent_name} = {extent}",
+    limit="{instruction} takes {extent_name} of {data_type} in multiples of {multiple}",
+    fix="Use {whole}.",
+    source='PTX ISA, tcgen05: "Canonical Layouts" and shapes',
+    architectures=BLACKWELL,
+    passing='ts.tcgen05_descriptors((128, 64), "bf16")',
+    failing='ts.tcgen05_descriptors((72, 64), "bf16")',
+)
+NEITHER_MAJOR = DESCRIPTOR_LAYOUT.worded(
+    limit="tensor cores read tiles with mn or k contiguous",
+    fix='Use Layout((128, 64), 16, swizzle="128B"), for example.',
+)
+TMA_ALIGNMENT = replace(
+    SMEM_ALIGNMENT.worded(
+        argument="smem_address",
+        found="smem_address = {smem_address:#x} is {past_bytes} bytes past {below:#x}",
+        limit="TMA writes only at multiples of {line_bytes}; elsewhere the copy ends in error 716, misaligned address",
+        fix="Use {below:#x} or {above:#x}; multiples of {alignment_bytes} have base offset 0.",
+    ),
+    severity="warning",
+)
+PATTERN_IN_MID_LINE = TMA_ALIGNMENT.worded(
+    limit=f"{TMA_ALIGNMENT.limit}. The {{swizzle}} pattern starts in mid-line, at chunk {{chunk}}: rows of an atom cross lines"
+)
 
 
-_TILE = 'ts.canonical_layout("K", "128B", "bf16").tile((128, 64))'
-# The rules of each instruction's loop: element width, layout, extents of the tile.
-# fmt: off
+class LoopRules(NamedTuple):
+    """What one instruction demands of the tile that its descriptors read."""
+
+    element: Rule  # of the width of its elements
+    layout: Rule
+    tile: Rule  # of its extents
+
+
 LOOP_RULES = {
-    name: {
-        what: rule(f"{name}-{what}", demand, source=f'PTX ISA, {name}: "Canonical Layouts" and shapes', architectures=where,
-                   passing=f"ts.{name}_descriptors({passing})", failing=f"ts.{name}_descriptors({failing})")
-        for what, demand, passing, failing in (
-            ("element", "The layout's elements are as wide as those of the data type.", f'{_TILE}, "f16"', f'{_TILE}, "e4m3"'),
-            ("layout", layouts, '(128, 64), "tf32"', '(128, 64), "tf32", major="MN", swizzle="64B"'),
-            ("tile", blocks, '(128, 64), "bf16"', '(72, 64), "bf16"'),
-        )
-    }
-    for name, where, blocks, layouts in (
-        ("wgmma", ("sm_90",), "Tiles for wgmma are multiples of m 64 (A) or n 8 (B), and of 32 bytes along k.",
-         "wgmma reads the canonical layouts of PTX; MN-major ones hold elements of 16 bits."),
-        ("tcgen05", BLACKWELL, "Tiles for tcgen05 are multiples of the m, n and k of one tcgen05.mma.",
-         "tcgen05 reads the canonical layouts of PTX; elements below 8 bits only K-major."),
-    )
+    "wgmma": LoopRules(element=WGMMA_ELEMENT, layout=WGMMA_LAYOUT, tile=WGMMA_TILE),
+    "tcgen05": LoopRules(element=TCGEN05_ELEMENT, layout=TCGEN05_LAYOUT, tile=TCGEN05_TILE),
 }
-# fmt: on
 
 
-def smem_tile(argument: str, layout: Any) -> Layout:
+def smem_tile(argument: str, layout: object) -> Layout:
     """The (mn, k) tile of a layout of shared memory; its first stage if it has several."""
     fix = "Use Layout((64, 64), 16), for example."
     if not isinstance(layout, Layout) or layout.unit_bits != Layout.unit_bits:
         raise RuleError([argument_type(argument, layout, "a layout of shared memory", fix)])
     tile = layout if len(layout.shape) == 2 else layout.stage()
     if tile is None:
-        found, limit = f"a layout of {by(layout.shape)}", "a tile of mn x k, or stages of one"
-        raise ARGUMENT_RANGE.error(argument, found, limit, fix, shape=layout.shape)
+        raise ARGUMENT_RANGE.error(
+            argument=argument,
+            found=f"a layout of {by(layout.shape)}",
+            limit="a tile of mn x k, or stages of one",
+            fix=fix,
+            shape=layout.shape,
+        )
     return tile
 
 
@@ -116,52 +212,64 @@ class DescriptorLoop(Value):
     descriptors: tuple[tuple[OperandDescriptor, ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        row, layout, canonical = DataType.named(self.data_type), self.layout, self.canonical
-        mn, k = shape = pair("tile", layout.shape, 1)
+        row = DataType.named(self.data_type)
+        canonical = self.canonical
+        mn, k = shape = pair("tile", self.layout.shape, 1)
         raise_all(self._step_problems(canonical, k) or self.unreadable(shape, row, self.operand, canonical))
-        extents, wide = self.extents(row), self.k_step_bytes == WIDE_STEP_BYTES
+        extents = self.extents(row)
         # Whole atoms, because a descriptor starts at an atom's first mn.
         choices = extents.m if self.operand == "A" else extents.n
         block_mn = max(extent for extent in choices if mn % extent == 0 and extent % canonical.atom[0] == 0)
-        offsets, step_k = canonical.offsets(layout), self.k_step_bytes * 8 // row.smem_bits
+        offsets = canonical.offsets(self.layout)
+        step_k = self.k_step_bytes * 8 // row.smem_bits
+        descriptors = tuple(
+            tuple(self._descriptor_at(mn_first, k_first, offsets) for k_first in range(0, k, step_k))
+            for mn_first in range(0, mn, block_mn)
+        )
+        object.__setattr__(self, "data_type", row)
+        object.__setattr__(self, "leading_bytes", offsets.leading_bytes)
+        object.__setattr__(self, "stride_bytes", offsets.stride_bytes)
+        object.__setattr__(self, "block_mn", block_mn)
+        object.__setattr__(self, "descriptors", descriptors)
 
-        def at(mn_first: int, k_first: int) -> OperandDescriptor:
-            options: dict[str, Any] = offsets._asdict()
-            if wide:
-                atom_k = canonical.atom[1]
-                following = min(k_first // atom_k + 1, k // atom_k - 1) * atom_k  # the last step needs none
-                options |= {"leading_bytes": layout.logical(mn_first, following), "leading_is_address": True}
-            return self.described(layout.logical(mn_first, k_first), swizzle=layout.swizzle, **options)
-
-        steps = (tuple(at(mn_first, k_first) for k_first in range(0, k, step_k)) for mn_first in range(0, mn, block_mn))
-        made = {"data_type": row, "block_mn": block_mn, "descriptors": tuple(steps)}
-        for name, value in (offsets._asdict() | made).items():
-            object.__setattr__(self, name, value)
+    def _descriptor_at(self, mn: int, k: int, offsets: DescriptorOffsets) -> OperandDescriptor:
+        """The descriptor of the step that starts at (mn, k)."""
+        layout = self.layout
+        return self.described(
+            layout.logical(mn, k),
+            leading_bytes=offsets.leading_bytes,
+            stride_bytes=offsets.stride_bytes,
+            swizzle=layout.swizzle,
+        )
 
     @property
     def canonical(self) -> CanonicalLayout:
         """The tensor core's layout of the tile."""
         layout = smem_tile("layout", self.layout)
         if layout.major is None:
-            limit = "tensor cores read tiles with mn or k contiguous"
-            fix = 'Use Layout((128, 64), 16, swizzle="128B"), for example.'
-            values = {"shape": layout.shape, "element_bits": layout.element_bits}
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, **values)
+            raise NEITHER_MAJOR.error(layout=repr(layout), shape=layout.shape, element_bits=layout.element_bits)
         return CanonicalLayout(layout.major, layout.swizzle, layout.element_bits)
 
     def _step_problems(self, canonical: CanonicalLayout, k: int) -> list[Violation]:
-        step_bytes, bits = self.k_step_bytes, canonical.element_bits
-        is_wide = k % WIDE_LOOP_K == 0 and (canonical.major, canonical.swizzle.name, bits) == ("K", "128B", 4)
-        if is_one_of(step_bytes, (K_STEP_BYTES, WIDE_STEP_BYTES)[: 1 + is_wide]):
+        taken = [K_STEP_BYTES]
+        is_wide = (canonical.major, canonical.swizzle.name, canonical.element_bits) == ("K", "128B", 4)
+        if is_wide and k % WIDE_LOOP_K == 0:
+            taken.append(WIDE_STEP_BYTES)
+        if is_one_of(self.k_step_bytes, taken):
             return []
-        what = f"{bits}-bit elements, {canonical.major}-major {canonical.mode}, k = {k}"
-        found = f"k_step_bytes = {printed(step_bytes)} with {what}"
-        limit = (
-            f"a step is 32 bytes; 48 only of 4-bit elements, K-major 128B, with k a multiple of {WIDE_LOOP_K} (sm_103a)"
-        )
-        fix, right = f"Use k_step_bytes = {K_STEP_BYTES}.", {"k_step_bytes": K_STEP_BYTES}
-        values = {"k_step_bytes": plain_int(step_bytes), "k": k, "element_bits": bits}
-        return [TCGEN05_STEP.violation("k_step_bytes", found, limit, fix, right, **values)]
+        return [
+            TCGEN05_STEP.violation(
+                asked=printed(self.k_step_bytes),
+                k_step_bytes=plain_int(self.k_step_bytes),
+                element_bits=canonical.element_bits,
+                major=canonical.major,
+                mode=canonical.mode,
+                k=k,
+                wide_k=WIDE_LOOP_K,
+                usual=K_STEP_BYTES,
+                change={"k_step_bytes": K_STEP_BYTES},
+            )
+        ]
 
     @classmethod
     def extents(cls, data_type: DataType) -> Extents:
@@ -179,7 +287,8 @@ class DescriptorLoop(Value):
 
     def addresses(self) -> npt.NDArray[np.int64]:
         """Physical byte address at which element (mn, k) of the tile is read, as an (mn, k) array."""
-        read, first = (self.canonical.major, self.block_mn, self.k_per_step, self.layout.element_bits), self[0][0]
+        read = (self.canonical.major, self.block_mn, self.k_per_step, self.layout.element_bits)
+        first = self[0][0]
         if first.leading_is_address:  # every step names an atom of its own
             return np.block([[step.addresses(*read) for step in block] for block in self.descriptors])
         # All steps differ only in their start, so the first one's offsets serve all; a plan is proven by these addresses.
@@ -210,21 +319,34 @@ class DescriptorLoop(Value):
         >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
         ('k step', '+32 bytes (+2 encoded), inside the atom')
         """
-        canonical, facts = self.canonical, []
-        for name, value, step in (
-            ("leading", self.leading_bytes, canonical.leading_step),
-            ("stride", self.stride_bytes, canonical.stride_step),
-        ):
-            unreached = step is not None and step[0] >= self.block_mn
-            note = f" (not reached: one instruction takes {self.block_mn} of mn)" if unreached else ""
-            facts.append((name, f"{value} bytes {canonical.neighbours(f'{name}_bytes')}{note}"))
-        atoms = [step * self.k_per_step // canonical.atom[1] for step in range(len(self.descriptors[0]))]
-        near = ("inside the atom", "to the next atom")
-        passed = (after - before for before, after in pairwise(atoms))
-        where = [near[count] if count < 2 else f"past {count} atoms along k" for count in passed]
-        steps = dict.fromkeys(zip(self.advance_bytes, where, strict=True))
-        facts += [("k step", f"+{advance} bytes (+{advance // 16} encoded), {place}") for advance, place in steps]
-        return tuple(facts)
+        canonical = self.canonical
+        leading = f"{self.leading_bytes} bytes {canonical.neighbours('leading_bytes')}"
+        stride = f"{self.stride_bytes} bytes {canonical.neighbours('stride_bytes')}"
+        return (
+            ("leading", leading + self._unreached(canonical.leading_step)),
+            ("stride", stride + self._unreached(canonical.stride_step)),
+            *(("k step", step) for step in self._steps(canonical.atom[1])),
+        )
+
+    def _unreached(self, step: tuple[int, int] | None) -> str:
+        """A note where one instruction does not go as far as a field leads."""
+        if step is None or step[0] < self.block_mn:
+            return ""
+        return f" (not reached: one instruction takes {self.block_mn} of mn)"
+
+    def _steps(self, atom_k: int) -> list[str]:
+        """The different K steps of the loop, in words."""
+        atoms = [step * self.k_per_step // atom_k for step in range(len(self.descriptors[0]))]
+        steps = []
+        for advance, (before, after) in zip(self.advance_bytes, pairwise(atoms), strict=True):
+            if before == after:
+                place = "inside the atom"
+            elif after == before + 1:
+                place = "to the next atom"
+            else:
+                place = f"past {after - before} atoms along k"
+            steps.append(f"+{advance} bytes (+{advance // CHUNK_BYTES} encoded), {place}")
+        return list(dict.fromkeys(steps))
 
     @property
     def explanation(self) -> tuple[str, ...]:
@@ -237,47 +359,100 @@ class DescriptorLoop(Value):
 
         The instruction itself takes every multiple of 16, and tiles that threads store may lie there.
         """
-        start, swizzle = self.layout.start, self.layout.swizzle
-        line, chunk = start // SMEM_LINE_BYTES * SMEM_LINE_BYTES, start % SMEM_LINE_BYTES // CHUNK_BYTES
-        if start == line:
+        start = self.layout.start
+        past_bytes = start % SMEM_LINE_BYTES
+        if past_bytes == 0:
             return ()
-        limit = f"TMA writes only at multiples of {SMEM_LINE_BYTES}; elsewhere the copy ends in error 716, misaligned address"
-        if swizzle.bits:
-            limit += f". The {swizzle.name} pattern starts in mid-line, at chunk {chunk}: rows of an atom cross lines"
-        found = f"smem_address = {start:#x} is {start - line} bytes past {line:#x}"
-        fix = f"Use {line:#x} or {line + SMEM_LINE_BYTES:#x}; multiples of {self.layout.alignment_bytes} have base offset 0."
-        violation = SMEM_ALIGNMENT.violation("smem_address", found, limit, fix, smem_address=start)
-        return (replace(violation, severity="warning"),)
+        swizzle = self.layout.swizzle
+        below = start - past_bytes
+        told = PATTERN_IN_MID_LINE if swizzle.bits else TMA_ALIGNMENT
+        violation = told.violation(
+            smem_address=start,
+            past_bytes=past_bytes,
+            below=below,
+            above=below + SMEM_LINE_BYTES,
+            line_bytes=SMEM_LINE_BYTES,
+            swizzle=swizzle.name,
+            chunk=past_bytes // CHUNK_BYTES,
+            alignment_bytes=self.layout.alignment_bytes,
+        )
+        return (violation,)
 
     @classmethod
     def unreadable(
         cls, shape: tuple[int, int], data_type: DataType, operand: SmemOperand, canonical: CanonicalLayout
     ) -> list[Violation]:
         """Why no sequence of the instruction reads a tile of this shape in this layout."""
-        extents, name = cls.extents(data_type), cls.described.form.instruction
-        major, bits, rules, label = canonical.major, canonical.element_bits, LOOP_RULES[name], data_type.name
+        extents = cls.extents(data_type)
         problems: list[Violation] = []
         is_a = attempted(problems, "B", known_name, "operand", operand, SMEM_OPERANDS) == "A"
-        if data_type.smem_bits != bits:
-            found, limit = f"{label} in a layout of {bits}-bit elements", f"{label} has {data_type.smem_bits} bits"
-            atom = CanonicalLayout(major, canonical.swizzle, data_type.smem_bits).atom
-            whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True))
-            fix = f'Use canonical_layout("{major}", "{canonical.swizzle.name}", "{label}").tile({whole}), or a {bits}-bit type.'
-            widths = {"layout_bits": bits, "type_bits": data_type.smem_bits}
-            problems.append(rules["element"].violation("data_type", found, limit, fix, **widths))
-        narrow = data_type.is_packed and major == "MN"  # also where every element takes a byte in shared memory
-        unread = unread_layout(name, major, canonical.swizzle, bits)
-        if unread := unread or "elements below 8 bits are read only K-major" * narrow:
-            other = [row for row in READERS if row[:2] == (name, major) and bits in row.element_bits and not narrow]
-            fix = f"Use swizzle {other[-1].swizzles[-1]}." if other else "Use K-major, or transpose while copying."
-            found = f"{major}-major {canonical.mode} with {label}"
-            problems.append(rules["layout"].violation("major, swizzle", found, unread, fix, element_bits=bits))
-        steps = zip("mk" if is_a else "nk", shape, ((extents.m if is_a else extents.n)[0], extents.k), strict=True)
-        return problems + [
-            rules["tile"].violation(
-                "tile", f"{letter} = {extent}", f"{name} takes {letter} of {label} in multiples of {multiple}",
-                f"Use {rounded_up(extent, multiple)}.", **{letter: extent, "multiple": multiple},
-            )
-            for letter, extent, multiple in steps
-            if extent % multiple
-        ]  # fmt: skip
+        if data_type.smem_bits != canonical.element_bits:
+            problems.append(cls._other_width(shape, data_type, canonical))
+        problems += cls._layout_problems(data_type, canonical)
+        name = cls.described.form.instruction
+        mn, k = shape
+        mn_name = "m" if is_a else "n"
+        mn_multiple = extents.m[0] if is_a else extents.n[0]
+        for extent_name, extent, multiple in ((mn_name, mn, mn_multiple), ("k", k, extents.k)):
+            if extent % multiple:
+                value: dict[str, Any] = {extent_name: extent}
+                problem = LOOP_RULES[name].tile.violation(
+                    extent_name=extent_name,
+                    extent=extent,
+                    instruction=name,
+                    data_type=data_type.name,
+                    multiple=multiple,
+                    whole=rounded_up(extent, multiple),
+                    **value,
+                )
+                problems.append(problem)
+        return problems
+
+    @classmethod
+    def _other_width(cls, shape: tuple[int, int], data_type: DataType, canonical: CanonicalLayout) -> Violation:
+        """The layout was made for elements of another width than those of the type."""
+        atom = CanonicalLayout(canonical.major, canonical.swizzle, data_type.smem_bits).atom
+        return LOOP_RULES[cls.described.form.instruction].element.violation(
+            data_type=data_type.name,
+            layout_bits=canonical.element_bits,
+            type_bits=data_type.smem_bits,
+            major=canonical.major,
+            swizzle=canonical.swizzle.name,
+            whole=tuple(rounded_up(extent, step) for extent, step in zip(shape, atom, strict=True)),
+        )
+
+    @classmethod
+    def _layout_problems(cls, data_type: DataType, canonical: CanonicalLayout) -> list[Violation]:
+        """Whether the instruction reads the layout; narrow types only K-major, also if each takes a byte of shared memory."""
+        name = cls.described.form.instruction
+        major = canonical.major
+        bits = canonical.element_bits
+        widths = readable_bits(name, major, canonical.swizzle)
+        is_narrow = data_type.is_packed and major == "MN"
+        if bits in widths and not is_narrow:
+            return []
+        told = LOOP_RULES[name].layout.wording
+        if not widths:
+            told = told.worded(limit=READS_NO_SUCH_LAYOUT)
+        elif bits in widths:
+            told = told.worded(limit="elements below 8 bits are read only K-major")
+        other_swizzle = None if is_narrow else _last_swizzle(name, major, bits)
+        if other_swizzle is not None:
+            told = told.worded(fix="Use swizzle {other_swizzle}.")
+        problem = told.violation(
+            instruction=name,
+            major=major,
+            mode=canonical.mode,
+            data_type=data_type.name,
+            element_bits=bits,
+            widths=widths,
+            other_swizzle=other_swizzle,
+        )
+        return [problem]
+
+
+def _last_swizzle(instruction: str, major: Major, element_bits: int) -> str | None:
+    """The widest swizzle with which an instruction reads elements of this width; None if it reads none."""
+    own = [row for row in READERS if (row.instruction, row.major) == (instruction, major)]
+    fitting = [row for row in own if element_bits in row.element_bits]
+    return fitting[-1].swizzles[-1] if fitting else None

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import ArchName
+from tilescope.arch import WARP_LANES, ArchName
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.layout import AtomOrder, Layout, Major, major_named
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
-from tilescope.mma.descriptor_loop import SmemOperand, smem_tile
-from tilescope.mma.fragment import array_where, as_array, fragment
+from tilescope.mma.descriptor_loop import SMEM_OPERANDS, SmemOperand, smem_tile
+from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.scale_packing import Scaling, scaling_of
+from tilescope.mma.scale_packing import scaling_of
 from tilescope.mma.tcgen05_kind import MMA_GROUP
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, compressed, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
@@ -35,39 +35,93 @@ from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, printed
 from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT, SMEM_LINE_BYTES, SwizzleName
 from tilescope.tensor_map import TensorMap
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 from tilescope.tma import load_multicast
 from tilescope.tma.elements import packed, unpacked
 
-_MAX_BOX_ROWS = 256
-_MMA_M, _MMA_N = 16, 8
-_PRODUCT = 'ts.emulate_mma(np.zeros({}), np.zeros({}), data_type={!r}, consumer="ldmatrix", {})'
+_MMA_M = 16
+_MMA_N = 8
+
 MMA_SHAPE = rule(
     "mma-shape",
     "A is m x k and B is k x n, with one k, and both are whole numbers of the blocks that an instruction takes.",
+    argument="a, b",
+    found="A is {a: x }, B is {b: x }",
+    limit="A is m x k and B is k x n, with one k",
+    fix="Use a B of {k} rows.",
     source="PTX ISA, mma: shapes",
-    passing=_PRODUCT.format((16, 64), (64, 8), "bf16", ""),
-    failing=_PRODUCT.format((16, 64), (32, 8), "bf16", ""),
+    passing="ts.emulate_mma(np.zeros((16, 64)), np.zeros((64, 8)), data_type='bf16', consumer=\"ldmatrix\", )",
+    failing="ts.emulate_mma(np.zeros((16, 64)), np.zeros((32, 8)), data_type='bf16', consumer=\"ldmatrix\", )",
+)
+LAYOUT_SHAPE = MMA_SHAPE.worded(
+    argument="{layout_name}",
+    found="a layout of {layout: x } elements of {element_bits} bits",
+    limit="{holder} holds {shape: x } (mn x k) of {data_type}, {smem_bits} bits",
+    fix="Use Layout({shape}, {smem_bits}).",
+)
+PARTIAL_BLOCKS = MMA_SHAPE.worded(
+    argument="{operand_name}",
+    found="operand {operand} of {mn} x {k} (mn x k)",
+    limit="mma takes it in blocks of {block: x }",
+    fix="Pad it to {whole: x }.",
 )
 MMA_TYPE = rule(
     "mma-type",
     "ldmatrix and mma multiply certain types, and MN-major those of 16 bits alone.",
+    argument="data_type",
+    found="{data_type}, {major}-major",
+    limit="ldmatrix and mma multiply {known:, }; MN-major those of 16 bits alone",
+    fix="Use bfloat16.",
     source="PTX ISA, mma and ldmatrix: types",
-    passing=_PRODUCT.format((64, 64), (64, 8), "bf16", "a_major='MN'"),
-    failing=_PRODUCT.format((128, 128), (128, 8), "e4m3", "a_major='MN'"),
+    passing="ts.emulate_mma(np.zeros((64, 64)), np.zeros((64, 8)), data_type='bf16', consumer=\"ldmatrix\", a_major='MN')",
+    failing="ts.emulate_mma(np.zeros((128, 128)), np.zeros((128, 8)), data_type='e4m3', consumer=\"ldmatrix\", a_major='MN')",
+)
+MN_MAJOR_TYPE = MMA_TYPE.worded(fix="Use K-major operands.")
+TCGEN05_ALONE = MMA_GROUP.worded(
+    argument="consumer",
+    found="{consumer} with {options:, }",
+    limit="only tcgen05 has that",
+    fix='Use consumer="tcgen05".',
+)
+TMA_START = SMEM_ALIGNMENT.worded(
+    argument="smem_address",
+    found="smem_address = {smem_address:#x}",
+    limit="TMA writes to multiples of 128 bytes",
+    fix="Use {below:#x}.",
+)
+NARROW_ELEMENTS = DESCRIPTOR_LAYOUT.worded(
+    limit="elements below a byte lie in a tensor core's atoms",
+    fix='Use swizzle="128B", and leave the layout out.',
 )
 Matrix = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 
 def emulate_mma(
-    a: npt.ArrayLike, b: npt.ArrayLike, *, data_type: Any = None, consumer: ConsumerName = "wgmma", a_major: Major = "K",
-    b_major: Major = "K", swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B", atom_order: AtomOrder = "column",
-    smem_address: int = 0, a_layout: Layout | None = None, b_layout: Layout | None = None, c: npt.ArrayLike | None = None,
-    cta_group: int = 1, cluster: tuple[int, int] | None = None, ws: bool = False, sparse: bool = False,
-    a_in_tensor_memory: bool = False, instruction_k: int | None = None, scale_kind: Any = None,
-    a_scales: npt.ArrayLike | None = None, b_scales: npt.ArrayLike | None = None,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    data_type: Any = None,
+    consumer: ConsumerName = "wgmma",
+    a_major: Major = "K",
+    b_major: Major = "K",
+    swizzle: SwizzleName | tuple[SwizzleName, SwizzleName] = "128B",
+    atom_order: AtomOrder = "column",
+    smem_address: int = 0,
+    a_layout: Layout | None = None,
+    b_layout: Layout | None = None,
+    c: npt.ArrayLike | None = None,
+    cta_group: int = 1,
+    cluster: tuple[int, int] | None = None,
+    ws: bool = False,
+    sparse: bool = False,
+    a_in_tensor_memory: bool = False,
+    instruction_k: int | None = None,
+    scale_kind: Any = None,
+    a_scales: npt.ArrayLike | None = None,
+    b_scales: npt.ArrayLike | None = None,
     disable_output_lane: tuple[int, ...] | None = None,
-) -> Matrix:  # fmt: skip
+) -> Matrix:
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
     Both operands lie in shared memory from `smem_address` on, A first, in atoms of `swizzle` (one for both, or a pair) in
@@ -98,61 +152,92 @@ def emulate_mma(
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
     row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
-    left, right = _elements("a", a, row), _elements("b", b, row).T
-    (m, k), (n, b_rows) = left.shape, right.shape
+    left = _elements("a", a, row)
+    right = _elements("b", b, row).T
+    m, k = left.shape
+    n, b_rows = right.shape
     if k != b_rows:
-        found, limit = f"A is {m} x {k}, B is {b_rows} x {n}", "A is m x k and B is k x n, with one k"
-        raise MMA_SHAPE.error("a, b", found, limit, f"Use a B of {k} rows.", a=(m, k), b=(b_rows, n))
-    asked = {"ws": ws, "sparse": sparse, "a_in_tensor_memory": a_in_tensor_memory}
-    flags = {name: flag(name, value) for name, value in asked.items()}
-    options = {
-        "scale_kind": scale_kind, "a_scales": a_scales, "b_scales": b_scales, "disable_output_lane": disable_output_lane,
-        "cluster": cluster, "instruction_k": instruction_k,
-    }  # fmt: skip
+        raise MMA_SHAPE.error(a=(m, k), b=(b_rows, n), k=k)
+    ws = flag("ws", ws)
+    sparse = flag("sparse", sparse)
+    a_in_tensor_memory = flag("a_in_tensor_memory", a_in_tensor_memory)
     initial = _initial(c, (m, n), row)
-    path = OperandPath(row, core, (a_major, b_major), swizzle, atom_order, smem_address, (a_layout, b_layout))
+    path = OperandPath(
+        row=row,
+        consumer=core,
+        majors=(a_major, b_major),
+        swizzles=swizzle if isinstance(swizzle, tuple) and len(swizzle) == 2 else (swizzle, swizzle),
+        atom_order=atom_order,
+        smem_address=smem_address,
+        layouts=(a_layout, b_layout),
+    )
     if core.accumulators == "registers":
-        only_tcgen05 = [name for name, held in flags.items() if held]
-        only_tcgen05 += [name for name, option in options.items() if option is not None]
-        only_tcgen05 += [] if is_one_of(cta_group, (1,)) else [f"cta_group={printed(cta_group)}"]
-        if only_tcgen05:
-            found, limit = f"{consumer} with {', '.join(only_tcgen05)}", "only tcgen05 has that"
-            raise MMA_GROUP.error("consumer", found, limit, 'Use consumer="tcgen05".', cta_group=plain_int(cta_group))
-        wide = np.float64 if row.is_float else np.int64
-        a_read, b_read = (operand.astype(wide) for operand in path.read([left], [right])[0])
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(a_read @ b_read.T + initial).astype(initial.dtype)
-    scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=flags["sparse"])
-    pairs = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
+        asked = {
+            "ws": ws,
+            "sparse": sparse,
+            "a_in_tensor_memory": a_in_tensor_memory,
+            "scale_kind": scale_kind is not None,
+            "a_scales": a_scales is not None,
+            "b_scales": b_scales is not None,
+            "disable_output_lane": disable_output_lane is not None,
+            "cluster": cluster is not None,
+            "instruction_k": instruction_k is not None,
+            f"cta_group={printed(cta_group)}": not is_one_of(cta_group, (1,)),
+        }
+        options = tuple(name for name, is_asked in asked.items() if is_asked)
+        if options:
+            raise TCGEN05_ALONE.error(consumer=consumer, options=options, cta_group=plain_int(cta_group))
+        return _summed_in_registers(path, left, right, initial)
+    scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=sparse)
+    parts_m, parts_n = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
-        (m // pairs[0], n // pairs[1], k), row, None if scaling is None else scaling.format, cta_group=cta_group,
-        instruction_k=instruction_k, exact=cluster is not None, **flags,
-    )  # fmt: skip
+        (m // parts_m, n // parts_n, k),
+        row,
+        None if scaling is None else scaling.format,
+        cta_group=cta_group,
+        ws=ws,
+        sparse=sparse,
+        a_in_tensor_memory=a_in_tensor_memory,
+        instruction_k=instruction_k,
+        exact=cluster is not None,
+    )
     shares = () if cluster is None else pair_shares(cluster, product.m, product.n)
     path = path._replace(product=product, shares=shares)
-    return _by_pairs(path, product, left, right, scaling, initial, disable_output_lane)
-
-
-def _by_pairs(
-    path: OperandPath, product: Tcgen05Product, left: Matrix, right: Matrix, scaling: Scaling | None, initial: Matrix, disabled: Any
-) -> Matrix:  # fmt: skip
-    """D of tcgen05: what the blocks hold is brought and read, then every pair (or block) multiplies its part."""
-    stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
-    rows, columns = (
-        [np.arange(*getattr(share, held)) for share in path.shares]
-        or [product.share(cta, extent, step) for cta in range(product.cta_group)]
-        for held, extent, step in (("a_rows", len(left), product.m), ("b_columns", len(right), product.n))
-    )
-    read = path.read([stored[row] for row in rows], [right[column] for column in columns])
-    operands = [(a, b, metadata[held]) for (a, b), held in zip(read, rows, strict=True)]
-    if not path.shares:
-        return product.multiplied(operands, scaling, initial, disabled)
+    operands = _of_every_block(path, product, left, right)
+    if not shares:
+        return product.multiplied(operands, scaling, initial, disable_output_lane)
     d = np.empty_like(initial)
-    for share in path.shares[::2]:
-        part = slice(share.d_rows[0], share.d_rows[0] + product.m), slice(*share.d_columns)
-        own = scaling and scaling.part(*part)
-        d[part] = product.multiplied(operands[share.rank : share.rank + 2], own, initial[part], disabled)
+    for share in shares[::2]:
+        rows = slice(share.d_rows[0], share.d_rows[0] + product.m)
+        columns = slice(*share.d_columns)
+        own_scaling = None if scaling is None else scaling.part(rows, columns)
+        own_operands = operands[share.rank : share.rank + 2]
+        d[rows, columns] = product.multiplied(own_operands, own_scaling, initial[rows, columns], disable_output_lane)
     return d
+
+
+def _summed_in_registers(path: OperandPath, left: Matrix, right: Matrix, initial: Matrix) -> Matrix:
+    """D of mma or wgmma: one block reads both operands, and multiplies all of them."""
+    wide = np.float64 if path.row.is_float else np.int64
+    a_read, b_read = path.read([left], [right])[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(a_read.astype(wide) @ b_read.astype(wide).T + initial).astype(initial.dtype)
+
+
+def _of_every_block(
+    path: OperandPath, product: Tcgen05Product, left: Matrix, right: Matrix
+) -> list[tuple[Matrix, Matrix, Matrix]]:
+    """What tcgen05 takes from each block: A and B as they are brought and read, and the metadata of a sparse A."""
+    stored, metadata = compressed(left, path.row) if product.sparse else (left, left[:, :0])
+    if path.shares:
+        rows = [np.arange(*share.a_rows) for share in path.shares]
+        columns = [np.arange(*share.b_columns) for share in path.shares]
+    else:
+        blocks = range(product.cta_group)
+        rows = [product.share(cta, len(left), product.m) for cta in blocks]
+        columns = [product.share(cta, len(right), product.n) for cta in blocks]
+    read = path.read([stored[row] for row in rows], [right[column] for column in columns])
+    return [(a, b, metadata[row]) for (a, b), row in zip(read, rows, strict=True)]
 
 
 def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> Matrix:
@@ -160,22 +245,40 @@ def _initial(c: npt.ArrayLike | None, shape: tuple[int, int], row: DataType) -> 
     dtype = np.float32 if row.is_float else np.int32
     if c is None:
         return np.zeros(shape, dtype)
-    limit, fix = f"numbers, {by(shape)} as D", f"Use np.zeros({shape})."
-    before = array_where("c", c, lambda c: c.shape == shape and c.dtype.kind in "iuf", limit, fix, d=shape)
+    before = as_array("c", c)
+    if before.shape != shape or before.dtype.kind not in "iuf":
+        raise ARGUMENT_RANGE.error(
+            argument="c",
+            found=f"an array of shape {before.shape}, {before.dtype}",
+            limit=f"numbers, {by(shape)} as D",
+            fix=f"Use np.zeros({shape}).",
+            shape=before.shape,
+            d=shape,
+        )
     return before.astype(dtype)
 
 
 def _elements(name: str, operand: npt.ArrayLike, row: DataType) -> Matrix:
     """A matrix as elements of the type, rounded as numpy rounds; narrow ones in a byte each."""
-    dtype, matrix = row.numpy, as_array(name, operand)
+    dtype = row.numpy
+    matrix = as_array(name, operand)
     try:
         elements = matrix if matrix.dtype == dtype else matrix.astype(dtype)
     except (TypeError, ValueError):
-        shown = f"an array of {matrix.dtype}"
-        raise ARGUMENT_TYPE.error(name, shown, f"numbers that {row.name} can hold", "Use an array of floats.") from None
+        raise ARGUMENT_TYPE.error(
+            argument=name,
+            found=f"an array of {matrix.dtype}",
+            limit=f"numbers that {row.name} can hold",
+            fix="Use an array of floats.",
+        ) from None
     if elements.ndim != 2 or 0 in elements.shape:
-        shown, limit = f"an array of shape {elements.shape}", "a matrix: two dimensions, neither empty"
-        raise ARGUMENT_RANGE.error(name, shown, limit, "Use an array of shape (64, 64).", shape=elements.shape)
+        raise ARGUMENT_RANGE.error(
+            argument=name,
+            found=f"an array of shape {elements.shape}",
+            limit="a matrix: two dimensions, neither empty",
+            fix="Use an array of shape (64, 64).",
+            shape=elements.shape,
+        )
     return elements
 
 
@@ -185,45 +288,52 @@ class OperandPath(NamedTuple):
     row: DataType
     consumer: Consumer
     majors: tuple[Major, Major]
-    swizzle: Any
-    atom_order: Any
-    smem_address: Any
+    swizzles: tuple[SwizzleName, SwizzleName]
+    atom_order: AtomOrder
+    smem_address: int
     layouts: tuple[Layout | None, Layout | None]
     product: Tcgen05Product | None = None
     shares: tuple[PairShare, ...] = ()  # of the blocks of a cluster
 
     def read(self, a: list[Matrix], b: list[Matrix]) -> list[tuple[Matrix, Matrix]]:
         """A (m, k) and B (n, k) of every block as its tensor core reads them."""
-        swizzles = self.swizzle if isinstance(self.swizzle, tuple) and len(self.swizzle) == 2 else (self.swizzle,) * 2
-        a_read, b_start = a, self.smem_address
+        a_read = a
+        b_start = self.smem_address
         if self.product is None or not self.product.a_in_tensor_memory:
-            a_tile = self._tile("A", a[0].shape, swizzles[0], self.smem_address)
+            a_tile = self._tile("A", a[0].shape, self.smem_address)
             a_read = self._through_smem("A", a_tile, a, [share.a_multicast for share in self.shares])
             b_start = a_tile.start + rounded_up(a_tile.size_bytes, SMEM_LINE_BYTES)
-        b_tile = self._tile("B", b[0].shape, swizzles[1], b_start)
+        b_tile = self._tile("B", b[0].shape, b_start)
         b_read = self._through_smem("B", b_tile, b, [share.b_multicast for share in self.shares])
         return list(zip(a_read, b_read, strict=True))
 
-    def _tile(self, operand: SmemOperand, shape: tuple[int, ...], swizzle: Any, start: Any) -> Layout:
+    def _tile(self, operand: SmemOperand, shape: tuple[int, ...], start: int) -> Layout:
         """Where one block holds the operand: in its own layout, or in atoms from `start` on."""
-        index = "AB".index(operand)
-        layout: Any = self.layouts[index]
-        (mn, k), row, name = shape, self.row, f"{operand.lower()}_layout"
+        index = SMEM_OPERANDS.index(operand)
+        row = self.row
+        layout = self.layouts[index]
         if layout is None:
-            if rest := integer("smem_address", start, 0) % SMEM_LINE_BYTES:
-                found, limit, below = f"smem_address = {start:#x}", "TMA writes to multiples of 128 bytes", start - rest
-                change, told = {"smem_address": below}, {"smem_address": start}
-                raise SMEM_ALIGNMENT.error("smem_address", found, limit, f"Use {below:#x}.", change, **told)
-            canonical = canonical_layout(major_named(self.majors[index]), swizzle, row)
+            canonical_start = integer("smem_address", start, 0)
+            past_bytes = canonical_start % SMEM_LINE_BYTES
+            if past_bytes:
+                below = canonical_start - past_bytes
+                raise TMA_START.error(smem_address=canonical_start, below=below, change={"smem_address": below})
+            canonical = canonical_layout(major_named(self.majors[index]), self.swizzles[index], row)
+            mn, k = shape
             return canonical.tile((mn, k), atom_order=self.atom_order, start=start)
+        name = f"{operand.lower()}_layout"
         tile = smem_tile(name, layout)
         if tile.shape != shape or tile.element_bits != row.smem_bits:
-            found = f"a layout of {by(tile.shape)} elements of {tile.element_bits} bits"
-            group = 1 if self.product is None else self.product.cta_group
-            holder = "one block of a pair" if group == 2 else "one block"
-            limit = f"{holder} holds {by(shape)} (mn x k) of {row.name}, {row.smem_bits} bits"
-            fix, values = f"Use Layout({shape}, {row.smem_bits}).", {"layout": tile.shape, "shape": shape}
-            raise MMA_SHAPE.error(name, found, limit, fix, **values, element_bits=tile.element_bits)
+            is_pair = self.product is not None and self.product.cta_group == 2
+            raise LAYOUT_SHAPE.error(
+                layout_name=name,
+                layout=tile.shape,
+                element_bits=tile.element_bits,
+                holder="one block of a pair" if is_pair else "one block",
+                shape=shape,
+                data_type=row.name,
+                smem_bits=row.smem_bits,
+            )
         return tile
 
     def _through_smem(self, operand: SmemOperand, tile: Layout, parts: list[Matrix], masks: list[int]) -> list[Matrix]:
@@ -232,13 +342,14 @@ class OperandPath(NamedTuple):
         for mask in dict.fromkeys(masks or [1 << rank for rank in range(len(parts))]):
             ranks = [rank for rank in range(len(parts)) if mask >> rank & 1]
             _bring(tile, parts[ranks[0]], self.row, [smems[rank] for rank in ranks])
-        loop, options = self.consumer.loop, {}
         if self.product is not None:
-            loop, options = self.product.loop, {"k_step_bytes": self.product.k * self.row.smem_bits // 8}
-        if loop is None:
+            step_bytes = self.product.k * self.row.smem_bits // 8
+            addresses = self.product.loop(tile, operand, self.row, k_step_bytes=step_bytes).addresses()
+        elif self.consumer.loop is not None:
+            addresses = self.consumer.loop(tile, operand, self.row).addresses()
+        else:
             return [_read_fragments(self.consumer, operand, tile, self.row, smem) for smem in smems]
-        address = loop(tile, operand, self.row, **options).addresses() - _smem_base(tile)
-        return [_values(smem, address, self.row) for smem in smems]
+        return [_values(smem, addresses - _smem_base(tile), self.row) for smem in smems]
 
 
 def _smem_base(tile: Layout) -> int:
@@ -251,28 +362,35 @@ def _bring(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) 
 
     Threads store what TMA cannot: a tile that is not made of a tensor core's atoms.
     """
-    base, tile = _smem_base(layout), layout.as_rows()
+    base = _smem_base(layout)
+    tile = layout.as_rows()
     if CanonicalLayout.of(layout) is None or tile.tiling is None:
-        if row.bits < 8:
-            limit = "elements below a byte lie in a tensor core's atoms"
-            fix = 'Use swizzle="128B", and leave the layout out.'
-            raise DESCRIPTOR_LAYOUT.error("layout", f"{layout!r}", limit, fix, element_bits=row.bits)
-        place = (layout.addresses() - base)[..., None] + np.arange(row.bits // 8)
-        for smem in smems:
-            smem[place] = np.ascontiguousarray(elements)[..., None].view(np.uint8)
+        _store_by_threads(layout, elements, row, smems)
         return
     stored = np.ascontiguousarray(elements if layout.major == "K" else elements.T)
     memory = packed(stored, row.bits) if row.bits < 8 else stored
-    (rows, columns), (atom_rows, width) = tile.shape, tile.tiling.atom
+    rows, columns = tile.shape
+    atom_rows, width = tile.tiling.atom
     run = rows if layout.atom_order == "column" else atom_rows
-    height = max(extent for extent in range(atom_rows, min(run, _MAX_BOX_ROWS) + 1, atom_rows) if run % extent == 0)
+    heights = range(atom_rows, min(run, LARGEST_BOX_EXTENT) + 1, atom_rows)
+    height = max(extent for extent in heights if run % extent == 0)
     arch: ArchName = "sm_90" if row.bits >= 8 and layout.swizzle.feature == "tma" else "sm_100"
-    dims, box, pitch = (columns, rows), (width, height), columns * row.bits // 8
-    tensor_map = TensorMap(row.tma, dims, (pitch,), box, swizzle=layout.swizzle, arch=arch)
+    pitch_bytes = columns * row.bits // 8
+    tensor_map = TensorMap(row.tma, (columns, rows), (pitch_bytes,), (width, height), swizzle=layout.swizzle, arch=arch)
+    everyone = (1 << len(smems)) - 1
     for column, first in itertools.product(range(0, columns, width), range(0, rows, height)):
-        address, everyone = tile.logical(first, column), (1 << len(smems)) - 1
+        address = tile.logical(first, column)
         targets = [smem[address - base :] for smem in smems]
         load_multicast(tensor_map, memory, (column, first), targets, cta_mask=everyone, smem_address=address)
+
+
+def _store_by_threads(layout: Layout, elements: Matrix, row: DataType, smems: list[Bytes]) -> None:
+    """Store every element of an operand where its layout says."""
+    if row.bits < 8:
+        raise NARROW_ELEMENTS.error(layout=repr(layout), element_bits=row.bits)
+    place = (layout.addresses() - _smem_base(layout))[..., None] + np.arange(row.bits // 8)
+    for smem in smems:
+        smem[place] = np.ascontiguousarray(elements)[..., None].view(np.uint8)
 
 
 def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matrix:
@@ -288,29 +406,50 @@ def _values(smem: Bytes, address: npt.NDArray[np.int64], row: DataType) -> Matri
 
 def _read_fragments(consumer: Consumer, operand: SmemOperand, tile: Layout, row: DataType, smem: Bytes) -> Matrix:
     """What ldmatrix brings into the registers of mma, put together again as the fragments say."""
-    block_mn, block_k = _MMA_M if operand == "A" else _MMA_N, K_STEP_BYTES * 8 // row.smem_bits
+    block_mn = _MMA_M if operand == "A" else _MMA_N
+    block_k = K_STEP_BYTES * 8 // row.smem_bits
     held = fragment(_mma_for(consumer, row, tile, block_k), operand, row)
     mn, k = tile.shape
     if mn % block_mn or k % block_k:
-        whole = rounded_up(mn, block_mn), rounded_up(k, block_k)
-        found, limit = f"operand {operand} of {mn} x {k} (mn x k)", f"mma takes it in blocks of {block_mn} x {block_k}"
-        values = {"mn": mn, "k": k, "block": (block_mn, block_k)}
-        raise MMA_SHAPE.error(operand.lower(), found, limit, f"Pad it to {by(whole)}.", **values)
-    transposed, matrices = tile.major == "MN", block_mn // 8 * 2
-    matrix, line = np.divmod(np.arange(32) % (8 * matrices), 8)  # addresses of lanes beyond the rows are not used
+        raise PARTIAL_BLOCKS.error(
+            operand_name=operand.lower(),
+            operand=operand,
+            mn=mn,
+            k=k,
+            block=(block_mn, block_k),
+            whole=(rounded_up(mn, block_mn), rounded_up(k, block_k)),
+        )
+    is_transposed = tile.major == "MN"
+    matrices_mn = block_mn // 8
+    matrices = 2 * matrices_mn
+    matrix, line = np.divmod(
+        np.arange(WARP_LANES) % (8 * matrices), 8
+    )  # addresses of lanes beyond the rows are not used
     # Matrix j: the first or second 8 of mn, then the second half of k. Its rows run along k, or (.trans) along mn.
-    first_mn, first_k = matrix % (block_mn // 8) * 8, matrix // (block_mn // 8) * (block_k // 2)
-    lane_mn, lane_k = (first_mn, first_k + line) if transposed else (first_mn + line, first_k)
-    blocks_mn, blocks_k = np.arange(0, mn, block_mn)[:, None, None], np.arange(0, k, block_k)[None, :, None]
+    lane_mn = matrix % matrices_mn * 8
+    lane_k = matrix // matrices_mn * (block_k // 2)
+    if is_transposed:
+        lane_k = lane_k + line
+    else:
+        lane_mn = lane_mn + line
+    blocks_mn = np.arange(0, mn, block_mn)[:, None, None]
+    blocks_k = np.arange(0, k, block_k)[None, :, None]
     registers = ldmatrix(
-        smem, tile.address(blocks_mn + lane_mn, blocks_k + lane_k), count=matrices, transpose=transposed,
-        smem_address=_smem_base(tile), form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
-    )  # fmt: skip
-    codes, (_, place, column) = np.ascontiguousarray(registers).view(np.uint8), held.indices()
-    codes = unpacked(codes, row.bits) if row.smem_bits < 8 else codes
+        smem,
+        tile.address(blocks_mn + lane_mn, blocks_k + lane_k),
+        count=matrices,
+        transpose=is_transposed,
+        smem_address=_smem_base(tile),
+        form="m8n8.b16" if row.bits == row.smem_bits else "m8n16.b6x16_p32",
+    )
+    codes = np.ascontiguousarray(registers).view(np.uint8)
+    if row.smem_bits < 8:
+        codes = unpacked(codes, row.bits)
+    _, place, column = held.indices()
     blocks = np.empty((*registers.shape[:2], *held.shape), row.numpy)
     blocks[..., place, column] = codes.view(row.numpy)
-    blocks = blocks.swapaxes(-1, -2) if operand == "B" else blocks
+    if operand == "B":
+        blocks = blocks.swapaxes(-1, -2)
     return blocks.swapaxes(1, 2).reshape(mn, k)
 
 
@@ -318,12 +457,12 @@ def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> s
     """The mma whose k is 32 bytes of the type as it lies in shared memory."""
     major = tile.major or "K"
     canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
-    rows = [row for row in INSTRUCTIONS if (row.family, row.m, row.n) == ("mma", _MMA_M, (_MMA_N,))]
-    own = (mma.name for mma in rows if mma.k == block_k and row.name in mma.types and consumer.reads(canonical, major))
-    if (name := next(own, None)) is not None:
-        return name
-    types = [DataType.named(name) for name in dict.fromkeys(name for mma in rows for name in mma.types)]
-    known = [known.name for known in types if known.numpy_name and known.smem_bits <= 32]
-    limit = f"ldmatrix and mma multiply {', '.join(known)}; MN-major those of 16 bits alone"
-    fix = "Use K-major operands." if row.name in known else "Use bfloat16."
-    raise MMA_TYPE.error("data_type", f"{row.name}, {tile.major}-major", limit, fix, element_bits=row.smem_bits)
+    products = [mma for mma in INSTRUCTIONS if (mma.family, mma.m, mma.n) == ("mma", _MMA_M, (_MMA_N,))]
+    if consumer.reads(canonical, major):
+        for mma in products:
+            if mma.k == block_k and row.name in mma.types:
+                return mma.name
+    types = [DataType.named(name) for name in dict.fromkeys(name for mma in products for name in mma.types)]
+    known = tuple(known.name for known in types if known.numpy_name and known.smem_bits <= 32)
+    told = MN_MAJOR_TYPE if row.name in known else MMA_TYPE.wording
+    raise told.error(data_type=row.name, major=tile.major, known=known, element_bits=row.smem_bits)

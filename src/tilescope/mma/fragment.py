@@ -23,32 +23,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
-from tilescope.mma.instruction import Operand, chosen_operand, chosen_type, instructions, named_form
+from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
-from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, Rule, rule
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
 _TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
 _MATRIX_TYPES = {
-    16: ("uint16", "float16", "bfloat16", "int16"), 8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
-    6: ("16u6_align16b", "e2m3", "e3m2"), 4: ("16u4_align16b", "e2m1", "int4", "uint4"),
-}  # fmt: skip
+    16: ("uint16", "float16", "bfloat16", "int16"),
+    8: ("uint8", "int8", "e4m3", "e5m2", "ue8m0"),
+    6: ("16u6_align16b", "e2m3", "e3m2"),
+    4: ("16u4_align16b", "e2m1", "int4", "uint4"),
+}
+Array = npt.NDArray[Any]  # of any type: what users pass
+Index = TypeVar("Index", int, npt.NDArray[np.int64])
 
 FRAGMENT_ORDER = rule(
-    "fragment-order", "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
-    source="PTX ISA, mma: .alayout and .blayout", passing='ts.fragment("mma.m16n8k16.row.col", "A", "bf16")',
+    "fragment-order",
+    "Only mma.m8n8k4 with f16 takes other orders than .row.col.",
+    argument="instruction",
+    found="{instruction} with A .{a_order} and B .{b_order}",
+    limit="only mma.m8n8k4 with f16 takes other orders than .row.col",
+    fix="Use .row.col, and load the other order with ldmatrix.trans.",
+    source="PTX ISA, mma: .alayout and .blayout",
+    passing='ts.fragment("mma.m16n8k16.row.col", "A", "bf16")',
     failing='ts.fragment("mma.m16n8k16.col.row", "A", "bf16")',
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +122,14 @@ class Fragment(Value):
         """Matrix, row and column of every (thread, value), as three arrays of (threads, values)."""
         return self._at(np.arange(self.threads)[:, None], np.arange(self.values)[None, :])
 
-    def _at(self, thread: Any, value: Any) -> tuple[Any, Any, Any]:
+    def _at(self, thread: Index, value: Index) -> tuple[Index, Index, Index]:
         """Matrix, row and column of values of threads."""
-        index, (first, second) = self.tv_layout.at(thread, value), self._cute_shape
-        outer, slow, fast = index // (first * second), index // first % second, index % first
-        return (outer, slow, fast) if self.operand == "B" else (outer, fast, slow)
+        index: Index = self.tv_layout.at(thread, value)
+        first, second = self._cute_shape
+        matrix = index // (first * second)
+        slow = index // first % second
+        fast = index % first
+        return (matrix, slow, fast) if self.operand == "B" else (matrix, fast, slow)
 
     def _place(self, thread: int, value: int) -> tuple[int, int, int]:
         return self._at(integer("thread", thread, 0, self.threads - 1), integer("value", value, 0, self.values - 1))
@@ -148,13 +161,18 @@ class Fragment(Value):
     def holder(self, row: int, column: int, matrix: int = 0) -> tuple[int, int]:
         """The (thread, value) that holds element (row, column)."""
         rows, columns = self.shape
-        place = integer("matrix", matrix, 0, self.matrices - 1), integer("row", row, 0, rows - 1)
-        thread, value = (held[(*place, integer("column", column, 0, columns - 1))] for held in self.holders())
-        return int(thread), int(value)
+        place = (
+            integer("matrix", matrix, 0, self.matrices - 1),
+            integer("row", row, 0, rows - 1),
+            integer("column", column, 0, columns - 1),
+        )
+        thread, value = self.holders()
+        return int(thread[place]), int(value[place])
 
     def holders(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Thread and value of every element, as two arrays of (matrices, rows, columns)."""
-        thread, value = (np.empty((self.matrices, *self.shape), np.int64) for _ in range(2))
+        thread = np.empty((self.matrices, *self.shape), np.int64)
+        value = np.empty_like(thread)
         place = self.indices()
         thread[place] = np.arange(self.threads)[:, None]
         value[place] = np.arange(self.values)[None, :]
@@ -169,15 +187,18 @@ class Fragment(Value):
         (0, 10)
         """
         # mma takes 4 bits from the middle of a byte, all else is low: ldmatrix leaves them low, and they are shifted by two.
-        middle = self.operand in ("A", "B") and self.element_bits - self.value_bits == 4
-        return divmod(integer("value", value, 0, self.values - 1) * self.element_bits + 2 * middle, REGISTER_BITS)
+        is_in_the_middle = self.operand in ("A", "B") and self.element_bits - self.value_bits == 4
+        first_bit = integer("value", value, 0, self.values - 1) * self.element_bits
+        if is_in_the_middle:
+            first_bit += 2
+        return divmod(first_bit, REGISTER_BITS)
 
     @property
     def value_bits(self) -> int:
         """Bits of an element that carry its value: 4 of the byte that mma.m16n8k32 gives an e2m1."""
         return min(self.element_bits, self.data_type.bits)
 
-    def distribute(self, matrix: npt.ArrayLike) -> npt.NDArray[Any]:
+    def distribute(self, matrix: npt.ArrayLike) -> Array:
         """The elements of a matrix (or of `matrices`, stacked) as (threads, values).
 
         >>> a = fragment("mma.m16n8k8", operand="A", data_type="bf16")
@@ -188,20 +209,24 @@ class Fragment(Value):
         stacked = self._shaped("matrix", matrix, wanted).reshape(self.matrices, *self.shape)
         return np.asarray(stacked[self.indices()])
 
-    def collect(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    def collect(self, values: npt.ArrayLike) -> Array:
         """The matrix (or matrices, stacked) that (threads, values) hold: the inverse of `distribute`."""
         array = self._shaped("values", values, (self.threads, self.values))
         stacked = np.empty((self.matrices, *self.shape), array.dtype)
         stacked[self.indices()] = array
         return stacked if self.matrices > 1 else stacked[0]
 
-    def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> npt.NDArray[Any]:
+    def _shaped(self, name: str, values: npt.ArrayLike, wanted: tuple[int, ...]) -> Array:
         array = as_array(name, values)
         if array.shape != wanted:
-            found = f"an array of shape {array.shape}"
-            limit = f"operand {self.operand} of {self.instruction} is {by(wanted)}"
-            told = {"shape": array.shape, "operand": wanted}
-            raise ARGUMENT_RANGE.error(name, found, limit, f"Use an array of shape {wanted}.", **told)
+            raise ARGUMENT_RANGE.error(
+                argument=name,
+                found=f"an array of shape {array.shape}",
+                limit=f"operand {self.operand} of {self.instruction} is {by(wanted)}",
+                fix=f"Use an array of shape {wanted}.",
+                shape=array.shape,
+                operand=wanted,
+            )
         return array
 
 
@@ -222,58 +247,84 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
     ((0, 0), (1, 0), (2, 0), (3, 0), (0, 8))
     """
     name = instruction.strip().casefold() if isinstance(instruction, str) else instruction
-    if isinstance(name, str) and (moved := re.match(r"(ldmatrix|stmatrix|tcgen05\.ld|tcgen05\.st)\b", name)):
-        return (_tmem_cells if moved[0].startswith("tcgen05") else _matrices)(name, operand, data_type)
+    if isinstance(name, str):
+        if re.match(r"(ldmatrix|stmatrix)\b", name):
+            return _matrices(name, operand, data_type)
+        if re.match(r"tcgen05\.(ld|st)\b", name):
+            return _tmem_cells(name, operand, data_type)
     rows, n = instructions(name)
     operand = chosen_operand(name, operand, rows[0].in_registers)
     is_input = operand in ("A", "B")
-    typed = [(known, row) for row in rows for known in (row.types if is_input else row.accumulators)]
-    chosen = chosen_type(name, operand, data_type, dict(typed))
-    row = dict(reversed(typed))[chosen.name]  # the first that has the type
+    row_of_type: dict[str, Instruction] = {}
+    for row in rows:
+        for known in row.types if is_input else row.accumulators:
+            row_of_type.setdefault(known, row)
+    chosen = chosen_type(name, operand, data_type, row_of_type)
+    row = row_of_type[chosen.name]
     written = re.search(r"\.(row|col)\.(row|col)\b", name)
     a_order, b_order = written.groups() if written else ("row", "col")
     if row.quad_pairs:
         return _quad_pairs(operand, chosen, a_order, b_order)
     if (a_order, b_order) != ("row", "col"):
-        found = f"{name} with A .{a_order} and B .{b_order}"
-        limit = "only mma.m8n8k4 with f16 takes other orders than .row.col"
-        fix = "Use .row.col, and load the other order with ldmatrix.trans."
-        raise FRAGMENT_ORDER.error("instruction", found, limit, fix)
+        raise FRAGMENT_ORDER.error(instruction=name, a_order=a_order, b_order=b_order)
+    return _of_product(row, n, operand, chosen)
+
+
+def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType) -> Fragment:
+    """The fragment of an operand of mma or wgmma in the common arrangement."""
+    is_input = operand in ("A", "B")
     shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
+    cute_shape = (n, row.k) if operand == "B" else shape
     per_register = row.per_register if is_input else 2
+    element_bits = data_type.bits
+    if is_input and per_register > 1:
+        element_bits = REGISTER_BITS // per_register
     return Fragment(
-        instruction=f"{row.family}.m{row.m}n{n}k{row.k}", operand=operand, data_type=chosen, shape=shape, matrices=1,
-        element_bits=REGISTER_BITS // per_register if is_input and per_register > 1 else chosen.bits,
-        tv_layout=_arranged(*((n, row.k) if operand == "B" else shape), per_register, row.warps), feature=row.feature,
-    )  # fmt: skip
+        instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
+        operand=operand,
+        data_type=data_type,
+        shape=shape,
+        matrices=1,
+        element_bits=element_bits,
+        tv_layout=_arranged(*cute_shape, per_register, row.warps),
+        feature=row.feature,
+    )
 
 
-def as_array(argument: str, value: npt.ArrayLike) -> npt.NDArray[Any]:
+def as_array(argument: str, value: npt.ArrayLike) -> Array:
     """The value as an array; rows of different lengths are refused."""
     try:
         return np.asarray(value)
     except ValueError:
-        found, fix = "rows of different lengths", "Use rows of one length."
-        raise ARGUMENT_TYPE.error(argument, found, "an array", fix) from None
+        raise ARGUMENT_TYPE.error(
+            argument=argument, found="rows of different lengths", limit="an array", fix="Use rows of one length."
+        ) from None
 
 
 def array_where(
-    argument: str, value: npt.ArrayLike, holds: Callable[[npt.NDArray[Any]], bool], limit: str, fix: str,
-    found: str = "an array of shape {0.shape}, {0.dtype}", broken: Rule = ARGUMENT_RANGE, **values: Any,
-) -> npt.NDArray[Any]:  # fmt: skip
+    argument: str, value: npt.ArrayLike, holds: Callable[[Array], bool], limit: str, fix: str, **values: object
+) -> Array:
     """The value as an array for which a condition holds; refused with what was found if it does not."""
     array = as_array(argument, value)
     if not holds(array):
-        raise broken.error(argument, found.format(array), limit, fix, shape=array.shape, **values)
+        facts: dict[str, Any] = {"shape": array.shape, **values}
+        raise ARGUMENT_RANGE.error(
+            argument=argument,
+            found=f"an array of shape {array.shape}, {array.dtype}",
+            limit=limit,
+            fix=fix,
+            **facts,
+        )
     return array
 
 
 def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
     """The common arrangement of a rows x columns matrix, rows fastest (see the drawing above)."""
-    w, own_rows = per_register, rows // warps
-    return _nested(
-        [(4, w * rows), (8, 1), (warps, own_rows)], [(w, rows), (own_rows // 8, 8), (columns // (4 * w), 4 * w * rows)]
-    )
+    w = per_register
+    own_rows = rows // warps
+    thread = [(4, w * rows), (8, 1), (warps, own_rows)]
+    value = [(w, rows), (own_rows // 8, 8), (columns // (4 * w), 4 * w * rows)]
+    return _nested(thread, value)
 
 
 def _nested(*parts: list[tuple[int, int]]) -> Modes:
@@ -301,34 +352,46 @@ def _quad_pairs(operand: Operand, data_type: DataType, a_order: str, b_order: st
     variant = {"A": a_order, "B": b_order}.get(operand, data_type.name)
     shape, tv_layout = _QUAD_PAIRS["D" if operand == "C" else operand, variant]
     return Fragment(
-        instruction=f"mma.m8n8k4.{a_order}.{b_order}", operand=operand, data_type=data_type,
-        shape=shape, matrices=4, element_bits=data_type.bits, tv_layout=tv_layout, feature="mma",
-    )  # fmt: skip
+        instruction=f"mma.m8n8k4.{a_order}.{b_order}",
+        operand=operand,
+        data_type=data_type,
+        shape=shape,
+        matrices=4,
+        element_bits=data_type.bits,
+        tv_layout=tv_layout,
+        feature="mma",
+    )
 
 
-def _matrices(name: str, operand: Operand | None, data_type: Any) -> Fragment:
+def _matrices(name: str, operand: Operand | None, data_type: object) -> Fragment:
     """What ldmatrix and stmatrix move (see instruction.py)."""
     direction, form, count = named_form(name)
-    return _moved(
-        form.opcode(direction, count), "matrix", operand, data_type, _MATRIX_TYPES[form.packed_bits], shape=(form.rows, form.columns),
-        matrices=count, element_bits=form.element_bits, feature=direction + form.needs,
+    opcode = form.opcode(direction, count)
+    types = _MATRIX_TYPES[form.packed_bits]
+    return Fragment(
+        instruction=opcode,
+        operand=chosen_operand(opcode, operand or "matrix", ("matrix",)),
+        data_type=chosen_type(opcode, "matrix", types[0] if data_type is None else data_type, types),
+        shape=(form.rows, form.columns),
+        matrices=count,
+        element_bits=form.element_bits,
         tv_layout=_nested(list(form.lanes), [*form.values, (count, form.rows * form.columns)]),
-    )  # fmt: skip
+        feature=direction + form.needs,
+    )
 
 
-def _tmem_cells(name: str, operand: Operand | None, data_type: Any) -> Fragment:
+def _tmem_cells(name: str, operand: Operand | None, data_type: object) -> Fragment:
     """What tcgen05.ld and tcgen05.st move (see tmem_form.py): (lane, column) of tensor memory, from the address on."""
     move = named_move(name)
     element_bits = 16 if move.packed else REGISTER_BITS  # of a register, from one cell
-    return _moved(
-        move.opcode, "tmem", operand, data_type, _TMEM_TYPES[element_bits], shape=(move.form.lanes, move.columns),
-        matrices=move.form.places, element_bits=element_bits, tv_layout=_nested(*move.modes),
+    types = _TMEM_TYPES[element_bits]
+    return Fragment(
+        instruction=move.opcode,
+        operand=chosen_operand(move.opcode, operand or "tmem", ("tmem",)),
+        data_type=chosen_type(move.opcode, "tmem", types[0] if data_type is None else data_type, types),
+        shape=(move.form.lanes, move.columns),
+        matrices=move.form.places,
+        element_bits=element_bits,
+        tv_layout=_nested(*move.modes),
         feature="tcgen05_ld_red" if move.reduction else "tcgen05",
-    )  # fmt: skip
-
-
-def _moved(opcode: str, held: Operand, operand: Any, data_type: Any, types: tuple[str, ...], **facts: Any) -> Fragment:
-    """What is moved as bits of any of these types."""
-    only = chosen_operand(opcode, operand or held, (held,))
-    chosen = chosen_type(opcode, only, types[0] if data_type is None else data_type, types)
-    return Fragment(instruction=opcode, operand=only, data_type=chosen, **facts)
+    )

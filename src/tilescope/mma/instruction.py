@@ -26,8 +26,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from tilescope.arch import WARP_LANES
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.names import nearest_name
@@ -37,26 +38,66 @@ from tilescope.sentence import printed
 
 WGMMA_M = 64
 K_STEP_BYTES = 32  # what one dense wgmma or tcgen05.mma reads along k
-_MOVED = "ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, "
-# fmt: off
-WGMMA_TYPE, FRAGMENT_OPERAND, FRAGMENT_TYPE, MATRIX_COUNT, MATRIX_TRANS = (
-    rule(name, demand, source=f"PTX ISA, {source}", architectures=where, passing=f"ts.{passing}", failing=f"ts.{failing}")
-    for name, demand, source, where, passing, failing in (
-        ("wgmma-type", "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.", "wgmma.mma_async", ("sm_90",),
-         'wgmma_descriptors((64, 64), "bf16")', 'wgmma_descriptors((64, 64), "f32")'),
-        ("fragment-operand", "wgmma reads B from shared memory, so that B has no fragment.", "wgmma.mma_async", ("sm_90",),
-         'fragment("wgmma.m64n128k16", "A", "bf16")', 'fragment("wgmma.m64n128k16", "B", "bf16")'),
-        ("fragment-type", "An operand of an instruction takes the types that PTX lists for it.",
-         "mma, wgmma.mma_async and ldmatrix: types of the operands", (), 'fragment("mma.m16n8k16", "D", "f32")',
-         'fragment("mma.m16n8k16", "D", "bf16")'),
-        ("matrix-count", "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
-         "ldmatrix and stmatrix: .num", (), f"{_MOVED}count=4)", f"{_MOVED}count=3)"),
-        ("matrix-trans", "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
-         "ldmatrix and stmatrix: .trans", (), f'{_MOVED}count=1, form="m8n16.b4x16_p64")',
-         f'{_MOVED}count=1, form="m8n16.b4x16_p64", transpose=True)'),
-    )
+
+WGMMA_TYPE = rule(
+    "wgmma-type",
+    "wgmma multiplies f16, bf16, tf32, e4m3, e5m2, s8, u8 and b1.",
+    argument="data_type",
+    found="{data_type}",
+    limit="{instruction} multiplies {known:, }",
+    fix="Use one of them, such as {nearest}.",
+    source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",),
+    passing='ts.wgmma_descriptors((64, 64), "bf16")',
+    failing='ts.wgmma_descriptors((64, 64), "f32")',
 )
-# fmt: on
+FRAGMENT_OPERAND = rule(
+    "fragment-operand",
+    "wgmma reads B from shared memory, so that B has no fragment.",
+    argument="operand",
+    found="B of {instruction}",
+    limit="wgmma reads B from shared memory, not from registers",
+    fix="Use ts.wgmma_descriptors(…) for B.",
+    source="PTX ISA, wgmma.mma_async",
+    architectures=("sm_90",),
+    passing='ts.fragment("wgmma.m64n128k16", "A", "bf16")',
+    failing='ts.fragment("wgmma.m64n128k16", "B", "bf16")',
+)
+FRAGMENT_TYPE = rule(
+    "fragment-type",
+    "An operand of an instruction takes the types that PTX lists for it.",
+    argument="data_type",
+    found="{data_type} for operand {operand}",
+    limit="operand {operand} of {instruction} is {known:, }",
+    fix="Use {nearest}.",
+    source="PTX ISA, mma, wgmma.mma_async and ldmatrix: types of the operands",
+    passing='ts.fragment("mma.m16n8k16", "D", "f32")',
+    failing='ts.fragment("mma.m16n8k16", "D", "bf16")',
+)
+ACCUMULATOR_TYPE = FRAGMENT_TYPE.worded(fix="Use {nearest}: pass the accumulator's type, not that of the inputs.")
+MATRIX_COUNT = rule(
+    "matrix-count",
+    "One instruction moves one, two or four matrices; of 16 x 16, one or two.",
+    argument="count",
+    found="{asked} matrices",
+    limit="{direction} moves {counts:or}",
+    fix="Use count={most}.",
+    source="PTX ISA, ldmatrix and stmatrix: .num",
+    passing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=4)",
+    failing="ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=3)",
+)
+MATRIX_TRANS = rule(
+    "matrix-trans",
+    "m16n16 and m16n8 are always transposed, m8n16 never, m8n8 by choice.",
+    argument="transpose",
+    found="transpose = {transpose}",
+    limit="{form} never transposes",
+    fix="Use transpose=False.",
+    source="PTX ISA, ldmatrix and stmatrix: .trans",
+    passing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64")',
+    failing='ts.ldmatrix(np.zeros(512, np.uint8), np.arange(32) * 16, count=1, form="m8n16.b4x16_p64", transpose=True)',
+)
+ALWAYS_TRANSPOSED = MATRIX_TRANS.worded(limit="{form} always transposes", fix="Use transpose=True.")
 ROW_BYTES = 16
 MatrixFormName = Literal[
     "m8n8.b16", "m8n16.b6x16_p32", "m8n16.b4x16_p64", "m16n16.b8", "m16n16.b6x16_p32", "m16n16.b4x16_p64", "m16n8.b8"
@@ -64,8 +105,8 @@ MatrixFormName = Literal[
 Modes = tuple[tuple[int, int], ...]
 
 Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
-# Warps that share the operands, and the operands that lie in registers.
-_FAMILY: dict[str, tuple[int, tuple[Operand, ...]]] = {"mma": (1, ("A", "B", "C", "D")), "wgmma": (4, ("A", "C", "D"))}
+_WARPS = {"mma": 1, "wgmma": 4}  # that share the operands
+_IN_REGISTERS: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D")}
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
@@ -98,12 +139,31 @@ class Instruction:
 
 
 def _row(
-    name: str, types: str, per_register: int, accumulators: str, feature: str = "mma", *, n: tuple[int, ...] = (), quad_pairs: bool = False
-) -> Instruction:  # fmt: skip
-    family, shape = name.split(".", maxsplit=1)[0], [int(extent) for extent in re.findall(r"\d+", name)]
-    inputs, sums = (tuple(DataType.named(name).name for name in listed.split()) for listed in (types, accumulators))
-    m, n, k = shape[0], n or (shape[1],), shape[-1]
-    return Instruction(family, *_FAMILY[family], m, n, k, inputs, per_register, sums, feature, quad_pairs)
+    name: str,
+    types: str,
+    per_register: int,
+    accumulators: str,
+    feature: str = "mma",
+    *,
+    n: tuple[int, ...] = (),
+    quad_pairs: bool = False,
+) -> Instruction:
+    """A row of the table: "mma.m16n8k16", types by PTX's names; `n` if there is a choice."""
+    family = name.split(".", maxsplit=1)[0]
+    extents = [int(extent) for extent in re.findall(r"\d+", name)]
+    return Instruction(
+        family=family,
+        warps=_WARPS[family],
+        in_registers=_IN_REGISTERS[family],
+        m=extents[0],
+        n=n or (extents[1],),
+        k=extents[-1],
+        types=tuple(DataType.named(data_type).name for data_type in types.split()),
+        per_register=per_register,
+        accumulators=tuple(DataType.named(data_type).name for data_type in accumulators.split()),
+        feature=feature,
+        quad_pairs=quad_pairs,
+    )
 
 
 # PTX ISA, "Matrix multiply-accumulate operation using mma" and "Asynchronous warpgroup level matrix
@@ -155,7 +215,8 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     ([('e4m3', 'e5m2'), ('int8', 'uint8')], 256)
     """
     written = name.strip().casefold() if isinstance(name, str) else ""
-    if shape := re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written):
+    shape = re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written)
+    if shape:
         m, n, k = map(int, shape.groups())
         family = written[: shape.start()].rstrip(".").split(".")[0]
         rows = tuple(row for row in INSTRUCTIONS if (row.m, row.k) == (m, k) and n in row.n)
@@ -167,31 +228,45 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
         "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"
     )
     nearest = nearest_name(written, [*known, "ldmatrix.x4", "tcgen05.ld.32x32b.x8"]) or "mma.m16n8k16"
-    raise UNKNOWN_NAME.error("instruction", printed(name), limit, f"Use {nearest.replace('N', '128')}.")
+    fix = f"Use {nearest.replace('N', '128')}."
+    raise UNKNOWN_NAME.error(argument="instruction", found=printed(name), limit=limit, fix=fix)
 
 
-def chosen_operand(instruction: str, operand: Any, held: tuple[Operand, ...]) -> Operand:
+def chosen_operand(instruction: str, operand: object, held: tuple[Operand, ...]) -> Operand:
     """The operand, refused where it does not lie in the registers of the instruction."""
     if is_one_of(operand, ("B",)) and "B" not in held and "A" in held:
-        found, limit = f"B of {instruction}", "wgmma reads B from shared memory, not from registers"
-        raise FRAGMENT_OPERAND.error("operand", found, limit, "Use ts.wgmma_descriptors(…) for B.")
+        raise FRAGMENT_OPERAND.error(instruction=instruction)
     return known_name("operand", operand, held)
 
 
-def chosen_type(instruction: str, operand: Operand, data_type: Any, known: Iterable[str]) -> DataType:
+def chosen_type(instruction: str, operand: Operand, data_type: object, known: Iterable[str]) -> DataType:
     """The type, refused where the operand does not take it; None stands for the only one."""
     names = tuple(known)
     if data_type is None and len(names) == 1:
         return DataType.named(names[0])
     row = None if data_type is None else DataType.named(data_type)
-    if row is None or row.name not in names:
-        found = f"{'no type' if row is None else row.name} for operand {operand}"
-        limit, fix = f"operand {operand} of {instruction} is {', '.join(names)}", f"Use {names[0]}."
-        if operand in ("C", "D") and row is not None:  # the type that such inputs are summed in
-            summed = "float64" if row.name == "float64" else "float32" if row.is_float else "int32"
-            fix = f"Use {summed if summed in names else names[0]}: pass the accumulator's type, not that of the inputs."
-        raise FRAGMENT_TYPE.error("data_type", found, limit, fix)
-    return row
+    if row is not None and row.name in names:
+        return row
+    told = FRAGMENT_TYPE.wording
+    nearest = names[0]
+    if row is not None and operand in ("C", "D"):
+        told = ACCUMULATOR_TYPE
+        if _summed_in(row) in names:
+            nearest = _summed_in(row)
+    raise told.error(
+        data_type="no type" if row is None else row.name,
+        operand=operand,
+        instruction=instruction,
+        known=names,
+        nearest=nearest,
+    )
+
+
+def _summed_in(data_type: DataType) -> str:
+    """The type in which products of such inputs are summed."""
+    if data_type.name == "float64":
+        return "float64"
+    return "float32" if data_type.is_float else "int32"
 
 
 def wgmma_for(data_type: object) -> Instruction:
@@ -208,11 +283,21 @@ def wgmma_for(data_type: object) -> Instruction:
 
 def no_such_type(broken: Rule, row: DataType, instruction: str, known: list[str]) -> RuleError:
     """The error for a type that an instruction does not multiply, with one of as many bits as its fix."""
-    fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
-    if row.name != "float32":
-        alike = [name for name in known if DataType.named(name).bits == row.bits]
-        fix = f"Use {alike[0]}, of {row.bits} bits too." if alike else f"Use one of them, such as {known[0]}."
-    return broken.error("data_type", row.name, f"{instruction} multiplies {', '.join(known)}", fix, bits=row.bits)
+    alike = [name for name in known if DataType.named(name).bits == row.bits]
+    if row.name == "float32":
+        fix = "Use tfloat32: its elements are float32 whose low 13 bits are ignored."
+    elif alike:
+        fix = "Use {nearest}, of {bits} bits too."
+    else:
+        fix = WGMMA_TYPE.fix
+    told = broken.worded(argument=WGMMA_TYPE.argument, found=WGMMA_TYPE.found, limit=WGMMA_TYPE.limit, fix=fix)
+    return told.error(
+        data_type=row.name,
+        bits=row.bits,
+        instruction=instruction,
+        known=tuple(known),
+        nearest=alike[0] if alike else known[0],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +329,7 @@ class MatrixForm:
     @property
     def registers(self) -> int:
         """32-bit registers of one matrix in a lane."""
-        return self.rows * self.columns * self.element_bits // 32 // 32
+        return self.rows * self.columns * self.element_bits // WARP_LANES // 32
 
     @property
     def needs(self) -> str:
@@ -265,8 +350,11 @@ class MatrixForm:
         return f"{direction}.{shape}.x{count}{trans}.{kind}"
 
 
-_BOTH, _LOAD, _STORE = ("ldmatrix", "stmatrix"), ("ldmatrix",), ("stmatrix",)
-_ALL, _TWO = (1, 2, 4), (1, 2)
+_BOTH = ("ldmatrix", "stmatrix")
+_LOAD = ("ldmatrix",)
+_STORE = ("stmatrix",)
+_ALL = (1, 2, 4)
+_TWO = (1, 2)
 # PTX ISA, ldmatrix and stmatrix.
 # fmt: off
 _FORMS = (
@@ -281,13 +369,14 @@ _FORMS = (
     MatrixForm("m16n8.b8",         _STORE,  8, 16,  8, True,  _ALL, ((4, 2), (8, 8)),  ((2, 1), (2, 64))),
 )
 # fmt: on
+_FORM_NAMES = dict.fromkeys(form.name for form in _FORMS)
 MATRIX_FORMS: dict[str, tuple[MatrixForm, ...]] = {
-    name: tuple(form for form in _FORMS if form.name == name) for name in dict.fromkeys(form.name for form in _FORMS)
+    name: tuple(form for form in _FORMS if form.name == name) for name in _FORM_NAMES
 }
 _QUALIFIERS = {"sync", "aligned", "shared", "cta", "shared::cta", "b8x16", "x1", "x2", "x4", "trans"}
 
 
-def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> MatrixForm:
+def matrix_form(direction: str, name: str, *, count: int, transpose: bool) -> MatrixForm:
     """The form, refused with the list where the direction, count or .trans does not exist.
 
     >>> matrix_form("ldmatrix", "m16n16.b8", count=2, transpose=True).registers
@@ -295,19 +384,18 @@ def matrix_form(direction: str, name: Any, *, count: Any, transpose: Any) -> Mat
     """
     known = [form for form, rows in MATRIX_FORMS.items() if direction in rows[0].directions]
     forms = MATRIX_FORMS[known_name("form", name, known, f"{direction} form")]
-    transpose, counts, has = flag("transpose", transpose), forms[0].counts, forms[0].transposed
+    transpose = flag("transpose", transpose)
+    counts = forms[0].counts
     problems: list[Violation] = []
     if not is_one_of(count, counts):
-        found, limit = (
-            f"{printed(count)} matrices",
-            f"{direction} moves {', '.join(map(str, counts[:-1]))} or {counts[-1]}",
+        problem = MATRIX_COUNT.violation(
+            asked=printed(count), count=plain_int(count), direction=direction, counts=counts, most=counts[-1]
         )
-        told = {"count": plain_int(count), "counts": counts}
-        problems.append(MATRIX_COUNT.violation("count", found, limit, f"Use count={counts[-1]}.", **told))
+        problems.append(problem)
     chosen = [form for form in forms if form.transposed == transpose]
     if not chosen:
-        found, limit = f"transpose = {transpose}", f"{name} {'always' if has else 'never'} transposes"
-        problems.append(MATRIX_TRANS.violation("transpose", found, limit, f"Use transpose={has}.", {"transpose": has}))
+        told = MATRIX_TRANS.wording if transpose else ALWAYS_TRANSPOSED
+        problems.append(told.violation(transpose=transpose, form=name, change={"transpose": not transpose}))
     raise_all(problems)
     return chosen[0]
 
@@ -322,7 +410,8 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
     count = next((count for count in _ALL if f"x{count}" in qualifiers), None)
     rest = [qualifier for qualifier in qualifiers if qualifier not in _QUALIFIERS]
     shape = next((qualifier for qualifier in rest if qualifier.startswith("m")), "m8n8")
-    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), "b16" if shape == "m8n8" else "b8")
+    usual_element = "b16" if shape == "m8n8" else "b8"
+    element = next((qualifier for qualifier in rest if qualifier.startswith("b")), usual_element)
     name = f"{shape}.{element}"
     if count is None or set(rest) - {shape, element} or name not in MATRIX_FORMS:
         limit = (
@@ -330,5 +419,5 @@ def named_form(opcode: str) -> tuple[str, MatrixForm, int]:
             f"and, on sm_100 and later, {', '.join(form for form in MATRIX_FORMS if form != 'm8n8.b16')}"
         )
         fix = "Use ldmatrix.x4, ldmatrix.x2.trans or ldmatrix.m16n16.x2.trans.b8, for example."
-        raise UNKNOWN_NAME.error("instruction", printed(opcode), limit, fix)
+        raise UNKNOWN_NAME.error(argument="instruction", found=printed(opcode), limit=limit, fix=fix)
     return direction, matrix_form(direction, name, count=count, transpose="trans" in qualifiers), count

@@ -15,61 +15,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.layout import Major, major_named
-from tilescope.mma.tcgen05_kind import KINDS, TCGEN05, WIDE_K, Documented, Shapes, Tcgen05Kind, shape_problems
+from tilescope.mma.instruction_fields import MAX_SHIFTS, field_problems, shapes_of
+from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, TCGEN05_TYPE, WIDE_K, Documented, Tcgen05Kind
 from tilescope.reading import attempted, flag, integer, known_name
-from tilescope.sentence import printed
+from tilescope.rule import rule
 from tilescope.value import Value, row_field
 
 ACCUMULATOR_CODES = {"float16": 0, "float32": 1, "int32": 2}
 _SCALE_CODES = {"ue4m3": 0, "ue8m0": 1}
-MAX_SHIFTS = (0, 8, 16, 32)  # of B's reuse by .ws
-_SELECTED_KINDS = ("f16", "tf32")  # whose metadata is one column of a pair; PTX: the selector is 0 for i8 and f8f6f4
-# CuTe names these as the types that may be MN-major; PTX has the same by way of the valid layouts.
-_TRANSPOSABLE = ("float16", "bfloat16", "tfloat32", "e4m3", "e5m2", "int8", "uint8")
-
+NO_A_TYPE = TCGEN05_TYPE.worded(
+    argument="a_type", found="no a_type", limit="kind {kind} takes {types:, }", fix="Use {first}."
+)
+TYPE_CODE = TCGEN05_TYPE.worded(
+    found="{matrix} type code {code}", limit="kind {kind} has {codes:, }", fix="Use code {other_code}."
+)
+TCGEN05_RESERVED = rule(
+    "tcgen05-reserved",
+    "Bits of an instruction descriptor that its kind does not use are zero.",
+    argument="word",
+    found="{word:#x} has bits {bits:, } set",
+    limit="an instruction descriptor of kind {kind} keeps them zero",
+    fix="Use {without:#x}, or decode the word as another kind.",
+    source='PTX ISA, tcgen05.mma: "Instruction descriptor"',
+    architectures=BLACKWELL,
+    passing='ts.InstructionDescriptor.decode(0x08400010, "f16")',
+    failing='ts.InstructionDescriptor.decode(0x08400050, "f16")',
+)
+ONE_RESERVED_BIT = TCGEN05_RESERVED.worded(
+    found="{word:#x} has bit {bits:, } set", limit="an instruction descriptor of kind {kind} keeps it zero"
+)
 # fmt: off
 _COMMON = (
-    #          name            bits   unit
-    WordField("sparse",         2,  2),
-    WordField("negate_a",      13, 13),
-    WordField("negate_b",      14, 14),
-    WordField("a_major",       15, 15),
-    WordField("b_major",       16, 16),
-    WordField("n",             17, 22,  8),
+    #         name                bits   unit
+    WordField("sparse",            2,  2),
+    WordField("negate_a",         13, 13),
+    WordField("negate_b",         14, 14),
+    WordField("a_major",          15, 15),
+    WordField("b_major",          16, 16),
+    WordField("n",                17, 22,   8),
 )
-_PLAIN_WORD = WordFormat("tcgen05 instruction descriptor", 32, (
-    WordField("sparsity_selector", 0, 1), *_COMMON,
-    WordField("saturate",       3,  3),
-    WordField("d_type",         4,  5),
-    WordField("a_type",         7,  9),
-    WordField("b_type",        10, 12),
-    WordField("m",             24, 28, 16),
-    WordField("max_shift",     30, 31),
-))
+_PLAIN = (
+    WordField("sparsity_selector", 0,  1),
+    *_COMMON,
+    WordField("saturate",          3,  3),
+    WordField("d_type",            4,  5),
+    WordField("a_type",            7,  9),
+    WordField("b_type",           10, 12),
+    WordField("m",                24, 28,  16),
+    WordField("max_shift",        30, 31),
+)
 _SCALED = (
     *_COMMON,
-    WordField("b_scale_id",     4,  5),
-    WordField("a_type",         7,  9),
-    WordField("scale_type",    23, 23),
-    WordField("m",             27, 28, 128),
-    WordField("a_scale_id",    29, 30),
+    WordField("b_scale_id",        4,  5),
+    WordField("a_type",            7,  9),
+    WordField("scale_type",       23, 23),
+    WordField("m",                27, 28, 128),
+    WordField("a_scale_id",       29, 30),
 )
-_SCALED_WORD = WordFormat("tcgen05 instruction descriptor", 32, (*_SCALED, WordField("b_type", 10, 12)))
-_SCALED_4_BIT_WORD = WordFormat("tcgen05 instruction descriptor", 32, (
-    *_SCALED, WordField("b_type", 10, 11), WordField("k", 31, 31),
-))
+_SCALED_8_BIT = (
+    *_SCALED,
+    WordField("b_type",           10, 12),
+)
+_SCALED_4_BIT = (
+    *_SCALED,
+    WordField("b_type",           10, 11),
+    WordField("k",                31, 31),
+)
 # fmt: on
+_NAME = "tcgen05 instruction descriptor"
+_PLAIN_WORD = WordFormat(_NAME, 32, _PLAIN)
+_SCALED_WORD = WordFormat(_NAME, 32, _SCALED_8_BIT)
+_SCALED_4_BIT_WORD = WordFormat(_NAME, 32, _SCALED_4_BIT)
 
 
 def word_format(kind: Tcgen05Kind) -> WordFormat:
     """The fields of a kind's word."""
-    return _PLAIN_WORD if not kind.is_scaled else _SCALED_4_BIT_WORD if kind.is_dense_4_bit else _SCALED_WORD
+    if not kind.is_scaled:
+        return _PLAIN_WORD
+    return _SCALED_4_BIT_WORD if kind.is_dense_4_bit else _SCALED_WORD
 
 
 @dataclass(frozen=True, slots=True, init=False, kw_only=True)
@@ -105,51 +135,74 @@ class InstructionDescriptor(Documented, Value):
     b_scale_id: int
 
     def __init__(
-        self, mma_kind: str, m: int, n: int, *, a_type: Any = None, b_type: Any = None, d_type: Any = None,
-        a_major: Major = "K", b_major: Major = "K", negate_a: bool = False, negate_b: bool = False, saturate: bool = False,
-        sparse: bool = False, sparsity_selector: int = 0, max_shift: int = 0, scale_type: str | None = None,
-        a_scale_id: int = 0, b_scale_id: int = 0, k: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        mma_kind: str,
+        m: int,
+        n: int,
+        *,
+        a_type: Any = None,
+        b_type: Any = None,
+        d_type: Any = None,
+        a_major: Major = "K",
+        b_major: Major = "K",
+        negate_a: bool = False,
+        negate_b: bool = False,
+        saturate: bool = False,
+        sparse: bool = False,
+        sparsity_selector: int = 0,
+        max_shift: int = 0,
+        scale_type: str | None = None,
+        a_scale_id: int = 0,
+        b_scale_id: int = 0,
+        k: int | None = None,
+    ) -> None:
         kind = Tcgen05Kind.named(mma_kind)
         if a_type is None:
-            first, *others = kind.codes
-            if others:
-                limit = f"kind {kind.name} takes {', '.join(kind.codes)}"
-                raise TCGEN05["type"].error("a_type", "no a_type", limit, f"Use {first}.")
-            a_type = first
-        numbers = {
-            "m": m, "n": n, "k": kind.k if k is None else k, "sparsity_selector": sparsity_selector, "max_shift": max_shift,
-            "a_scale_id": a_scale_id, "b_scale_id": b_scale_id,
-        }  # fmt: skip
-        flags = {"negate_a": negate_a, "negate_b": negate_b, "saturate": saturate, "sparse": sparse}
-        values: dict[str, Any] = {
-            "mma_kind": kind.name, "a_type": DataType.named(a_type), "b_type": DataType.named(a_type if b_type is None else b_type),
+            a_type = _only_type(kind)
+        fields: dict[str, object] = {
+            "mma_kind": kind.name,
+            "a_type": DataType.named(a_type),
+            "b_type": DataType.named(a_type if b_type is None else b_type),
             "d_type": DataType.named(kind.accumulators[-1] if d_type is None else d_type),
-            "a_major": major_named(a_major), "b_major": major_named(b_major), "scale_type": None,
-            **{name: integer(name, number) for name, number in numbers.items()},
-            **{name: flag(name, value) for name, value in flags.items()},
-        }  # fmt: skip
-        if scale_type is not None or kind.scales:
-            asked = kind.scales[-1] if scale_type is None else scale_type
-            values["scale_type"] = known_name("scale_type", asked, list(_SCALE_CODES))
-        raise_all(_problems(kind, values))
-        for name, value in values.items():
+            "a_major": major_named(a_major),
+            "b_major": major_named(b_major),
+            "m": integer("m", m),
+            "n": integer("n", n),
+            "k": kind.k if k is None else integer("k", k),
+            "sparsity_selector": integer("sparsity_selector", sparsity_selector),
+            "max_shift": integer("max_shift", max_shift),
+            "a_scale_id": integer("a_scale_id", a_scale_id),
+            "b_scale_id": integer("b_scale_id", b_scale_id),
+            "negate_a": flag("negate_a", negate_a),
+            "negate_b": flag("negate_b", negate_b),
+            "saturate": flag("saturate", saturate),
+            "sparse": flag("sparse", sparse),
+            "scale_type": _scale_type(kind, scale_type),
+        }
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
+        raise_all(field_problems(self, kind))
 
     @property
     def forms(self) -> tuple[str, ...]:
         """The forms of the instruction that take it: by m and n, and .ws alone where there is a shift."""
-        kind, transposed = Tcgen05Kind.named(self.mma_kind), self.b_major == "MN" and self.b_type.bits == 8
-        shapes = kind.shapes(sparse=self.sparse, k=self.k, transposed_bytes=transposed)
+        shapes = shapes_of(self, Tcgen05Kind.named(self.mma_kind))
         forms = [row.form for row in shapes if self.m in row.m and self.n in row.n]
         return tuple(form for form in forms if not self.max_shift or form.endswith(".ws"))
 
     def encode(self) -> int:
         """The 32-bit word."""
         kind = Tcgen05Kind.named(self.mma_kind)
-        form, codes = word_format(kind), _field_codes(kind)
-        values = {field.name: getattr(self, field.name) for field in form.fields}
-        return form.encode({name: codes[name][value] if name in codes else value for name, value in values.items()})
+        meanings = _code_meanings(kind.name)
+        form = word_format(kind)
+        numbers = {}
+        for field in form.fields:
+            value = getattr(self, field.name)
+            if field.name in meanings:
+                codes = {meaning: code for code, meaning in meanings[field.name].items()}
+                value = codes[value]
+            numbers[field.name] = value
+        return form.encode(numbers)
 
     @classmethod
     def decode(cls, word: int, mma_kind: str) -> InstructionDescriptor:
@@ -162,110 +215,94 @@ class InstructionDescriptor(Documented, Value):
         form = word_format(kind)
         word = form.checked(word)
         raise_all(_word_problems(kind, form, word))
-        values = {name: {code: value for value, code in codes.items()} for name, codes in _field_codes(kind).items()}
-        fields = form.decode(word).items()
-        told: dict[str, Any] = {name: values[name][code] if name in values else code for name, code in fields}
-        return cls(kind.name, **told)
+        meanings = _code_meanings(kind.name)
+        fields: dict[str, Any] = {}
+        for name, number in form.decode(word).items():
+            fields[name] = meanings[name][number] if name in meanings else number
+        return cls(kind.name, **fields)
 
     def __str__(self) -> str:
-        notes = (
-            ("negated A", self.negate_a), ("negated B", self.negate_b), ("saturating", self.saturate),
-            (f"sparse (selector {self.sparsity_selector})", self.sparse), (f"shift {self.max_shift}", self.max_shift),
-            (f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}", self.scale_type),
-        )  # fmt: skip
-        return (
-            f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}, m{self.m} n{self.n} k{self.k}, "
-            f"A {self.a_major}-major, B {self.b_major}-major" + "".join(f", {note}" for note, holds in notes if holds)
-        )
+        parts = [
+            f"kind {self.mma_kind}: {self.a_type.name} x {self.b_type.name} -> {self.d_type.name}",
+            f"m{self.m} n{self.n} k{self.k}",
+            f"A {self.a_major}-major",
+            f"B {self.b_major}-major",
+        ]
+        if self.negate_a:
+            parts.append("negated A")
+        if self.negate_b:
+            parts.append("negated B")
+        if self.saturate:
+            parts.append("saturating")
+        if self.sparse:
+            parts.append(f"sparse (selector {self.sparsity_selector})")
+        if self.max_shift:
+            parts.append(f"shift {self.max_shift}")
+        if self.scale_type:
+            parts.append(f"scales {self.scale_type}, ids {self.a_scale_id} and {self.b_scale_id}")
+        return ", ".join(parts)
 
 
-def _field_codes(kind: Tcgen05Kind) -> dict[str, Mapping[Any, int]]:
-    """The code of every value of the fields that do not hold their number."""
+def _only_type(kind: Tcgen05Kind) -> str:
+    """The type of A where the kind has one alone."""
+    first, *others = kind.codes
+    if others:
+        raise NO_A_TYPE.error(kind=kind.name, types=tuple(kind.codes), first=first)
+    return first
+
+
+def _scale_type(kind: Tcgen05Kind, asked: str | None) -> str | None:
+    """The type of the scale factors: what was asked for, or the kind's last."""
+    if asked is None and not kind.scales:
+        return None
+    return known_name("scale_type", kind.scales[-1] if asked is None else asked, list(_SCALE_CODES))
+
+
+_MAJOR_CODES: Mapping[int, str | int] = {0: "K", 1: "MN"}
+_FLAG_CODES: Mapping[int, str | int] = {0: False, 1: True}
+
+
+@cache
+def _code_meanings(mma_kind: str) -> Mapping[str, Mapping[int, str | int]]:
+    """What the codes stand for, of the fields that do not hold their number."""
+    kind = KINDS[mma_kind]
+    types = {code: name for name, code in kind.codes.items()}
     return {
-        **dict.fromkeys(("a_type", "b_type"), kind.codes),
-        **{key: {"K": 0, "MN": 1} for key in ("a_major", "b_major")},
-        **{key: {False: 0, True: 1} for key in ("negate_a", "negate_b", "sparse", "saturate")},
-        "d_type": {name: ACCUMULATOR_CODES[name] for name in kind.accumulators},
-        "max_shift": {shift: code for code, shift in enumerate(MAX_SHIFTS)},
-        "scale_type": _SCALE_CODES,
-        "k": {kind.k: 0, WIDE_K: 1},
+        "a_type": types,
+        "b_type": types,
+        "d_type": {ACCUMULATOR_CODES[name]: name for name in kind.accumulators},
+        "a_major": _MAJOR_CODES,
+        "b_major": _MAJOR_CODES,
+        "negate_a": _FLAG_CODES,
+        "negate_b": _FLAG_CODES,
+        "sparse": _FLAG_CODES,
+        "saturate": _FLAG_CODES,
+        "max_shift": dict(enumerate(MAX_SHIFTS)),
+        "scale_type": {code: name for name, code in _SCALE_CODES.items()},
+        "k": {0: kind.k, 1: WIDE_K},
     }
 
 
 def _word_problems(kind: Tcgen05Kind, form: WordFormat, word: int) -> Iterator[Violation]:
     """Bits and codes that no descriptor of the kind has."""
-    values, known = form.decode(word), _field_codes(kind)
     if ones := form.reserved_ones(word):
-        found = f"{word:#x} has bit{'s' * (len(ones) > 1)} {', '.join(map(str, ones))} set"
-        limit = f"an instruction descriptor of kind {kind.name} keeps {'them' if len(ones) > 1 else 'it'} zero"
-        fix = f"Use {word & form.covered:#x}, or decode the word as another kind."
-        yield TCGEN05["reserved"].violation("word", found, limit, fix, word=word, bits=ones)
-    for name in [name for name in ("a_type", "b_type", "d_type") if name in values]:
-        code, codes = values[name], {code: type_name for type_name, code in known[name].items()}
-        if code not in codes:
-            limit = f"kind {kind.name} has {', '.join(f'{code} {type_name}' for code, type_name in codes.items())}"
-            fix = f"Use code {list(codes)[-1 if name == 'd_type' else 0]}."
-            yield TCGEN05["type"].violation(name, f"{name[0].upper()} type code {code}", limit, fix, code=code)
-
-
-# What else, beside the kind, decides what a field may be.
-_DECIDED_BY = {"a_major": ("a_type",), "b_major": ("b_type",), "max_shift": ("m", "n")}
-
-
-def _problems(kind: Tcgen05Kind, values: dict[str, Any]) -> Iterator[Violation]:
-    """All that no instruction of the kind has."""
-    b_bytes = values["b_major"] == "MN" and values["b_type"].bits == 8
-    shape: dict[str, Any] = {"sparse": values["sparse"], "k": values["k"], "transposed_bytes": b_bytes}
-    told = {name: getattr(value, "name", value) for name, value in values.items()}
-    for name, (broken, allowed, why) in _limits(kind, told, kind.shapes(**shape)).items():
-        value = told[name]
-        if value not in allowed:
-            kinds = " or ".join(row.name for row in KINDS.values() if value in row.codes)
-            beside = {other: told[other] for other in _DECIDED_BY.get(name, ())}
-            others = " with " * bool(beside) + ", ".join(f"{other} = {held}" for other, held in beside.items())
-            limit = f"{name} of kind {kind.name}{others} is {' or '.join(map(str, allowed))}{why}"
-            fix = f"Use kind {kinds}." if name in ("a_type", "b_type") and kinds else f"Use {name}={allowed[0]!r}."
-            numbers = beside | {name: value}
-            yield TCGEN05[broken].violation(name, f"{name} = {printed(value)}", limit, fix, **numbers)
-    yield from shape_problems(kind, values["m"], values["n"], **shape)
-
-
-def _limits(
-    kind: Tcgen05Kind, told: dict[str, Any], shapes: tuple[Shapes, ...]
-) -> dict[str, tuple[str, tuple[Any, ...], str]]:
-    """What the fields may be: the rule, the values with the usual one first, and the reason if it is no matter of the kind."""
-    is_i8, types = kind.name == "i8", (told["a_type"], told["b_type"])
-    signs = ("flag", (False,) if is_i8 else (False, True), ": only the other kinds negate" * is_i8)
-    sums = kind.accumulators[::-1]
-    if "bfloat16" in types and "float32" in sums:
-        sums = ("float32",)
-    majors = [("K", "MN") if name in _TRANSPOSABLE and not kind.is_dense_4_bit else ("K",) for name in types]
-    transposable = f": MN-major operands are of {', '.join(_TRANSPOSABLE)}"
-    scale_ids: tuple[int, ...] = (0,)
-    if kind.is_scaled:  # ue4m3 scales 16 elements, ue8m0 32 (or 16): a row's first byte leaves room for all of them
-        scale_ids = (0, 1, 2, 3) if not kind.is_dense_4_bit or told["k"] == WIDE_K else (0, 2)
-        if told["scale_type"] == "ue4m3":
-            scale_ids = (0, 2) if told["k"] == WIDE_K else (0,)
-    selectors: tuple[int, ...] = (0,)
-    why_selector = ": a dense A has no metadata" if not told["sparse"] else ""
-    if told["sparse"] and kind.name in _SELECTED_KINDS:
-        selectors = (0, 1, 2, 3)
-    elif told["sparse"]:
-        why_selector = (
-            f": one instruction takes all of its metadata columns; only kinds {' and '.join(_SELECTED_KINDS)} select"
+        told = ONE_RESERVED_BIT if len(ones) == 1 else TCGEN05_RESERVED
+        yield told.violation(word=word, bits=ones, kind=kind.name, without=word & form.covered)
+    fields = form.decode(word)
+    meanings = _code_meanings(kind.name)
+    for name in ("a_type", "b_type", "d_type"):
+        types = meanings[name]
+        if name not in fields or fields[name] in types:
+            continue
+        known = list(types)
+        yield TYPE_CODE.violation(
+            field=name,
+            matrix=name[0].upper(),
+            code=fields[name],
+            kind=kind.name,
+            codes=tuple(f"{code} {type_name}" for code, type_name in types.items()),
+            other_code=known[-1] if name == "d_type" else known[0],
         )
-    shifts = any(row.form.endswith(".ws") and told["m"] in row.m and told["n"] in row.n for row in shapes)
-    ws = "" if shifts or kind.is_scaled else ": a shift belongs to .ws: m 32, 64, 128 with n 64, 128 or, dense, 256"
-    return {
-        "a_type": ("type", tuple(kind.codes), ""), "b_type": ("type", tuple(kind.codes), ""),
-        "d_type": ("type", sums, ": products of bfloat16 are summed in float32" * ("bfloat16" in types)),
-        "a_major": ("major", majors[0], transposable), "b_major": ("major", majors[1], transposable),
-        "negate_a": signs, "negate_b": signs, "saturate": ("flag", (False, True) if is_i8 else (False,), ": only i8 saturates"),
-        "sparsity_selector": ("field", selectors, why_selector),
-        "max_shift": ("field", MAX_SHIFTS if shifts else (0,), ws), "scale_type": ("field", kind.scales or (None,), ""),
-        "a_scale_id": ("field", scale_ids, ""), "b_scale_id": ("field", scale_ids, ""),
-        "k": ("field", (kind.k, WIDE_K) if kind.is_dense_4_bit and not told["sparse"] else (kind.k,), ""),
-    }  # fmt: skip
 
 
 def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
@@ -277,44 +314,51 @@ def inspect_instruction_descriptor(word: int, mma_kind: str) -> Inspection:
     """
     kind = Tcgen05Kind.named(mma_kind)
     form = word_format(kind)
-    word, problems = form.checked(word), list[Violation]()
+    word = form.checked(word)
+    problems: list[Violation] = []
     descriptor = attempted(problems, None, InstructionDescriptor.decode, word, kind.name)
     meanings = {name: _meaning(kind, name, value) for name, value in form.decode(word).items()}
     return Inspection(
-        name=f"{form.name}, kind {kind.name}", bits=form.bits, word=word, fields=form.described(word, meanings),
-        violations=tuple(problems), described=descriptor,
-    )  # fmt: skip
+        name=f"{form.name}, kind {kind.name}",
+        bits=form.bits,
+        word=word,
+        fields=form.described(word, meanings),
+        violations=tuple(problems),
+        described=descriptor,
+    )
 
 
-# A field's number in words: its value, or the words for 0 and for 1.
-_MEANINGS: dict[str, str | tuple[str, str]] = {
-    "m": "{value} rows of A and D",
-    "n": "{value} columns of B and D",
-    "sparsity_selector": "sparsity selector {value}",
-    "a_type": "A is {types}",
-    "b_type": "B is {types}",
-    "d_type": "D is {accumulators}",
+_NUMBER_MEANINGS = {
+    "m": "{} rows of A and D",
+    "n": "{} columns of B and D",
+    "sparsity_selector": "sparsity selector {}",
+    "a_scale_id": "scale factors of A from byte {}",
+    "b_scale_id": "scale factors of B from byte {}",
+}
+_BIT_MEANINGS = {  # of 0 and of 1
     "a_major": ("A is K-major", "A is MN-major"),
     "b_major": ("B is K-major", "B is MN-major"),
     "negate_a": ("A is taken as it is", "A is negated"),
     "negate_b": ("B is taken as it is", "B is negated"),
     "sparse": ("dense", "A is sparse"),
     "saturate": ("sums wrap", "sums saturate"),
-    "max_shift": ("no shift", ".ws reuses B with shifts of up to {shift}"),
     "scale_type": ("scale factors are ue4m3", "scale factors are ue8m0"),
     "k": ("k is 64, sparse 128", "k is 96 (sm_103a)"),
-    "a_scale_id": "scale factors of A from byte {value}",
-    "b_scale_id": "scale factors of B from byte {value}",
 }
+_IDLE_SATURATE = ("not set: only i8 saturates", "set, but only i8 saturates")
 
 
 def _meaning(kind: Tcgen05Kind, name: str, value: int) -> str:
-    said = _MEANINGS[name]
+    """A field's number in words."""
+    if name in ("a_type", "b_type", "d_type"):
+        codes = ACCUMULATOR_CODES if name == "d_type" else kind.codes
+        types = {code: type_name for type_name, code in codes.items()}
+        return f"{name[0].upper()} is {types.get(value, f'of no type: code {value}')}"
+    if name == "max_shift":
+        return f".ws reuses B with shifts of up to {MAX_SHIFTS[value]}" if value else "no shift"
+    if name in _NUMBER_MEANINGS:
+        return _NUMBER_MEANINGS[name].format(value)
+    unset, is_set = _BIT_MEANINGS[name]
     if name == "saturate" and kind.name != "i8":
-        said = ("not set: only i8 saturates", "set, but only i8 saturates")
-    types, accumulators = (
-        {code: type_name for type_name, code in codes.items()}.get(value, f"of no type: code {value}")
-        for codes in (kind.codes, ACCUMULATOR_CODES)
-    )
-    told = {"value": value, "types": types, "accumulators": accumulators, "shift": MAX_SHIFTS[value % len(MAX_SHIFTS)]}
-    return (said if isinstance(said, str) else said[bool(value)]).format(**told)
+        unset, is_set = _IDLE_SATURATE
+    return is_set if value else unset

@@ -16,42 +16,64 @@ the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import raise_all
-from tilescope.mma.fragment import array_where, fragment
+from tilescope.arch import WARP_LANES
+from tilescope.errors import Violation, raise_all
+from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import ROW_BYTES, MatrixFormName, matrix_form
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.tma.elements import unpacked
 
-_LANES = 32
-_FOUND = "an array of shape {0.shape} and type {0.dtype}"
-_LOAD = "ts.ldmatrix(np.zeros({size}, np.uint8), np.arange(32) * {pitch}, count=1)"
-_STORE = "ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * {pitch})"
-# fmt: off
-MATRIX_ALIGNMENT, MATRIX_RANGE, MATRIX_OVERLAP = (
-    rule(f"matrix-{name}", demand, source=source, passing=passing, failing=failing)
-    for name, demand, source, passing, failing in (
-        ("alignment", "The row of a matrix starts at a multiple of 16 bytes.",
-         "PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned", _LOAD.format(size=128, pitch=16),
-         _LOAD.format(size=128, pitch=8)),
-        ("range", "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
-         "the argument `smem`", _LOAD.format(size=128, pitch=16), _LOAD.format(size=112, pitch=16)),
-        ("overlap", "Two rows that are stored to one address are equal: which of them stays is not defined.",
-         "PTX ISA, stmatrix: the order of its stores is not defined", _STORE.format(pitch=16), _STORE.format(pitch=0)),
-    )
+MATRIX_ALIGNMENT = rule(
+    "matrix-alignment",
+    "The row of a matrix starts at a multiple of 16 bytes.",
+    argument="lane_address",
+    found="lane {lane} passes {address:#x} ({wrong} of {rows} row addresses are wrong)",
+    limit="row addresses are multiples of 16",
+    fix="Use a row pitch of 16, 32, …",
+    source="PTX ISA, ldmatrix and stmatrix: addresses are naturally aligned",
+    passing="ts.ldmatrix(np.zeros(128, np.uint8), np.arange(32) * 16, count=1)",
+    failing="ts.ldmatrix(np.zeros(128, np.uint8), np.arange(32) * 8, count=1)",
 )
-# fmt: on
+MATRIX_RANGE = rule(
+    "matrix-range",
+    "The row of a matrix lies inside the bytes of shared memory that the call was passed.",
+    argument="lane_address",
+    found="lane {lane} passes {address:#x} ({wrong} of {rows} row addresses are wrong)",
+    limit="smem holds {smem_address:#x} to {smem_end:#x}, and a row is 16 bytes",
+    fix="Use addresses up to {last:#x}.",
+    source="the argument `smem`",
+    passing="ts.ldmatrix(np.zeros(128, np.uint8), np.arange(32) * 16, count=1)",
+    failing="ts.ldmatrix(np.zeros(112, np.uint8), np.arange(32) * 16, count=1)",
+)
+MATRIX_OVERLAP = rule(
+    "matrix-overlap",
+    "Two rows that are stored to one address are equal: which of them stays is not defined.",
+    argument="lane_address",
+    found="lanes {lanes:and} both give {address:#x}, with different rows",
+    limit="which of two rows stays at one address is not defined",
+    fix="Store every row at its own address, 16 bytes apart.",
+    source="PTX ISA, stmatrix: the order of its stores is not defined",
+    passing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 16)",
+    failing="ts.stmatrix(np.arange(32)[:, None], np.zeros(64, np.uint16), np.arange(32) * 0)",
+)
 
 
 def ldmatrix(
-    smem: Any, lane_address: npt.ArrayLike, *, count: int = 4, transpose: bool = False, smem_address: int = 0,
+    smem: Any,
+    lane_address: npt.ArrayLike,
+    *,
+    count: int = 4,
+    transpose: bool = False,
+    smem_address: int = 0,
     form: MatrixFormName = "m8n8.b16",
-) -> npt.NDArray[np.uint32]:  # fmt: skip
+) -> npt.NDArray[np.uint32]:
     """The registers after ldmatrix.x`count`: (32, count) words; (..., 32) addresses give (..., 32, count).
 
     `smem` holds shared memory from address `smem_address` on. Lane i gives `lane_address[i]`; only the first
@@ -85,9 +107,14 @@ def ldmatrix(
 
 
 def stmatrix(
-    registers: npt.ArrayLike, smem: npt.NDArray[Any], lane_address: npt.ArrayLike, *, transpose: bool = False,
-    smem_address: int = 0, form: MatrixFormName = "m8n8.b16",
-) -> None:  # fmt: skip
+    registers: npt.ArrayLike,
+    smem: npt.NDArray[Any],
+    lane_address: npt.ArrayLike,
+    *,
+    transpose: bool = False,
+    smem_address: int = 0,
+    form: MatrixFormName = "m8n8.b16",
+) -> None:
     """Store (32, count) registers as stmatrix.x`count` does, into `smem` in place.
 
     `form` "m16n8.b8" (sm_100 and later, transposing) stores bytes: 8 rows of 16 for a register.
@@ -104,8 +131,14 @@ def stmatrix(
     memory = writeable("smem", smem)
     first_byte = _row_offsets(memory, lane_address, chosen.rows * count, smem_address)
     if first_byte.ndim != 1:
-        shape, limit, fix = np.shape(lane_address), "one store takes 32 addresses", "Store lane_address[0], then [1] …"
-        raise ARGUMENT_RANGE.error("lane_address", f"an array of shape {shape}", limit, fix, shape=shape)
+        shape = np.shape(lane_address)
+        raise ARGUMENT_RANGE.error(
+            argument="lane_address",
+            found=f"an array of shape {shape}",
+            limit="one store takes 32 addresses",
+            fix="Store lane_address[0], then [1] …",
+            shape=shape,
+        )
     held = words.astype("<u4").view(f"<u{chosen.element_bits // 8}")  # (32, values)
     stacked = matrices.collect(held).reshape(count * chosen.rows, chosen.columns)
     rows = np.ascontiguousarray(stacked).view(np.uint8)
@@ -114,40 +147,61 @@ def stmatrix(
 
 
 def _registers(registers: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    words = array_where(
-        "registers", registers, lambda words: words.shape in ((32, 1), (32, 2), (32, 4)) and words.dtype.kind in "iu",
-        "32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
-        "Use np.uint32 words, as ldmatrix gives them.", _FOUND,
-    )  # fmt: skip
-    if words.dtype.itemsize != 4 and words.size and (words.min() < 0 or words.max() > 0xFFFF_FFFF):
-        raise ARGUMENT_RANGE.error("registers", "words beyond 32 bits", "0 to 0xffffffff", "Use np.uint32 words.")
-    return words.view(np.uint32) if words.dtype.itemsize == 4 else words.astype(np.uint32)
+    words = as_array("registers", registers)
+    if words.shape not in ((WARP_LANES, 1), (WARP_LANES, 2), (WARP_LANES, 4)) or words.dtype.kind not in "iu":
+        raise ARGUMENT_RANGE.error(
+            argument="registers",
+            found=f"an array of shape {words.shape} and type {words.dtype}",
+            limit="32-bit words of shape (32, 1), (32, 2) or (32, 4): one register per lane and matrix",
+            fix="Use np.uint32 words, as ldmatrix gives them.",
+            shape=words.shape,
+        )
+    if words.dtype.itemsize == 4:
+        return words.view(np.uint32)
+    if words.size and (words.min() < 0 or words.max() > 0xFFFF_FFFF):
+        raise ARGUMENT_RANGE.error(
+            argument="registers", found="words beyond 32 bits", limit="0 to 0xffffffff", fix="Use np.uint32 words."
+        )
+    return words.astype(np.uint32)
 
 
 def _row_offsets(
-    memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: Any
+    memory: npt.NDArray[np.uint8], lane_address: npt.ArrayLike, rows: int, smem_address: int
 ) -> npt.NDArray[np.int64]:
     """Where in `memory` the rows start, (..., rows); refused where the hardware would fault."""
     base = integer("smem_address", smem_address, 0, (1 << 32) - 1)
-    address = array_where(
-        "lane_address", lane_address, lambda lanes: lanes.shape[-1:] == (_LANES,) and lanes.dtype.kind in "iu",
-        "32 integer addresses, one per lane", "Use 32 integers; those of lanes beyond the rows may be 0.", _FOUND,
-    )  # fmt: skip
-    used = address[..., :rows].astype(np.int64)
-    offset, last = used - base, base + memory.size - ROW_BYTES
-    smem = f"smem holds {base:#x} to {base + memory.size:#x}, and a row is 16 bytes"
-    problems = []
-    for broken, wrong, limit, fix in (
-        (MATRIX_ALIGNMENT, used % ROW_BYTES != 0, "row addresses are multiples of 16", "Use a row pitch of 16, 32, …"),
-        (MATRIX_RANGE, (used < base) | (used > last), smem, f"Use addresses up to {last:#x}."),
-    ):
-        if wrong.any():
-            lane, first, count = int(np.argwhere(wrong)[0][-1]), int(used[wrong][0]), int(wrong.sum())
-            found = f"lane {lane} passes {first:#x} ({count} of {wrong.size} row addresses are wrong)"
-            values = {"lane": lane, "address": first, "wrong": count, "rows": wrong.size}
-            problems.append(broken.violation("lane_address", found, limit, fix, **values))
-    raise_all(problems)
-    return offset
+    address = as_array("lane_address", lane_address)
+    if address.shape[-1:] != (WARP_LANES,) or address.dtype.kind not in "iu":
+        raise ARGUMENT_RANGE.error(
+            argument="lane_address",
+            found=f"an array of shape {address.shape} and type {address.dtype}",
+            limit="32 integer addresses, one per lane",
+            fix="Use 32 integers; those of lanes beyond the rows may be 0.",
+            shape=address.shape,
+        )
+    used: npt.NDArray[np.int64] = address[..., :rows].astype(np.int64)
+    raise_all(_row_problems(used, base, base + memory.size))
+    return used - base
+
+
+def _row_problems(address: npt.NDArray[np.int64], smem_address: int, smem_end: int) -> Iterator[Violation]:
+    """Row addresses that are not aligned, or that lie outside of shared memory."""
+    last = smem_end - ROW_BYTES
+    wrong_by_rule = (
+        (MATRIX_ALIGNMENT, address % ROW_BYTES != 0),
+        (MATRIX_RANGE, (address < smem_address) | (address > last)),
+    )
+    for broken, is_wrong in wrong_by_rule:
+        if is_wrong.any():
+            yield broken.violation(
+                lane=int(np.argwhere(is_wrong)[0][-1]),
+                address=int(address[is_wrong][0]),
+                wrong=int(is_wrong.sum()),
+                rows=is_wrong.size,
+                smem_address=smem_address,
+                smem_end=smem_end,
+                last=last,
+            )
 
 
 def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8], smem_address: int) -> None:
@@ -157,8 +211,4 @@ def _require_one_value_each(first_byte: npt.NDArray[np.int64], rows: npt.NDArray
     differ = same_place & (rows[order][1:] != rows[order][:-1]).any(axis=1)
     if differ.any():
         one, other = sorted(order[np.argmax(differ) : np.argmax(differ) + 2].tolist())
-        address = int(first_byte[one]) + smem_address
-        found = f"lanes {one} and {other} both give {address:#x}, with different rows"
-        limit = "which of two rows stays at one address is not defined"
-        fix = "Store every row at its own address, 16 bytes apart."
-        raise MATRIX_OVERLAP.error("lane_address", found, limit, fix, lanes=(one, other), address=address)
+        raise MATRIX_OVERLAP.error(lanes=(one, other), address=int(first_byte[one]) + smem_address)

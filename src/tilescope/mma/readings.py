@@ -10,8 +10,8 @@ Every field is explained, whether or not the number is a valid descriptor.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from tilescope.bits import Inspection
 from tilescope.errors import Violation
@@ -22,7 +22,7 @@ from tilescope.mma.instruction_descriptor import inspect_instruction_descriptor
 from tilescope.mma.tcgen05_kind import KINDS
 from tilescope.mma.tmem_address import inspect_tmem_address
 from tilescope.reading import attempted, integer, known_name
-from tilescope.rule import Rule, rule
+from tilescope.rule import rule
 from tilescope.sentence import by
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.value import Value, hex_field
@@ -42,6 +42,10 @@ _SOUND = _READ.format(leading=16, stride=1024, base=0)
 DESCRIPTOR_MAJOR = rule(
     "descriptor-major",
     "128B_ATOM_32B exists for MN-major operands of 32 bits alone.",
+    argument="major",
+    found='major = "K"',
+    limit="{swizzle} holds only MN-major elements of 32 bits; the fields are shown for those",
+    fix='Use major="MN", element_bits=32.',
     severity="note",
     source='PTX ISA, "Canonical Layouts" of tcgen05',
     passing=_TCGEN05_READ.format(major="MN"),
@@ -50,6 +54,10 @@ DESCRIPTOR_MAJOR = rule(
 DESCRIPTOR_OVERLAP = rule(
     "descriptor-overlap",
     "Neighbouring atoms that a descriptor steps over do not overlap.",
+    argument="{field}",
+    found="{field} = {distance_bytes}",
+    limit="an atom is {atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there",
+    fix="Use at least {atom_bytes}: it leads {neighbours}.",
     severity="warning",
     source='PTX ISA, "Canonical Layouts": the bytes of an atom',
     passing=_SOUND,
@@ -58,6 +66,10 @@ DESCRIPTOR_OVERLAP = rule(
 DESCRIPTOR_BASE_OFFSET = rule(
     "descriptor-base-offset",
     "TMA swizzles by the absolute address, which is base offset 0.",
+    argument="base_offset",
+    found="base_offset = {base_offset}",
+    limit="TMA swizzles by the absolute address, which is base offset 0",
+    fix="Use 0 unless the data was written with a pattern of its own.",
     severity="warning",
     source="measured on an H200",
     basis="measured",
@@ -67,6 +79,10 @@ DESCRIPTOR_BASE_OFFSET = rule(
 DESCRIPTOR_LEADING = rule(
     "descriptor-leading",
     "A swizzled K-major operand ignores leading; a distance of an atom or more there suggests an MN-major operand.",
+    argument="leading_bytes",
+    found="leading_bytes = {leading_bytes}",
+    limit="K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn",
+    fix="If the operand is MN-major, say major MN. K-major code writes 0 or 16 here.",
     severity="note",
     source='PTX ISA, "Strides": leading dimension byte offset',
     passing=_SOUND,
@@ -121,10 +137,13 @@ def pasted_word(text: str) -> int | None:
     """
     plain = text.strip().casefold().replace("_", "")
     prefix = plain[:2] if plain[:2] in _MAX_DIGITS else ""
-    if len(plain) - len(prefix) <= _MAX_DIGITS[prefix]:
-        with suppress(ValueError):
-            return found if 0 <= (found := pasted(text)) < 1 << 64 else None
-    return None
+    if len(plain) - len(prefix) > _MAX_DIGITS[prefix]:
+        return None
+    try:
+        found = pasted(text)
+    except ValueError:
+        return None
+    return found if 0 <= found < 1 << 64 else None
 
 
 def inspect_descriptor(
@@ -142,79 +161,94 @@ def inspect_descriptor(
     """
     described = DESCRIPTORS[known_name("instruction", instruction, list(DESCRIPTORS))]
     form = described.form
-    word, findings = form.word.checked(word), list[Violation]()
-    major, element_bits = major_named(major), integer("element_bits", element_bits)
+    word = form.word.checked(word)
+    major = major_named(major)
+    element_bits = integer("element_bits", element_bits)
+    findings: list[Violation] = []
     descriptor = attempted(findings, None, described.decode, word)
     swizzle = form.swizzles.get(form.word.decode(word)["swizzle"])
     if swizzle is not None and swizzle.name == "128B_ATOM_32B" and major == "K":
-        found, limit = (
-            'major = "K"',
-            f"{swizzle.name} holds only MN-major elements of 32 bits; the fields are shown for those",
-        )
-        fix = 'Use major="MN", element_bits=32.'
-        findings.append(DESCRIPTOR_MAJOR.violation("major", found, limit, fix, element_bits=element_bits))
-        major, element_bits = "MN", 32
+        findings.append(DESCRIPTOR_MAJOR.violation(swizzle=swizzle.name, element_bits=element_bits))
+        major = "MN"
+        element_bits = 32
     layout = None if swizzle is None else CanonicalLayout(major, swizzle, element_bits)
     ignored = () if layout is None else layout.ignored_fields
     if descriptor is not None and layout is not None:
         findings += _advice(descriptor, layout)
         ignored = descriptor.ignored_fields(major)
     return Inspection(
-        name=form.word.name, bits=form.word.bits, word=word, fields=form.word.described(word, _meanings(form, word, layout)),
-        violations=tuple(findings), described=descriptor, major=major, element_bits=element_bits, ignored=ignored,
-    )  # fmt: skip
+        name=form.word.name,
+        bits=form.word.bits,
+        word=word,
+        fields=form.word.described(word, _meanings(form, word, layout)),
+        violations=tuple(findings),
+        described=descriptor,
+        major=major,
+        element_bits=element_bits,
+        ignored=ignored,
+    )
 
 
 def _meanings(form: DescriptorForm, word: int, layout: CanonicalLayout | None) -> dict[str, str]:
     """Every field in words; what leading and stride connect depends on the layout."""
     values = form.word.decode(word)
-    start, leading, base = values["start_address"], values["leading_bytes"], values["base_offset"]
+    start = values["start_address"]
+    leading = values["leading_bytes"]
+    stride = values["stride_bytes"]
+    base = values["base_offset"]
+    line, byte = divmod(start, SMEM_LINE_BYTES)
     meaning = {
-        "start_address": f"{start:#x}, before the swizzle: line {start // SMEM_LINE_BYTES}, byte {start % SMEM_LINE_BYTES}",
+        "start_address": f"{start:#x}, before the swizzle: line {line}, byte {byte}",
         "leading_bytes": f"{leading} bytes",
-        "stride_bytes": f"{values['stride_bytes']} bytes",
+        "stride_bytes": f"{stride} bytes",
         "base_offset": str(base),
         "swizzle": f"no mode has code {values['swizzle']}",
         "version": "1 in every tcgen05 descriptor" if values.get("version") == 1 else "must be 1",
         "leading_is_address": "leading is a distance in bytes",
     }
     if layout is not None:
-        pattern_start = "where the absolute address says, as TMA writes it"
-        if base:
-            pattern_start = f"{base} lines ({base * SMEM_LINE_BYTES} bytes) later than the absolute address says"
-        meaning |= {
-            "leading_bytes": f"{leading} bytes {layout.neighbours('leading_bytes')}",
-            "stride_bytes": f"{values['stride_bytes']} bytes {layout.neighbours('stride_bytes')}",
-            "swizzle": f"{layout.mode}: atoms of {by(layout.atom)} (mn x k), {layout.atom_bytes} bytes",
-            "base_offset": f"{base}: the pattern starts {pattern_start}"
-            if layout.swizzle.bits
-            else f"{base}, ignored: nothing is swizzled",
-        }
+        meaning["leading_bytes"] = f"{leading} bytes {layout.neighbours('leading_bytes')}"
+        meaning["stride_bytes"] = f"{stride} bytes {layout.neighbours('stride_bytes')}"
+        meaning["swizzle"] = f"{layout.mode}: atoms of {by(layout.atom)} (mn x k), {layout.atom_bytes} bytes"
+        meaning["base_offset"] = _pattern_start(base, layout)
     if values.get("leading_is_address"):
         meaning["leading_bytes"] = f"{leading:#x}: where k goes on at the end of the 128-byte row (sm_103a)"
         meaning["leading_is_address"] = "leading is an address"
     return meaning
 
 
+def _pattern_start(base_offset: int, layout: CanonicalLayout) -> str:
+    """What the base offset says of the swizzle."""
+    if layout.swizzle.bits == 0:
+        return f"{base_offset}, ignored: nothing is swizzled"
+    if base_offset == 0:
+        return "0: the pattern starts where the absolute address says, as TMA writes it"
+    later_bytes = base_offset * SMEM_LINE_BYTES
+    lines = f"{base_offset} lines ({later_bytes} bytes)"
+    return f"{base_offset}: the pattern starts {lines} later than the absolute address says"
+
+
 def _advice(descriptor: OperandDescriptor, layout: CanonicalLayout) -> list[Violation]:
     """What is legal but probably not meant."""
     advice: list[Violation] = []
-
-    def advise(row: Rule, argument: str, limit: str, fix: str) -> None:
-        value = getattr(descriptor, argument)
-        advice.append(row.violation(argument, f"{argument} = {value}", limit, fix, **{argument: value}))
-
-    for argument, step in (("leading_bytes", layout.leading_step), ("stride_bytes", layout.stride_step)):
-        if step is not None and getattr(descriptor, argument) < layout.atom_bytes:
-            limit = f"an atom is {layout.atom_bytes} bytes, so nearer neighbours overlap, if the operand has any there"
-            fix = f"Use at least {layout.atom_bytes}: it leads {layout.neighbours(argument)}."
-            advise(DESCRIPTOR_OVERLAP, argument, limit, fix)
+    if layout.leading_step is not None and descriptor.leading_bytes < layout.atom_bytes:
+        advice.append(_overlap("leading_bytes", descriptor.leading_bytes, layout))
+    if descriptor.stride_bytes < layout.atom_bytes:
+        advice.append(_overlap("stride_bytes", descriptor.stride_bytes, layout))
     if "leading_bytes" in descriptor.ignored_fields(layout.major) and descriptor.leading_bytes >= layout.atom_bytes:
-        limit = "K-major with a swizzle ignores it, while an MN-major operand steps by it from span to span along mn"
-        fix = "If the operand is MN-major, say major MN. K-major code writes 0 or 16 here."
-        advise(DESCRIPTOR_LEADING, "leading_bytes", limit, fix)
+        advice.append(DESCRIPTOR_LEADING.violation(leading_bytes=descriptor.leading_bytes))
     if layout.swizzle.bits and descriptor.base_offset:
-        limit = "TMA swizzles by the absolute address, which is base offset 0"
-        fix = "Use 0 unless the data was written with a pattern of its own."
-        advise(DESCRIPTOR_BASE_OFFSET, "base_offset", limit, fix)
+        advice.append(DESCRIPTOR_BASE_OFFSET.violation(base_offset=descriptor.base_offset))
     return advice
+
+
+def _overlap(field: str, distance_bytes: int, layout: CanonicalLayout) -> Violation:
+    """Neighbours that are nearer than an atom is long."""
+    value: dict[str, Any] = {field: distance_bytes}
+    return DESCRIPTOR_OVERLAP.violation(
+        field=field,
+        distance_bytes=distance_bytes,
+        atom_bytes=layout.atom_bytes,
+        neighbours=layout.neighbours(field),
+        **value,
+    )

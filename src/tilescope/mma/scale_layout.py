@@ -1,26 +1,27 @@
-"""Block scaling: which block of k shares a scale factor, and the scale factors of a matrix on their way to the tensor core.
+"""Block scaling: which block of k shares a scale factor, and how the factors come to the tensor core.
 
-Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction begins.
-Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse instruction
-takes twice the k with as many scales: its block is twice as long.
+Four scales of a row share a 32-bit word; the id in the instruction descriptor says with which byte an instruction
+begins. Instructions of k = 96 (sm_103a, 4-bit kinds) take 3 or 6 scales, which run on into the next word. A sparse
+instruction takes twice the k with as many scales: its block is twice as long.
 
     global, shared memory                      tcgen05.cp.32x128b.warpx4           tensor memory
     atom of 128 rows x 4 scales (512 bytes)    ──────────────────────────▶         4 columns, in all four quarters
-    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q        lane l: word of row 32 c + l in column c
+    row l: words of rows l, 32+l, 64+l, 96+l   row l goes to lanes l + 32 q       lane l, column c: word of row 32 c + l
 
 The scale of (row i, block b) lies at byte
 
     (i/128 * atoms along k + b/4) * 512 + (i mod 32) * 16 + (i/32 mod 4) * 4 + b mod 4
 
-and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to the next, is
-4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor picks the byte.
+and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W, the columns from one word of k to
+the next, is 4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor
+picks the byte.
 
-B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h) and 32 further
-on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and 3, and W is 4 for up to 256
-columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
+B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h)
+and 32 further on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and
+3, and W is 4 for up to 256 columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
 
-The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one for B, and
-thread-id and byte-id, immediates of the instruction, choose:
+The block-scaled mma.sync (sm_120) takes them from registers: every lane passes one 32-bit register for A and one
+for B, and thread-id and byte-id, immediates of the instruction, choose:
 
     A, thread-id 0   row  0  8     1  9     2 10  …        B, thread-id 0   column  0           1           …
                     lane  0  1     4  5     8  9                             lane   0           4
@@ -35,9 +36,10 @@ thread-id and byte-id, immediates of the instruction, choose:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import raise_all
@@ -45,39 +47,73 @@ from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, ScaleFormat, atom_grid, pack_scales
-from tilescope.mma.tcgen05_kind import MMA_GROUP, Documented, blackwell_rule
+from tilescope.mma.tcgen05_kind import BLACKWELL, MMA_GROUP, Documented
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import integer, is_one_of, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
-from tilescope.swizzle.mode import SMEM_ALIGNMENT
+from tilescope.swizzle import CHUNK_BYTES, SMEM_ALIGNMENT
 from tilescope.value import Value, row_field
 
-_LANES = 'ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id={})'
-_PAIR_B = 'ts.scale_layout({rows}, 256, "nvfp4").copies("B", m=128, cta_group=2)'
-# fmt: off
 SCALE_ID = rule(
-    "scale-id", "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
-    source="PTX ISA, mma: Block scaling, thread-id and byte-id", architectures=("sm_120",), passing=_LANES.format(1),
-    failing=_LANES.format(2),
+    "scale-id",
+    "The immediates of a block-scaled mma.sync are those that its scale_vec allows.",
+    argument="{field}",
+    found="{field} = {asked}",
+    limit="{immediate} of {operand} with scale_vec {scale_vec} is {allowed:, }",
+    fix="Use {first}.",
+    source="PTX ISA, mma: Block scaling, thread-id and byte-id",
+    architectures=("sm_120",),
+    passing='ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id=1)',
+    failing='ts.scale_layout(16, 64, "nvfp4").mma_lanes("A", thread_id=2)',
 )
-SCALE_K = blackwell_rule(
-    "scale-k", "An instruction takes the k of its kind, and begins at a multiple of it.", "tcgen05.mma: Block scaling",
-    'ts.scale_layout(128, 256, "nvfp4").steps(64)', 'ts.scale_layout(128, 256, "nvfp4").steps(32)',
+SCALE_K = rule(
+    "scale-k",
+    "An instruction takes the k of its kind, and begins at a multiple of it.",
+    argument="k",
+    found="k = {asked}",
+    limit="an instruction of kind {kind} takes {steps: or }",
+    fix="Use {first}.",
+    source="PTX ISA, tcgen05.mma: Block scaling",
+    architectures=BLACKWELL,
+    passing='ts.scale_layout(128, 256, "nvfp4").steps(64)',
+    failing='ts.scale_layout(128, 256, "nvfp4").steps(32)',
 )
-SCALE_ROWS = blackwell_rule(
-    "scale-rows", "For B of a pair with m = 128, each half of n is a multiple of 32 columns.",
-    "CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100", _PAIR_B.format(rows=64), _PAIR_B.format(rows=48),
+SCALE_ROWS = rule(
+    "scale-rows",
+    "For B of a pair with m = 128, each half of n is a multiple of 32 columns.",
+    argument="rows",
+    found="B of {rows} columns in a pair with m = {m}",
+    limit="each half of n is a multiple of {multiple} columns, as the documents have it, and at most {most}",
+    fix="Use 64, 128, 192 or 256.",
+    source="CuTe, ScaleFactorDuplicated2by2 of mma_traits_sm100",
+    architectures=BLACKWELL,
+    passing='ts.scale_layout(64, 256, "nvfp4").copies("B", m=128, cta_group=2)',
+    failing='ts.scale_layout(48, 256, "nvfp4").copies("B", m=128, cta_group=2)',
 )
-# fmt: on
+SCALED_GROUP = MMA_GROUP.worded(
+    argument="m, cta_group",
+    found="m {asked_m}, cta_group {asked_group}",
+    limit="a block has m 128, a pair also 256",
+    fix="Use m=128 with cta_group=1.",
+)
+ATOM_ALIGNMENT = SMEM_ALIGNMENT.worded(
+    argument="smem_address",
+    found="smem_address = {smem_address}",
+    limit="atoms start at a multiple of {multiple} bytes",
+    fix="Use {below:#x}.",
+)
 ScaleOperand = Literal["A", "B"]
+Indices = npt.NDArray[np.integer]
 _SCALED_OPERAND = "operand with scale factors"
 _EXTENTS: dict[ScaleOperand, int] = {"A": 16, "B": 8}  # rows of A, columns of B of an mma.sync
 _THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
-ATOM_COPY, PAIR_B_COPY = "32x128b.warpx4", "64x128b.warpx2::01_23"  # shapes of tcgen05.cp: an atom; two, half of n each
+# shapes of tcgen05.cp
+ATOM_COPY = "32x128b.warpx4"
+PAIR_B_COPY = "64x128b.warpx2::01_23"  # two atoms, half of n each
+ATOM_STRIDE_BYTES = 8 * CHUNK_BYTES  # of a descriptor: 8 rows x 16 bytes
 _ATOM_COLUMNS = 4  # of tensor memory
-_ATOM_FIELDS: Any = {"leading_bytes": 0, "stride_bytes": 128, "swizzle": "none"}  # of a descriptor: 8 rows x 16 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +132,30 @@ class ScaleLanes(Documented, Value):
     byte_id: int = 0
 
     def __post_init__(self) -> None:
-        row, operand = ScaleFormat.named(self.format), known_name("operand", self.operand, _EXTENTS, _SCALED_OPERAND)
+        row = ScaleFormat.named(self.format)
+        operand = known_name("operand", self.operand, _EXTENTS, _SCALED_OPERAND)
         object.__setattr__(self, "format", row)
         problems = []
-        for name, known in (("thread_id", _THREAD_IDS[operand]), ("byte_id", row.ids(row.k_steps[0]))):
-            number = plain_int(value := getattr(self, name))
+        immediates = (
+            ("thread_id", self.thread_id, _THREAD_IDS[operand]),
+            ("byte_id", self.byte_id, row.ids(row.k_steps[0])),
+        )
+        for name, value, known in immediates:
+            number = plain_int(value)
             object.__setattr__(self, name, number)
             if number not in known:
-                limit = f"{name.replace('_', '-')} of {operand} with scale_vec {row.qualifier} is {', '.join(map(str, known))}"
-                found, fix = f"{name} = {printed(value)}", f"Use {known[0]}."
-                problems.append(SCALE_ID.violation(name, found, limit, fix, **{name: number}))
+                told: dict[str, Any] = {name: number}
+                wrong_id = SCALE_ID.violation(
+                    field=name,
+                    asked=printed(value),
+                    immediate=name.replace("_", "-"),
+                    operand=operand,
+                    scale_vec=row.qualifier,
+                    allowed=known,
+                    first=known[0],
+                    **told,
+                )
+                problems.append(wrong_id)
         raise_all(problems)
 
     @property
@@ -206,13 +256,20 @@ class ScaleLayout(Documented, Value):
         down, along = self.atoms
         return Modes(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
 
-    def offset(self, row: Any, block: Any) -> Any:
+    @overload
+    def offset(self, row: int, block: int) -> int: ...
+    @overload
+    def offset(self, row: Indices, block: Indices | int) -> npt.NDArray[np.int64]: ...
+    @overload
+    def offset(self, row: int, block: Indices) -> npt.NDArray[np.int64]: ...
+    def offset(self, row: Indices | int, block: Indices | int) -> int | npt.NDArray[np.int64]:
         """The byte of the scale of (row, block); arrays broadcast.
 
         >>> scale_layout(512, 128, "nvfp4").offset(300, 6)
         2758
         """
-        return self.modes.at(*checked_indices(self, (row, block)))
+        offset: int | npt.NDArray[np.int64] = self.modes.at(*checked_indices(self, (row, block)))
+        return offset
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """The (row, block) whose scale lies at a byte; None for padding and beyond.
@@ -225,12 +282,13 @@ class ScaleLayout(Documented, Value):
             return None
         atom, within = divmod(place, ATOM_BYTES)
         down, along = divmod(atom, self.atoms[1])
-        row, block = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32, along * ATOM_SCALES + within % 4
+        row = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32
+        block = along * ATOM_SCALES + within % 4
         return (row, block) if row < self.rows and block < self.blocks else None
 
     @property
     def word_columns(self) -> int:
-        """Columns of tensor memory from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
+        """Columns from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
         return _ATOM_COLUMNS * self.atoms[0]
 
     def columns_per_word(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
@@ -256,11 +314,15 @@ class ScaleLayout(Documented, Value):
         >>> [(step.column, step.scale_id) for step in scale_layout(128, 384, "mxfp4").steps(96)]  # 3 scales each
         [(0, 0), (0, 3), (4, 2), (8, 1)]
         """
-        step_k = self.format.k_steps[0] if k is None else k
-        if not is_one_of(step_k, self.format.k_steps):
-            limit = f"an instruction of kind {self.format.mma_kind} takes {' or '.join(map(str, self.format.k_steps))}"
-            raise SCALE_K.error("k", f"k = {printed(k)}", limit, f"Use {self.format.k_steps[0]}.", k=plain_int(k))
-        block, columns, steps = self.format.block, self.columns_per_word(operand, m=m, cta_group=cta_group), []
+        known = self.format.k_steps
+        step_k = known[0] if k is None else k
+        if not is_one_of(step_k, known):
+            raise SCALE_K.error(
+                k=plain_int(k), asked=printed(k), kind=self.format.mma_kind, steps=known, first=known[0]
+            )
+        block = self.format.block
+        columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
+        steps = []
         for first_k in range(0, self.k, step_k):
             first_block = first_k // block
             word, scale_id = divmod(first_block, ATOM_SCALES)
@@ -269,12 +331,13 @@ class ScaleLayout(Documented, Value):
         return tuple(steps)
 
     def tensor_memory(
-        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: Any = 0
+        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, address: TmemAddress | int = 0
     ) -> TmemLayout:
-        """The scales in tensor memory of one block: (row, block, copy) → bit address. `m` is the instruction's: of a pair the pair's.
+        """The scales in tensor memory of one block: (row, block, copy) → bit address.
 
-        Each scale lies in all four quarters. Only for B of a pair with m = 128 (layout B) do two quarters have the first
-        half of the columns, and two the second, so that n = 256 takes 4 columns for each word of k.
+        `m` is the instruction's: of a pair the pair's. Each scale lies in all four quarters. Only for B of a pair
+        with m = 128 (layout B) do two quarters have the first half of the columns, and two the second, so that n =
+        256 takes 4 columns for each word of k.
 
         >>> scale_layout(128, 256, "nvfp4").tensor_memory("A").place(77, 5)
         TmemPlace(cta=0, lanes=(13, 45, 77, 109), column=6, bit=8)
@@ -284,44 +347,54 @@ class ScaleLayout(Documented, Value):
         64
         """
         halves = self._halves(operand, m, cta_group)
-        groups, quarter = ceil_div(self.rows // halves, QUARTER_LANES), QUARTER_LANES * LANE_BITS
-        rows = ((QUARTER_LANES, LANE_BITS), (groups, CELL_BITS), (halves, 2 * quarter))[: 1 + halves]
+        groups = ceil_div(self.rows // halves, QUARTER_LANES)
+        quarter = QUARTER_LANES * LANE_BITS
+        rows = [(QUARTER_LANES, LANE_BITS), (groups, CELL_BITS)]
+        if halves == 2:
+            rows.append((halves, 2 * quarter))
         word_columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
-        blocks = (ATOM_SCALES, 8), (self.atoms[1], word_columns * CELL_BITS)
-        modes = Modes.of_indices((rows, blocks, ((QUARTERS // halves, quarter),)))
-        return TmemLayout.of(modes, 8, address, operand=f"SF{operand}", matrix=self.shape)
+        blocks = ((ATOM_SCALES, 8), (self.atoms[1], word_columns * CELL_BITS))
+        copies = ((QUARTERS // halves, quarter),)
+        modes = Modes.of_indices((tuple(rows), blocks, copies))
+        return TmemLayout.of(modes, 8, address, operand="SFA" if operand == "A" else "SFB", matrix=self.shape)
 
     def copies(
-        self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1, smem_address: int = 0, address: Any = 0
+        self,
+        operand: ScaleOperand = "A",
+        *,
+        m: int = 128,
+        cta_group: int = 1,
+        smem_address: int = 0,
+        address: TmemAddress | int = 0,
     ) -> tuple[ScaleCopy, ...]:
         """The tcgen05.cp instructions that bring the atoms from shared memory: one for every atom, into 4 columns.
 
-        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and 1, that of
-        the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k by word of k.
+        For B of a pair with m = 128 one copy brings two atoms: that of the first half of n goes to quarters 0 and
+        1, that of the second half to quarters 2 and 3. Shared memory holds the two one after the other, word of k
+        by word of k.
 
         >>> copy = scale_layout(128, 64, "nvfp4").copies(smem_address=0x2000)[0]
         >>> copy.shape, hex(copy.descriptor.encode())
         ('32x128b.warpx4', '0x400800000200')
         """
-        base, (down, along) = TmemAddress.of(address), self.atoms
+        base = TmemAddress.of(address)
+        down, along = self.atoms
         first = integer("smem_address", smem_address, least=0)
-        if first % 16:
-            found, fix = f"smem_address = {smem_address}", f"Use {first // 16 * 16:#x}."
-            limit = "atoms start at a multiple of 16 bytes"
-            raise SMEM_ALIGNMENT.error("smem_address", found, limit, fix, smem_address=first)
-        shape, starts = ATOM_COPY, np.arange(down * along).reshape(down, along)  # the atoms, (rows, words of k)
-        if self._halves(operand, m, cta_group) == 2:
-            shape, starts = PAIR_B_COPY, 2 * np.arange(along)[None]
+        if first % CHUNK_BYTES:
+            below = first // CHUNK_BYTES * CHUNK_BYTES
+            raise ATOM_ALIGNMENT.error(smem_address=first, multiple=CHUNK_BYTES, below=below)
         word_columns = self.columns_per_word(operand, m=m, cta_group=cta_group)
-        return tuple(
-            ScaleCopy(
-                shape,
-                Tcgen05Descriptor(first + atom * ATOM_BYTES, **_ATOM_FIELDS),
-                base.moved(columns=word * word_columns + row * _ATOM_COLUMNS),
-            )
-            for word, atoms in enumerate(starts.T.tolist())
-            for row, atom in enumerate(atoms)
-        )
+        in_halves = self._halves(operand, m, cta_group) == 2
+        copies = []
+        for word in range(along):
+            # an atom of every 128 rows; of a pair's B one copy brings the two atoms of this word
+            atoms = [2 * word] if in_halves else [row * along + word for row in range(down)]
+            for row, atom in enumerate(atoms):
+                start = first + atom * ATOM_BYTES
+                descriptor = Tcgen05Descriptor(start, leading_bytes=0, stride_bytes=ATOM_STRIDE_BYTES, swizzle="none")
+                place = base.moved(columns=word * word_columns + row * _ATOM_COLUMNS)
+                copies.append(ScaleCopy(PAIR_B_COPY if in_halves else ATOM_COPY, descriptor, place))
+        return tuple(copies)
 
     def mma_lanes(self, operand: ScaleOperand, *, thread_id: int = 0, byte_id: int = 0) -> ScaleLanes:
         """The lanes whose bytes a block-scaled mma.sync (sm_120) takes scale factors of this format from.
@@ -331,25 +404,28 @@ class ScaleLayout(Documented, Value):
         """
         return ScaleLanes(self.format, operand, thread_id, byte_id)
 
-    def in_shared_memory(self, scales: Any, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> Array:
-        """The bytes that `copies` reads, for scales (rows, blocks): their atoms, or those of the two halves of n in turn."""
+    def in_shared_memory(
+        self, scales: npt.ArrayLike, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1
+    ) -> Array:
+        """The bytes that `copies` reads, for scales (rows, blocks): the atoms, or those of both halves of n in turn."""
         halves = np.split(np.asarray(scales), self._halves(operand, m, cta_group))
         atoms = np.stack([pack_scales(half).view(np.uint8).reshape(-1, ATOM_BYTES) for half in halves], axis=1)
         return atoms.reshape(-1)
 
-    def _halves(self, operand: Any, m: Any, cta_group: Any) -> int:
-        """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1. Refuses what no instruction takes."""
+    def _halves(self, operand: object, m: object, cta_group: object) -> int:
+        """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1.
+
+        Refuses what no instruction takes.
+        """
         known_name("operand", operand, _EXTENTS, _SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
-            found, limit = f"m {printed(m)}, cta_group {printed(cta_group)}", "a block has m 128, a pair also 256"
-            values = {"m": plain_int(m), "cta_group": plain_int(cta_group)}
-            raise MMA_GROUP.error("m, cta_group", found, limit, "Use m=128 with cta_group=1.", **values)
+            raise SCALED_GROUP.error(
+                m=plain_int(m), cta_group=plain_int(cta_group), asked_m=printed(m), asked_group=printed(cta_group)
+            )
         if (operand, m, cta_group) != ("B", 128, 2):
             return 1
         if self.rows % (2 * QUARTER_LANES) or self.rows > 2 * ATOM_ROWS:
-            limit = f"each half of n is a multiple of {QUARTER_LANES} columns, as the documents have it, and at most {ATOM_ROWS}"
-            found = f"B of {self.rows} columns in a pair with m = 128"
-            raise SCALE_ROWS.error("rows", found, limit, "Use 64, 128, 192 or 256.", rows=self.rows, m=128)
+            raise SCALE_ROWS.error(rows=self.rows, m=128, multiple=QUARTER_LANES, most=ATOM_ROWS)
         return 2
 
 

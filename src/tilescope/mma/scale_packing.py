@@ -1,4 +1,4 @@
-"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms in which kernels keep them.
+"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms that kernels keep.
 
 Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
 matrix's rows l, 32 + l, 64 + l and 96 + l:
@@ -32,34 +32,62 @@ import numpy.typing as npt
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import Violation, raise_all
 from tilescope.mma.fragment import as_array
-from tilescope.mma.tcgen05_kind import KINDS, WIDE_K, Tcgen05Kind, blackwell_rule
+from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
 from tilescope.reading import known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import by
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
 
 SCALE_SIZE = rule(
     "scale-size",
     "Packed scale factors are whole atoms of 512 bytes, padding included.",
+    argument="packed",
+    found="{size_bytes} bytes for {rows} x {blocks} scales",
+    limit="they lie in {atoms: x } atoms of {atom_bytes} bytes, {whole_bytes} bytes in all",
+    fix="Pass all {whole_bytes} bytes, padding included.",
     source="cuBLAS, CUTLASS and cuDNN: scale factors in 128 x 4 tiles",
     passing="ts.unpack_scales(np.zeros(512, np.uint8), (100, 3))",
     failing="ts.unpack_scales(np.zeros(300, np.uint8), (100, 3))",
 )
-_SCALED = 'scale_kind="mxfp8", a_scales=np.ones((128, {}), np.uint8), b_scales=np.ones((128, 4), np.uint8)'
-_PRODUCT = f'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", {_SCALED})'
-MMA_SCALES = blackwell_rule(
-    "mma-scales", "A block-scaled product has a kind, and one scale byte for each block of both operands.", "tcgen05.mma: Block scaling",
-    _PRODUCT.format(4), _PRODUCT.format(3),
-)  # fmt: skip
+MMA_SCALES = rule(
+    "mma-scales",
+    "A block-scaled product has a kind, and one scale byte for each block of both operands.",
+    argument="{operand}",
+    found="an array of shape {shape}, {dtype}",
+    limit="{format} has one {scale_type} byte for {block} elements of k: {scales: x } of them",
+    fix="Use a uint8 array of shape {scales}.",
+    source="PTX ISA, tcgen05.mma: Block scaling",
+    architectures=BLACKWELL,
+    passing=(
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", '
+        "a_scales=np.ones((128, 4), np.uint8), b_scales=np.ones((128, 4), np.uint8))"
+    ),
+    failing=(
+        'ts.emulate_mma(np.eye(128), np.eye(128), data_type="e4m3", consumer="tcgen05", scale_kind="mxfp8", '
+        "a_scales=np.ones((128, 3), np.uint8), b_scales=np.ones((128, 4), np.uint8))"
+    ),
+)
+INCOMPLETE_SCALING = MMA_SCALES.worded(
+    argument="scale_kind",
+    found="{passed: and }",
+    limit="scaled products need scale_kind, a_scales and b_scales",
+    fix='Pass all three: scale_kind="mxfp8", a_scales=…, b_scales=….',
+)
+SIGNED_SCALE = MMA_SCALES.worded(
+    found="a scale with its sign bit set",
+    limit="ue4m3 has no sign: the top bit is zero",
+    fix="Use {operand} & 0x7F.",
+)
 ATOM_ROWS = 128
 ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
 _ATOMS_AT_ONCE = 4  # along the rows: what the caches hold
 _COMPILED_FROM_BYTES = 1 << 20  # loading numba takes longer than packing less
-_LOW, _HALF = np.uint64(0xFFFF_FFFF), np.uint64(32)
+_LOW = np.uint64(0xFFFF_FFFF)
+_HALF = np.uint64(32)
 
 Array = npt.NDArray[Any]
+Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +108,11 @@ class ScaleFormat(Row):
     scale_type: str
 
     @classmethod
-    def named(cls, name: Any) -> ScaleFormat:
+    def named(cls, name: object) -> ScaleFormat:
         """The row called `name`; the kind's own name stands for its commonest format."""
         return known_row(
-            ScaleFormat, "scale format", "kind", name, SCALE_FORMATS,
-            lambda written: _NAMES.get(written.strip().casefold().replace("_", ""), written), _ALIASES,
-        )  # fmt: skip
+            ScaleFormat, "scale format", "kind", name, SCALE_FORMATS, plain=_plain_name, spellings=_ALIASES
+        )
 
     @property
     def kind_row(self) -> Tcgen05Kind:
@@ -117,6 +144,10 @@ _ALIASES = {"mxfp6": "mxfp8", "mxf8f6f4": "mxfp8", "mxf4": "mxfp4", "mxf4nvf4": 
 _NAMES = {name.casefold(): name for name in SCALE_FORMATS} | _ALIASES
 
 
+def _plain_name(written: str) -> str:
+    return _NAMES.get(written.strip().casefold().replace("_", ""), written)
+
+
 class Scaling(NamedTuple):
     """Scale factors of both operands, as bytes: A (m, blocks), B (n, blocks)."""
 
@@ -130,33 +161,44 @@ class Scaling(NamedTuple):
 
 
 def scaling_of(
-    kind: Any, a_scales: Any, b_scales: Any, shape: tuple[int, int, int], *, sparse: bool = False
+    kind: object,
+    a_scales: npt.ArrayLike | None,
+    b_scales: npt.ArrayLike | None,
+    shape: tuple[int, int, int],
+    *,
+    sparse: bool = False,
 ) -> Scaling | None:
     """The scale factors as bytes, or None without any; all mistakes are named at once."""
-    passed = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}
-    present = [name for name, value in passed.items() if value is not None]
-    if not present:
+    arguments = {"scale_kind": kind, "a_scales": a_scales, "b_scales": b_scales}
+    passed = tuple(name for name, value in arguments.items() if value is not None)
+    if not passed:
         return None
-    if len(present) < 3:
-        limit = "scaled products need scale_kind, a_scales and b_scales"
-        fix = 'Pass all three: scale_kind="mxfp8", a_scales=…, b_scales=….'
-        raise MMA_SCALES.error("scale_kind", " and ".join(present), limit, fix)
-    row, (m, n, k) = ScaleFormat.named(kind), shape
-    block = row.block * (1 + sparse)  # a sparse instruction takes twice the k with as many scales
+    if a_scales is None or b_scales is None or kind is None:
+        raise INCOMPLETE_SCALING.error(passed=passed)
+    row = ScaleFormat.named(kind)
+    m, n, k = shape
+    block = 2 * row.block if sparse else row.block  # a sparse instruction takes twice the k with as many scales
+    blocks = ceil_div(k, block)
     problems: list[Violation] = []
     scales = []
-    for name, extent in (("a_scales", m), ("b_scales", n)):
-        wanted, array = (extent, ceil_div(k, block)), as_array(name, passed[name])
+    for name, value, wanted in (("a_scales", a_scales, (m, blocks)), ("b_scales", b_scales, (n, blocks))):
+        array = as_array(name, value)
         if array.shape != wanted or array.dtype.itemsize != 1 or array.dtype.kind in "bS":
-            found = f"an array of shape {array.shape}, {array.dtype}"
-            limit = f"{row.name} has one {row.scale_type} byte for {block} elements of k: {by(wanted)} of them"
-            fix, values = f"Use a uint8 array of shape {wanted}.", {"shape": array.shape, "scales": wanted}
-            problems.append(MMA_SCALES.violation(name, found, limit, fix, **values))
+            wrong_array = MMA_SCALES.violation(
+                operand=name,
+                shape=array.shape,
+                dtype=str(array.dtype),
+                format=row.name,
+                scale_type=row.scale_type,
+                block=block,
+                scales=wanted,
+            )
+            problems.append(wrong_array)
             continue
-        scales.append(np.ascontiguousarray(array).view(np.uint8))
-        if row.scale_type == "ue4m3" and (scales[-1] & 0x80).any():
-            found, limit = "a scale with its sign bit set", "ue4m3 has no sign: the top bit is zero"
-            problems.append(MMA_SCALES.violation(name, found, limit, f"Use {name} & 0x7F."))
+        held = np.ascontiguousarray(array).view(np.uint8)
+        if row.scale_type == "ue4m3" and (held & 0x80).any():
+            problems.append(SIGNED_SCALE.violation(operand=name))
+        scales.append(held)
     raise_all(problems)
     return Scaling(row, *scales)
 
@@ -164,8 +206,8 @@ def scaling_of(
 def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
     """Scale factors (rows, blocks), one byte each, as the bytes of their 128 x 4 atoms; further dimensions are batches.
 
-    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks beyond a
-    multiple of 4 are padded with zeros. `out` takes the result.
+    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks
+    beyond a multiple of 4 are padded with zeros. `out` takes the result.
 
     >>> packed = pack_scales(np.arange(128 * 8, dtype=np.uint16).reshape(128, 8).astype(np.uint8))
     >>> packed.shape, int(packed[82])  # scale 5 * 8 + 2, of row 5 and block 2, at 5 * 16 + 2
@@ -195,10 +237,15 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     rows, blocks = pair("shape", shape, least=1)
     whole = _whole(rows, blocks)
     *batch, length = atoms.shape
-    if length != (size := prod(whole)):
-        found, fix = f"{length} bytes for {rows} x {blocks} scales", f"Pass all {size} bytes, padding included."
-        limit = f"they lie in {by(atom_grid(rows, blocks))} atoms of {ATOM_BYTES} bytes, {size} bytes in all"
-        raise SCALE_SIZE.error("packed", found, limit, fix, size_bytes=length, rows=rows, blocks=blocks)
+    if length != prod(whole):
+        raise SCALE_SIZE.error(
+            size_bytes=length,
+            rows=rows,
+            blocks=blocks,
+            atoms=atom_grid(rows, blocks),
+            atom_bytes=ATOM_BYTES,
+            whole_bytes=prod(whole),
+        )
     is_whole = (rows, blocks) == whole
     plain = _target(out if is_whole else None, (*batch, *whole), atoms.dtype)
     _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
@@ -230,12 +277,14 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
     words = plain.view(np.uint32).reshape(-1, 4, 32, along)
     loops = _streaming() if plain.nbytes >= _COMPILED_FROM_BYTES and along % 2 == 0 else None
     if loops is not None and plain.ctypes.data % 8 == atoms.ctypes.data % 8 == 0:
-        loops[not to_atoms](words.view(np.uint64), atoms.view(np.uint64).reshape(-1, along // 2, 2, 32, 2))
+        loop = loops.pack if to_atoms else loops.unpack
+        loop(words.view(np.uint64), atoms.view(np.uint64).reshape(-1, along // 2, 2, 32, 2))
         return
     if not to_atoms:
         words[...] = atoms.view(np.uint32).reshape(-1, along, 32, 4).swapaxes(1, 3)
         return
-    # numpy moves 16 bytes at a time faster than 4: the words of rows l, 32 + l, … side by side, then whole rows of atoms.
+    # numpy moves 16 bytes at a time faster than 4:
+    # the words of rows l, 32 + l, … side by side, then whole rows of atoms.
     stored = atoms.view(np.complex128).reshape(-1, along, 32)
     piece = np.empty((_ATOMS_AT_ONCE, 32, along, 4), np.uint32)
     for first in range(0, len(words), _ATOMS_AT_ONCE):
@@ -246,14 +295,20 @@ def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
         stored[first : first + len(part)] = held.view(np.complex128)[..., 0].swapaxes(1, 2)
 
 
-@lru_cache(maxsize=1)
-def _streaming() -> tuple[Callable[..., None], Callable[..., None]] | None:
+class _Loops(NamedTuple):
     """The compiled loops to the atoms and back."""
+
+    pack: Callable[[Words, Words], None]
+    unpack: Callable[[Words, Words], None]
+
+
+@lru_cache(maxsize=1)
+def _streaming() -> _Loops | None:
     numba = compiler()
-    return None if numba is None else (numba.compiled(_pack), numba.compiled(_unpack))
+    return None if numba is None else _Loops(numba.compiled(_pack), numba.compiled(_unpack))
 
 
-def _pack(rows: Any, atoms: Any) -> None:
+def _pack(rows: Words, atoms: Words) -> None:
     """From [128 rows as 4 x 32][double word] to [double word][which of the two][row l][pair of j], all of 64 bits."""
     for block in range(rows.shape[0]):
         for first in range(0, 32, 4):
@@ -267,7 +322,7 @@ def _pack(rows: Any, atoms: Any) -> None:
                     atoms[block, double, 1, lane, 1] = (w2 >> _HALF) | (w3 & ~_LOW)
 
 
-def _unpack(rows: Any, atoms: Any) -> None:
+def _unpack(rows: Words, atoms: Words) -> None:
     """The way back."""
     for block in range(rows.shape[0]):
         for first in range(0, 32, 4):
@@ -284,14 +339,17 @@ def _unpack(rows: Any, atoms: Any) -> None:
 def _one_byte(argument: str, value: npt.ArrayLike, dimensions: int) -> Array:
     array = as_array(argument, value)
     if array.dtype.itemsize != 1 or array.dtype.kind in "bSU" or array.ndim < dimensions or 0 in array.shape:
-        found = f"an array of shape {array.shape}, {array.dtype}"
-        limit = f"scale factors have one byte each, in at least {dimensions} dimensions"
-        fix = "Use an array of uint8, or of ml_dtypes.float8_e8m0fnu."
-        raise ARGUMENT_TYPE.error(argument, found, limit, fix, shape=array.shape)
+        raise ARGUMENT_TYPE.error(
+            argument=argument,
+            found=f"an array of shape {array.shape}, {array.dtype}",
+            limit=f"scale factors have one byte each, in at least {dimensions} dimensions",
+            fix="Use an array of uint8, or of ml_dtypes.float8_e8m0fnu.",
+            shape=array.shape,
+        )
     return array
 
 
-def _target(out: Array | None, wanted: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _target(out: Array | None, wanted: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """An array for the result, or the bytes of `out`."""
     if out is None:
         return np.empty(wanted, dtype)

@@ -14,9 +14,9 @@
               │                  │    │   quarter 3
          127  └────┴────┴────┴─ ─┴────┘
 
-Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a bit
-address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the address word.
-Everything about tensor memory is known from documents.
+Elements narrower than a cell, and scale factors, need a place inside it. So maps of this package count *bits*: a
+bit address is lane << 21 | column << 5 | bit of the cell, which is CuTe's way too; shifted right by 5 it is the
+address word. Everything about tensor memory is known from documents.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from typing import Any
 
 from tilescope.bits import Inspection, WordField, WordFormat
 from tilescope.errors import Violation, raise_all
-from tilescope.mma.tcgen05_kind import Documented, blackwell_rule
+from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
 from tilescope.reading import attempted, plain_int
+from tilescope.rule import rule
 from tilescope.sentence import printed
 from tilescope.value import Value
 
@@ -38,21 +39,53 @@ CELL_BITS = 32
 QUARTER_LANES = 32  # what one warp of four reaches
 QUARTERS = TMEM_LANES // QUARTER_LANES
 LANE_BITS = 1 << 21  # from a cell to the one below it, in a bit address
-TMEM_ADDRESS = blackwell_rule(
-    "tmem-address", "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
-    "Tensor Memory Addressing", "ts.descriptor_readings(0x00600025).readings[0].violations",
-    "ts.TensorMemory().alloc(32).load('32x32b.x1', 0x00800000, warp=0)",
-)  # fmt: skip
+
+TMEM_ADDRESS = rule(
+    "tmem-address",
+    "An address of tensor memory has its lane in bits 16-22 and its column in bits 0-8; the others are zero.",
+    argument="word",
+    found="{word:#010x} has bits {bits:, } set",
+    limit="bits 16-22 are the lane and bits 0-8 the column; the others are zero",
+    fix="Keep lane below 128 and column below 512.",
+    source="PTX ISA, Tensor Memory Addressing",
+    architectures=BLACKWELL,
+    passing="ts.descriptor_readings(0x00600025).readings[0].violations",
+    failing="ts.TensorMemory().alloc(32).load('32x32b.x1', 0x00800000, warp=0)",
+)
+ONE_STRAY_BIT = TMEM_ADDRESS.worded(found="{word:#010x} has bit {bits:, } set")
+SCALE_ID_IN_ADDRESS = (
+    "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
+)
+COLUMNS_RAN_OVER = "Columns end at 511: a sum of columns ran over."
+NO_SUCH_CELL = TMEM_ADDRESS.worded(
+    argument="{index}",
+    found="{index} {asked}",
+    limit="tensor memory has {index}s 0 to {last}",
+    fix="Use {index} {last}, the last.",
+)
+
+
+def _column_in_words(column: int) -> str:
+    return f"column {column} of {TMEM_COLUMNS}"
+
+
+def _lane_in_words(lane: int) -> str:
+    quarter = lane // QUARTER_LANES
+    warps = f"{quarter}, {quarter + QUARTERS}, {quarter + 2 * QUARTERS} …"
+    return f"lane {lane} of {TMEM_LANES}: quarter {quarter}, reached by warps {warps}"
+
+
 # PTX ISA, "Tensor Memory Addressing". The fields have 16 bits; the memory fills these.
-# fmt: off
-TMEM_WORD = WordFormat("tensor-memory address", 32, (
-    #          name      bits
-    WordField("column",   0,  8, says=lambda column: f"column {column} of {TMEM_COLUMNS}"),
-    WordField("lane",    16, 22, says=lambda lane: f"lane {lane} of {TMEM_LANES}: quarter {lane // 32}, reached by warps "
-              f"{lane // 32}, {lane // 32 + 4}, {lane // 32 + 8} …"),
-))
-# fmt: on
+TMEM_WORD = WordFormat(
+    "tensor-memory address",
+    32,
+    (
+        WordField("column", 0, 8, says=_column_in_words),
+        WordField("lane", 16, 22, says=_lane_in_words),
+    ),
+)
 _CUTE_SCALE_ID_BITS = {30, 31}
+_BITS_BEHIND_COLUMN = set(range(9, 16))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -75,8 +108,8 @@ class TmemAddress(Documented, Value):
             number = plain_int(value)
             object.__setattr__(self, name, number)
             if number not in range(extent):
-                limit, fix = f"tensor memory has {name}s 0 to {extent - 1}", f"Use {name} {extent - 1}, the last."
-                problems.append(TMEM_ADDRESS.violation(name, f"{name} {printed(value)}", limit, fix, **{name: number}))
+                told: dict[str, Any] = {name: number}
+                problems.append(NO_SUCH_CELL.violation(index=name, asked=printed(value), last=extent - 1, **told))
         raise_all(problems)
 
     @property
@@ -85,7 +118,7 @@ class TmemAddress(Documented, Value):
         return self.lane // QUARTER_LANES
 
     def moved(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
-        """The cell some lanes and columns further; refused beyond the memory, so that a column never carries into the lane."""
+        """The cell some lanes and columns further; refused beyond the memory: no column carries into the lane."""
         return TmemAddress(self.lane + lanes, self.column + columns)
 
     def encode(self) -> int:
@@ -101,20 +134,18 @@ class TmemAddress(Documented, Value):
         """
         word = TMEM_WORD.checked(word)
         if ones := TMEM_WORD.reserved_ones(word):
-            fix = "Keep lane below 128 and column below 512."
-            if set(ones) <= _CUTE_SCALE_ID_BITS:
-                fix = "CuTe keeps the id of a scale factor in bits 30-31: mask them, and put the id into the instruction descriptor."
-            elif all(9 <= bit <= 15 for bit in ones):
-                fix = "Columns end at 511: a sum of columns ran over."
-            found = f"{word:#010x} has {'bit' if len(ones) == 1 else 'bits'} {', '.join(map(str, ones))} set"
-            limit = "bits 16-22 are the lane and bits 0-8 the column; the others are zero"
-            raise TMEM_ADDRESS.error("word", found, limit, fix, word=word, bits=ones)
+            told = ONE_STRAY_BIT if len(ones) == 1 else TMEM_ADDRESS.wording
+            if _CUTE_SCALE_ID_BITS.issuperset(ones):
+                told = told.worded(fix=SCALE_ID_IN_ADDRESS)
+            elif _BITS_BEHIND_COLUMN.issuperset(ones):
+                told = told.worded(fix=COLUMNS_RAN_OVER)
+            raise told.error(word=word, bits=ones)
         return cls(**TMEM_WORD.decode(word))
 
     @classmethod
-    def of(cls, address: Any) -> TmemAddress:
+    def of(cls, address: object) -> TmemAddress:
         """An address as it is, or the one in a word."""
-        return address if isinstance(address, TmemAddress) else cls.decode(address)
+        return address if isinstance(address, TmemAddress) else cls.decode(TMEM_WORD.checked(address))
 
     def __str__(self) -> str:
         return f"lane {self.lane}, column {self.column} (0x{self.encode():08x})"
@@ -128,9 +159,14 @@ def inspect_tmem_address(word: int) -> Inspection:
     >>> inspect_tmem_address(0x08400010).violations[0].found
     '0x08400010 has bit 27 set'
     """
-    word, problems = TMEM_WORD.checked(word), list[Violation]()
+    word = TMEM_WORD.checked(word)
+    problems: list[Violation] = []
     address = attempted(problems, None, TmemAddress.decode, word)
     return Inspection(
-        name=TMEM_WORD.name, bits=TMEM_WORD.bits, word=word, fields=TMEM_WORD.described(word),
-        violations=tuple(problems), described=address,
-    )  # fmt: skip
+        name=TMEM_WORD.name,
+        bits=TMEM_WORD.bits,
+        word=word,
+        fields=TMEM_WORD.described(word),
+        violations=tuple(problems),
+        described=address,
+    )

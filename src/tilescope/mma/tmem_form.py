@@ -1,4 +1,4 @@
-"""The forms of tcgen05.ld, st and cp: how registers and rows of shared memory lie on lanes and columns of tensor memory.
+"""The forms of tcgen05.ld and st: how registers lie on lanes and columns of tensor memory.
 
     .16x256b.x1     column 0-1   2-3    4-5    6-7        T: thread, r: its register. A warp reaches the 32 lanes of
     lane 0          T0 r0,r1  T1 r0,r1  T2 …   T3 …       its quarter; a form of 16 lanes the upper or lower half of
@@ -12,69 +12,74 @@
     .16x64b       N           2 N       x128      T/4 + 8 (T mod 2)         (T/2) mod 2 + 2 r
     .16x128b      2 N         4 N       x64       T/4 + 8 (r mod 2)         T mod 4 + 4 (r/2)
     .16x256b      4 N         8 N       x32       T/4 + 8 ((r/2) mod 2)     r mod 2 + 2 (T mod 4) + 8 (r/4)
-    .16x32bx2     N           N, twice  x128      T mod 16                  r, threads 16 and up at an immediate further on
+    .16x32bx2     N           N, twice  x128      T mod 16                  r, threads 16 … an immediate further on
 
 With .pack::16b (ld) and .unpack::16b (st) a register holds the low halves of two neighbouring columns, so twice as many
 columns are touched. The table follows CuTe's copy traits; Triton and TVM have the same.
-
-tcgen05.cp brings rows of shared memory, 16 or 32 bytes each, to lanes of one, two or four quarters at once (CP_SHAPES). The source
-is a K-major operand as the descriptor describes it; byte b of a row goes to byte b mod 4 of column b/4. On the way 16 values of
-4 or 6 bits, padded to 16 bytes, may be spread to a byte each.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from tilescope.errors import RuleError, Violation, raise_all, unknown_name
-from tilescope.layout import Modes
-from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.tcgen05_kind import blackwell_rule, failed
+from tilescope.errors import Violation, raise_all
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.mma.tmem_address import QUARTER_LANES
-from tilescope.reading import integer, known_name, readable
-from tilescope.rule import ARGUMENT_TYPE, UNKNOWN_NAME
+from tilescope.rule import UNKNOWN_NAME, rule
 from tilescope.sentence import printed
-from tilescope.swizzle import CHUNK_BYTES
-from tilescope.tma.elements import unpacked
-from tilescope.tma.transfer import SMEM_EXTENT
 
-_COPY = (
-    "ts.TensorMemory().alloc(32).copy({shape!r}, np.zeros(4096, np.uint8), "
-    "ts.Tcgen05Descriptor(0, leading_bytes=0, stride_bytes=128, swizzle='none'), {column}{more}).findings"
+TMEM_COUNT = rule(
+    "tmem-count",
+    "A shape of tcgen05.ld and st has counts from .x1 to its largest, powers of two.",
+    argument="instruction",
+    found=".{form}.x{count}",
+    limit=".{form} has counts .x1 to .x{largest}, powers of two",
+    fix="Use .x{nearest}.",
+    source="PTX ISA, tcgen05.ld: .num",
+    architectures=BLACKWELL,
+    passing='ts.fragment("tcgen05.ld.16x256b.x32")',
+    failing='ts.fragment("tcgen05.ld.16x256b.x64")',
 )
-# fmt: off
-TMEM_COUNT, TMEM_PACK, TMEM_REDUCTION = (
-    blackwell_rule(f"tmem-{name}", demand, source, f'ts.fragment("tcgen05.{passing}")', f'ts.fragment("tcgen05.{failing}")')
-    for name, demand, source, passing, failing in (
-        ("count", "A shape of tcgen05.ld and st has counts from .x1 to its largest, powers of two.", "tcgen05.ld: .num",
-         "ld.16x256b.x32", "ld.16x256b.x64"),
-        ("pack", "tcgen05.ld packs two columns into a register, tcgen05.st unpacks them.", "tcgen05.st: .unpack::16b",
-         "st.32x32b.x8.unpack::16b", "st.32x32b.x8.pack::16b"),
-        ("reduction", "tcgen05.ld.red exists for .32x32b and .16x32bx2 with counts from .x2 on, and one of .min, .max.",
-         "tcgen05.ld.red", "ld.red.32x32b.x8.max.f32", "ld.red.16x64b.x8.max.f32"),
-    )
+TMEM_PACK = rule(
+    "tmem-pack",
+    "tcgen05.ld packs two columns into a register, tcgen05.st unpacks them.",
+    argument="instruction",
+    found="tcgen05.{direction} with .{packing}",
+    limit="ld packs, st unpacks",
+    fix="Use .{own_packing}.",
+    source="PTX ISA, tcgen05.st: .unpack::16b",
+    architectures=BLACKWELL,
+    passing='ts.fragment("tcgen05.st.32x32b.x8.unpack::16b")',
+    failing='ts.fragment("tcgen05.st.32x32b.x8.pack::16b")',
 )
-TMEM_CP_SHAPE = blackwell_rule(
-    "tmem-cp-shape", "tcgen05.cp has six shapes; those of 64 and 32 rows are multicast to two or four quarters.",
-    "tcgen05.cp; the lanes as CuTe and TVM have them, JAX those of 128x128b, 64x128b.warpx2::01_23 and 32x128b.warpx4",
-    _COPY.format(shape="32x128b.warpx4", column=0, more=""), _COPY.format(shape="32x128b", column=0, more=""),
+TMEM_REDUCTION = rule(
+    "tmem-reduction",
+    "tcgen05.ld.red exists for .32x32b and .16x32bx2 with counts from .x2 on, and one of .min, .max.",
+    argument="instruction",
+    found="{words: }",
+    limit="ld.red has one of .min, .max and one of .f32, .u32, .s32",
+    fix="Use tcgen05.ld.red.32x32b.x8.max.f32, for example.",
+    source="PTX ISA, tcgen05.ld.red",
+    architectures=BLACKWELL,
+    passing='ts.fragment("tcgen05.ld.red.32x32b.x8.max.f32")',
+    failing='ts.fragment("tcgen05.ld.red.16x64b.x8.max.f32")',
 )
-TMEM_CP_COLUMN = blackwell_rule(
-    "tmem-cp-column", "tcgen05.cp writes from a multiple of 4 columns on, as in every kernel seen.", "TVM and every kernel seen",
-    _COPY.format(shape="32x128b.warpx4", column=4, more=""), _COPY.format(shape="32x128b.warpx4", column=2, more=""), severity="warning",
+NO_REDUCTION = TMEM_REDUCTION.worded(found="no operation")
+STORE_REDUCTION = TMEM_REDUCTION.worded(found="tcgen05.st.red", limit="only ld reduces", fix="Use tcgen05.ld.red.")
+REDUCED_FORM = TMEM_REDUCTION.worded(
+    found=".{form} with .red", limit="ld.red has the shapes .32x32b and .16x32bx2", fix="Use .32x32b."
 )
-TMEM_DECOMPRESSION = blackwell_rule(
-    "tmem-decompression", "Where 4- and 6-bit values land in their bytes rests on one source, or is unconfirmed.",
-    "CuTe DSL, the example of a decompressing copy", _COPY.format(shape="32x128b.warpx4", column=0, more=""),
-    _COPY.format(shape="32x128b.warpx4", column=0, more=", decompress='b8x16.b6x16_p32'"), severity="note",
+REDUCED_COUNT = TMEM_REDUCTION.worded(
+    found=".x{count} with .red", limit="ld.red has counts from .x2 on", fix="Use .x2."
 )
-# fmt: on
+REDUCED_INTEGERS = TMEM_REDUCTION.worded(
+    found=".abs or .NaN with .{type}",
+    limit="these belong to .f32",
+    fix="Leave .abs and .NaN out, or use .f32.",
+)
 TmemFormName = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
 LaneColumnModes = tuple[tuple[int, int, int], ...]  # extent, step in lanes, step in columns
 
@@ -140,9 +145,15 @@ class TmemMove(NamedTuple):
     @property
     def opcode(self) -> str:
         """How the instruction is written, in short."""
-        pack = f".{_PACKING[self.direction]}" * self.packed
-        red, kind = (".red", f".{self.reduction}") if self.reduction else ("", "")
-        return f"tcgen05.{self.direction}{red}.{self.form.name}.x{self.repeats}{pack}{kind}"
+        parts = [f"tcgen05.{self.direction}"]
+        if self.reduction:
+            parts.append("red")
+        parts += [self.form.name, f"x{self.repeats}"]
+        if self.packed:
+            parts.append(_PACKING[self.direction])
+        if self.reduction:
+            parts.append(self.reduction)
+        return ".".join(parts)
 
     @property
     def registers(self) -> int:
@@ -152,18 +163,31 @@ class TmemMove(NamedTuple):
     @property
     def columns(self) -> int:
         """Columns touched (at one of two places for .16x32bx2)."""
-        return self.form.columns * self.repeats * (1 + self.packed)
+        return self.form.columns * self.repeats * self.values_per_register
+
+    @property
+    def values_per_register(self) -> int:
+        """With packing a register holds two values."""
+        return 2 if self.packed else 1
 
     @property
     def modes(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Threads and values as (extent, step) in lane + lanes * column; the second place of .16x32bx2 lies behind the first."""
-        form, column = self.form, self.form.lanes * (1 + self.packed)  # with packing a register holds two values
-        threads, registers = (
-            [(extent, lanes + columns * column) for extent, lanes, columns in modes]
-            for modes in (form.thread_modes, form.register_modes)
-        )
-        halves, further = (1 + self.packed, form.lanes), (self.repeats, form.columns * column)
-        return [*threads, (form.places, form.lanes * self.columns)], [halves, *registers, further]
+        """Threads and values as (extent, step) in lane + lanes * column.
+
+        The second place of .16x32bx2 lies behind the first.
+        """
+        form = self.form
+        column_step = form.lanes * self.values_per_register
+        threads = _flat(form.thread_modes, column_step)
+        second_place = (form.places, form.lanes * self.columns)
+        halves = (self.values_per_register, form.lanes)
+        repeats = (self.repeats, form.columns * column_step)
+        return [*threads, second_place], [halves, *_flat(form.register_modes, column_step), repeats]
+
+
+def _flat(modes: LaneColumnModes, column_step: int) -> list[tuple[int, int]]:
+    """Steps in lanes and columns as steps in one number."""
+    return [(extent, lanes + columns * column_step) for extent, lanes, columns in modes]
 
 
 @lru_cache(maxsize=64)
@@ -173,151 +197,77 @@ def named_move(opcode: str) -> TmemMove:
     >>> named_move("tcgen05.st.32x32b.x8.unpack::16b").columns
     16
     """
-    asked, head = "instruction", re.fullmatch(r"tcgen05\.(ld|st)(\.red)?((?:\.[\w:]+)*)", opcode)
-    words = [] if head is None else [word for word in head[3].split(".") if word and word not in _QUALIFIERS]
+    head = re.fullmatch(r"tcgen05\.(?P<direction>ld|st)(?P<red>\.red)?(?P<words>(?:\.[\w:]+)*)", opcode)
+    words = [] if head is None else [word for word in head["words"].split(".") if word and word not in _QUALIFIERS]
     form = next((TMEM_FORMS[word] for word in words if word in TMEM_FORMS), None)
     counts = [int(word[1:]) for word in words if re.fullmatch(r"x\d{1,4}", word)]
     if head is None or form is None or len(counts) != 1:
         shapes = ", ".join(f".{name}" for name in TMEM_FORMS)
-        limit = f"tcgen05.ld and tcgen05.st have the shapes {shapes} with a count .x1, .x2, .x4 …"
-        fix = "Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example."
-        raise UNKNOWN_NAME.error(asked, printed(opcode), limit, fix)
-    direction: Literal["ld", "st"] = "ld" if head[1] == "ld" else "st"
-    red, (count,), pack, wrong = head[2], counts, _PACKING[direction], _PACKING["st" if direction == "ld" else "ld"]
-    reduction = [word for word in _REDUCTION_WORDS if red and word in words]
-    operations, types = ([word for word in reduction if word in known] for known in ("min max", "f32 u32 s32"))
-    one_of_both = len(operations) == len(types) == 1
-    nearest = min(form.counts, key=lambda known: abs(known - count))
-    strange = [word for word in words if word not in (form.name, f"x{count}", pack, wrong, *reduction)]
-    # fmt: off
-    raise_all(failed(
-        (count not in form.counts, TMEM_COUNT, asked, f".{form.name}.x{count}",
-         f".{form.name} has counts .x1 to .x{form.max_count}, powers of two", f"Use .x{nearest}."),
-        (wrong in words, TMEM_PACK, asked, f"tcgen05.{direction} with .{wrong}", "ld packs, st unpacks", f"Use .{pack}."),
-        (red and direction == "st", TMEM_REDUCTION, asked, "tcgen05.st.red", "only ld reduces", "Use tcgen05.ld.red."),
-        (red and form.name not in ("32x32b", "16x32bx2"), TMEM_REDUCTION, asked, f".{form.name} with .red",
-         "ld.red has the shapes .32x32b and .16x32bx2", "Use .32x32b."),
-        (red and count < 2, TMEM_REDUCTION, asked, f".x{count} with .red", "ld.red has counts from .x2 on", "Use .x2."),
-        (red and not one_of_both, TMEM_REDUCTION, asked, " ".join(f".{word}" for word in reduction) or "no operation",
-         "ld.red has one of .min, .max and one of .f32, .u32, .s32", "Use tcgen05.ld.red.32x32b.x8.max.f32, for example."),
-        (one_of_both and types != ["f32"] and {"abs", "nan"} & {*reduction}, TMEM_REDUCTION, asked,
-         f".abs or .NaN with .{''.join(types)}", "these belong to .f32", "Leave .abs and .NaN out, or use .f32."),
-        (strange, UNKNOWN_NAME, asked, f"qualifier .{''.join(strange[:1])}", f"tcgen05.{direction} has no such qualifier",
-         f"Leave .{''.join(strange[:1])} out."),
-        count=count,
-    ))
-    # fmt: on
-    return TmemMove(direction, form, count, pack in words, ".".join(reduction) or None)
+        raise UNKNOWN_NAME.error(
+            argument="instruction",
+            found=printed(opcode),
+            limit=f"tcgen05.ld and tcgen05.st have the shapes {shapes} with a count .x1, .x2, .x4 …",
+            fix="Use tcgen05.ld.32x32b.x8 or tcgen05.st.16x256b.x2.unpack::16b, for example.",
+        )
+    direction: Literal["ld", "st"] = "ld" if head["direction"] == "ld" else "st"
+    reduction = [word for word in _REDUCTION_WORDS if head["red"] and word in words]
+    move = TmemMove(direction, form, counts[0], _PACKING[direction] in words, ".".join(reduction) or None)
+    problems = _form_problems(move, words)
+    if head["red"]:
+        problems += _reduction_problems(move, reduction)
+    known = (form.name, f"x{move.repeats}", *_PACKING.values(), *reduction)
+    strange = [word for word in words if word not in known]
+    if strange:
+        unknown = UNKNOWN_NAME.violation(
+            argument="instruction",
+            found=f"qualifier .{strange[0]}",
+            limit=f"tcgen05.{direction} has no such qualifier",
+            fix=f"Leave .{strange[0]} out.",
+            count=move.repeats,
+        )
+        problems.append(unknown)
+    raise_all(problems)
+    return move
 
 
-@dataclass(frozen=True)
-class CpShape:
-    """A row of the table: the bytes of a row of shared memory, and the lanes that its copies go to.
-
-    >>> CP_SHAPES["64x128b.warpx2::01_23"].lanes[40].tolist()
-    [72, 104]
-    """
-
-    name: str
-    row_bytes: int
-    modes: Modes  # (row, copy) → lane
-    source: str  # what says where the rows go
-
-    @property
-    def rows(self) -> int:
-        """Rows of shared memory."""
-        return len(self.lanes)
-
-    @property
-    def columns(self) -> int:
-        """Columns of tensor memory."""
-        return self.row_bytes // 4
-
-    @cached_property
-    def lanes(self) -> npt.NDArray[np.int64]:
-        """The lanes that the rows go to, (rows, copies)."""
-        return self.modes.offsets()
+def _form_problems(move: TmemMove, words: list[str]) -> list[Violation]:
+    """A count that the form does not have, and the packing of the other direction."""
+    problems = []
+    form, count = move.form, move.repeats
+    if count not in form.counts:
+        nearest = min(form.counts, key=lambda known: abs(known - count))
+        problems.append(TMEM_COUNT.violation(count=count, form=form.name, largest=form.max_count, nearest=nearest))
+    other_packing = _PACKING["st" if move.direction == "ld" else "ld"]
+    if other_packing in words:
+        problems.append(
+            TMEM_PACK.violation(
+                count=count,
+                direction=move.direction,
+                packing=other_packing,
+                own_packing=_PACKING[move.direction],
+            )
+        )
+    return problems
 
 
-_BOTH, _ALL = "CuTe and TVM", "CuTe, TVM and JAX"
-# PTX ISA, "tcgen05.cp"; the lanes as CuTe's copy_traits_sm100 and TVM have them, and as JAX uses the shapes that it issues.
-# fmt: off
-CP_SHAPES: dict[str, CpShape] = {row.name: row for row in (
-    #       name                     bytes  (row, copy) → lane                    source
-    CpShape("128x256b",               32, Modes((128, 1), (1, 0)),               _BOTH),
-    CpShape("128x128b",               16, Modes((128, 1), (1, 0)),               _ALL),
-    CpShape("64x128b.warpx2::02_13",  16, Modes((64, 2), (1, 64)),               _BOTH),
-    CpShape("64x128b.warpx2::01_23",  16, Modes(((32, 2), 2), ((1, 64), 32)),    _ALL),
-    CpShape("32x128b.warpx4",         16, Modes((32, 4), (1, 32)),               _ALL),
-    CpShape("4x256b",                 32, Modes((4, 1), (32, 0)),                _BOTH),
-)}
-# fmt: on
-
-
-class Decompression(NamedTuple):
-    """Values of fewer than 8 bits, and where in a byte they land."""
-
-    bits: int
-    lowest_bit: int
-    note: str
-
-
-_FOUR = "one source: the CuTe DSL's example, and the same place in mma.sync"
-_SIX = "unconfirmed: the CuTe DSL's example puts 6-bit values at bits 6-1, mma.sync takes them from bits 5-0"
-DECOMPRESSIONS = {"b8x16.b4x16_p64": Decompression(4, 2, _FOUR), "b8x16.b6x16_p32": Decompression(6, 1, _SIX)}
-
-
-def cp_shape(name: Any) -> CpShape:
-    """The shape called `name`; refused if its multicast is missing or does not exist.
-
-    >>> cp_shape("tcgen05.cp.cta_group::1.32x128b.warpx4").rows
-    32
-    """
-    written = name.strip().casefold() if isinstance(name, str) else ""
-    plain = re.sub(r"^(tcgen05\.)?(cp\.)?(cta_group::\d\.)?\.?", "", written)
-    if plain in CP_SHAPES:
-        return CP_SHAPES[plain]
-    shape, _, cast = plain.partition(".")
-    if fitting := [known for known in CP_SHAPES if known.split(".")[0] == shape]:
-        found = f".{shape} with .{cast}" if cast else f".{shape} alone"
-        limit = "64 rows are multicast to two quarters (.warpx2::02_13, .warpx2::01_23), 32 rows to four (.warpx4), others not"
-        raise TMEM_CP_SHAPE.error("shape", found, limit, f"Use .{' or .'.join(fitting)}.")
-    raise RuleError([unknown_name("shape of tcgen05.cp", "shape", name, CP_SHAPES)])
-
-
-def copied_words(
-    shape: CpShape, smem: Any, descriptor: Any, smem_address: int, decompress: str | None
-) -> npt.NDArray[np.uint32]:
-    """The 32-bit words that a copy writes, (rows, columns), read from shared memory by its descriptor."""
-    memory, base = readable("smem", smem), integer("smem_address", smem_address, 0, (1 << 32) - 1)
-    if not isinstance(descriptor, Tcgen05Descriptor):
-        found, fix = f"a {type(descriptor).__name__}", "Use Tcgen05Descriptor(…), or Tcgen05Descriptor.decode(word)."
-        raise ARGUMENT_TYPE.error("descriptor", found, "a Tcgen05Descriptor", fix)
-    addresses = descriptor.addresses("K", rows=shape.rows, k=shape.row_bytes, element_bits=8)
-    first, last = int(addresses.min()), int(addresses.max())
-    if first < base or last >= base + len(memory):
-        found, limit = f"{len(memory)} bytes from {base:#x}", f"the descriptor reads bytes {first:#x} to {last:#x}"
-        fix = f"Pass shared memory up to byte {last:#x}, or a descriptor that starts lower."
-        values = {"size_bytes": len(memory), "smem_address": base, "first": first, "last": last}
-        raise SMEM_EXTENT.error("smem", found, limit, fix, **values)
-    rows = memory[addresses - base]
-    if decompress is not None:
-        spread = DECOMPRESSIONS[known_name("decompress", decompress, DECOMPRESSIONS, "decompression of tcgen05.cp")]
-        chunks = rows.reshape(shape.rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * spread.bits // 8]
-        rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
-    words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
-    return words
-
-
-def copy_notes(column: int, decompress: str | None) -> list[Violation]:
-    """What a copy to this column rests on, and what is advised against."""
-    spread, fix = DECOMPRESSIONS.get(decompress or ""), "Try it on a card before you rely on the bit positions."
-    advice = "every kernel seen copies to a multiple of 4 columns", f"Use column {column // 4 * 4}."
-    return failed(
-        (spread, TMEM_DECOMPRESSION, "decompress", f".{decompress}", spread.note if spread else "", fix),
-        (column % 4, TMEM_CP_COLUMN, "address", f"column {column}", *advice),
-        column=column,
-    )
+def _reduction_problems(move: TmemMove, reduction: list[str]) -> list[Violation]:
+    """What ld.red does not have."""
+    problems = []
+    count = move.repeats
+    if move.direction == "st":
+        problems.append(STORE_REDUCTION.violation(count=count))
+    if move.form.name not in ("32x32b", "16x32bx2"):
+        problems.append(REDUCED_FORM.violation(count=count, form=move.form.name))
+    if count < 2:
+        problems.append(REDUCED_COUNT.violation(count=count))
+    operations = [word for word in reduction if word in ("min", "max")]
+    types = [word for word in reduction if word in ("f32", "u32", "s32")]
+    if len(operations) != 1 or len(types) != 1:
+        told = TMEM_REDUCTION if reduction else NO_REDUCTION
+        problems.append(told.violation(count=count, words=tuple(f".{word}" for word in reduction)))
+    elif types != ["f32"] and ("abs" in reduction or "nan" in reduction):
+        problems.append(REDUCED_INTEGERS.violation(count=count, type=types[0]))
+    return problems
 
 
 def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
@@ -325,15 +275,21 @@ def epilogue_loads(columns: int, element_bits: int) -> tuple[str, ...]:
 
     load        a thread then holds                    and writes, in a row-major tile
     .32x32b     its lane's row, neighbouring columns   16 bytes (st.b128), lanes below each other
-    .16x256b    two neighbours of rows g and g + 8     8 bytes of 32-bit results; of 16-bit ones stmatrix, 8 rows of 16 bytes
+    .16x256b    two neighbours of rows g and g + 8     8 bytes of 32-bit results; of 16-bit ones by stmatrix
     .16x128b    single columns of rows g and g + 8     single elements
     .16x64b     single columns of one row              single elements
 
-    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that st.b128 or
-    stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the tile's layout.
+    Lanes below each other meet in one bank unless the tile is swizzled: the 128B mode spreads the eight rows that
+    st.b128 or stmatrix write at once over all chunks of a line. Which load is cheapest therefore depends on the
+    tile's layout.
 
     >>> epilogue_loads(64, 16)[:2]
     ('tcgen05.ld.32x32b.x8', 'tcgen05.ld.16x256b.x1')
     """
     widest = max(count for count in (1, 2, 4, 8, 16, 32) if count * element_bits <= 128 and columns % count == 0)
-    return f"tcgen05.ld.32x32b.x{widest}", *(f"tcgen05.ld.{form}.x1" for form in ("16x256b", "16x128b", "16x64b"))
+    return (
+        f"tcgen05.ld.32x32b.x{widest}",
+        "tcgen05.ld.16x256b.x1",
+        "tcgen05.ld.16x128b.x1",
+        "tcgen05.ld.16x64b.x1",
+    )

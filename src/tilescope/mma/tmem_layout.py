@@ -1,9 +1,9 @@
 """Where a matrix lies in tensor memory: the accumulator D, A and its metadata, as values that know every address.
 
-An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its data path.
-A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
+An accumulator has one element to a column, f16 too (in the low half: read it with .pack::16b), in the lanes of its
+data path. A in tensor memory is dense: element k starts at bit k times its width of the lane's cells.
 
-    D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)          in bits: lane << 21 | column << 5
+    D(m, n), layout D      m:lane, n:column                 (128,256):(2097152,32)    in bits: lane << 21 | column << 5
     D(m, n), layout B      half of n 64 lanes further       (64,(64,2)):(2097152,(32,134217728))
     A(m, k) of bf16        two elements to a cell           (128,64):(2097152,16)
 
@@ -18,8 +18,8 @@ PTX calls the ways in which an accumulator uses the 128 lanes layouts A to G; m 
     F        M 64                            64   m mod 16 + 32 (m / 16)    n          half of each quarter
     G        M 32, .ws                       32   m + 32 (n / (N/4))        n mod N/4  1 x 4
 
-C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16. m and n of a pair are the
-pair's: its blocks hold half of the rows of D each, with all columns.
+C and F leave half of the lanes free: a second accumulator fits into the same columns at lane 16. m and n of a pair
+are the pair's: its blocks hold half of the rows of D each, with all columns.
 """
 
 from __future__ import annotations
@@ -35,35 +35,121 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import check_fields, raise_all
 from tilescope.layout import Layout, Modes
-from tilescope.mma.tcgen05_kind import KINDS, Documented, blackwell_rule, in_steps, tcgen05_for
-from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, TMEM_COLUMNS, TMEM_LANES, TmemAddress
+from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, Documented, in_steps, tcgen05_for
+from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TmemAddress
 from tilescope.reading import flag, integer, known_name, pair, plain_int
+from tilescope.rule import rule
 from tilescope.sentence import printed
 
-# fmt: off
-TMEM_DATAPATH, TMEM_EXTENT, TMEM_LANE, TMEM_N, TMEM_TYPE, TMEM_K, TMEM_UNKNOWN = (
-    blackwell_rule(f"tmem-{name}", demand, source, f"ts.tmem_layout({passing})", f"ts.tmem_layout({failing})")
-    for name, demand, source, passing, failing in (
-        ("datapath", "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
-         "tcgen05.mma: Data path layout organization", "(256, 64), cta_group=2", "(256, 64)"),
-        ("extent", "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
-         "Tensor Memory", "(128, 256), address=256", "(128, 256), address=257"),
-        ("lane", "D, A and metadata start at a multiple of 32 lanes (in layouts C and F also 16 lanes after one), loads at their quarter.",
-         "tcgen05.mma: Data path layout organization", "(64, 64), address=16 << 16", "(128, 64), address=16 << 16"),
-        ("n", "An accumulator is as wide as one instruction allows.", "tcgen05.mma: Matrix shape", "(128, 256)", "(128, 260)"),
-        ("type", "Accumulators are float32, float16 or int32.", "tcgen05.mma: kinds", '(128, 64), data_type="f16"',
-         '(128, 64), data_type="bf16"'),
-        ("k", "A in tensor memory is a whole number of instructions along k; metadata is that of one instruction.",
-         "tcgen05.mma: Matrix shape", '(128, 32), operand="A"', '(128, 24), operand="A"'),
-        ("unknown", "Where no document says how a matrix lies in tensor memory, tilescope does not guess.",
-         "tcgen05.mma: figures of the layouts alone", '(64, 64), operand="A", ws=True', '(32, 64), operand="A", ws=True'),
-    )
+TMEM_DATAPATH = rule(
+    "tmem-datapath",
+    "tcgen05.mma has certain m for one block, a pair and .ws; PTX calls their layouts A to G.",
+    argument="shape",
+    found="m {m}, cta_group {asked}[[, {options:, }]]",
+    limit="tensor memory has the layouts {known:; }",
+    fix="Use m {nearest_m}[[ with {changes: and }]].",
+    source="PTX ISA, tcgen05.mma: Data path layout organization",
+    architectures=BLACKWELL,
+    passing="ts.tmem_layout((256, 64), cta_group=2)",
+    failing="ts.tmem_layout((256, 64))",
 )
-# fmt: on
+TMEM_EXTENT = rule(
+    "tmem-extent",
+    "What lies in tensor memory, or is moved there, stays within 128 lanes and 512 columns.",
+    argument="address",
+    found="{operand} at {place} reaches lane {last_lane}, column {last_column}",
+    limit="tensor memory has lanes 0 to {most_lane} and columns 0 to {most_column}",
+    fix="Use column {room}, or a smaller matrix.",
+    source="PTX ISA, Tensor Memory",
+    architectures=BLACKWELL,
+    passing="ts.tmem_layout((128, 256), address=256)",
+    failing="ts.tmem_layout((128, 256), address=257)",
+)
+LANES_BEYOND_MEMORY = TMEM_EXTENT.worded(fix="Use lane 0.")
+TMEM_LANE = rule(
+    "tmem-lane",
+    (
+        "D, A and metadata start at a multiple of 32 lanes (in layouts C and F also 16 lanes after one), "
+        "loads at their quarter."
+    ),
+    argument="address",
+    found="lane {lane} for layout {layout}",
+    limit="D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one",
+    fix="Use lane {below}.",
+    source="PTX ISA, tcgen05.mma: Data path layout organization",
+    architectures=BLACKWELL,
+    passing="ts.tmem_layout((64, 64), address=16 << 16)",
+    failing="ts.tmem_layout((128, 64), address=16 << 16)",
+)
+TMEM_N = rule(
+    "tmem-n",
+    "An accumulator is as wide as one instruction allows.",
+    argument="shape",
+    found="n = {n}",
+    limit="layout {layout} has n {known}",
+    fix="Use {nearest}; wider products take several accumulators.",
+    source="PTX ISA, tcgen05.mma: Matrix shape",
+    architectures=BLACKWELL,
+    passing="ts.tmem_layout((128, 256))",
+    failing="ts.tmem_layout((128, 260))",
+)
+TMEM_TYPE = rule(
+    "tmem-type",
+    "Accumulators are float32, float16 or int32.",
+    argument="data_type",
+    found="{data_type}",
+    limit="accumulators are float32, float16 or int32",
+    fix="Use float32.",
+    source="PTX ISA, tcgen05.mma: kinds",
+    architectures=BLACKWELL,
+    passing='ts.tmem_layout((128, 64), data_type="f16")',
+    failing='ts.tmem_layout((128, 64), data_type="bf16")',
+)
+TMEM_K = rule(
+    "tmem-k",
+    "A in tensor memory is a whole number of instructions along k; metadata is that of one instruction.",
+    argument="shape",
+    found="k = {k} of {data_type}",
+    limit="one instruction of kind {kind} takes {step}",
+    fix="Use {whole}.",
+    source="PTX ISA, tcgen05.mma: Matrix shape",
+    architectures=BLACKWELL,
+    passing='ts.tmem_layout((128, 32), operand="A")',
+    failing='ts.tmem_layout((128, 24), operand="A")',
+)
+METADATA_K = TMEM_K.worded(limit="the metadata of one instruction is of {whole} elements along k")
+TMEM_UNKNOWN = rule(
+    "tmem-unknown",
+    "Where no document says how a matrix lies in tensor memory, tilescope does not guess.",
+    argument="operand",
+    found="A in tensor memory under layout {layout}",
+    limit="no document says in which lanes it lies",
+    fix="Keep A in shared memory, or use M 128.",
+    source="PTX ISA, tcgen05.mma: figures of the layouts alone",
+    architectures=BLACKWELL,
+    passing='ts.tmem_layout((64, 64), operand="A", ws=True)',
+    failing='ts.tmem_layout((32, 64), operand="A", ws=True)',
+)
+UNKNOWN_METADATA = TMEM_UNKNOWN.worded(
+    argument="shape",
+    found="metadata of {rows} rows a block (layout {layout})",
+    limit="formulas are known for 128 rows a block and for .ws; for others PTX has a figure alone",
+    fix="Use M 128, or 256 for a pair.",
+)
+NO_SCALED_WS = TMEM_UNKNOWN.worded(
+    argument="ws",
+    found=".ws of {data_type}",
+    limit="kind {kind} has no .ws instruction",
+    fix="Use ws=False with M 128.",
+)
 TmemOperand = Literal["D", "A", "metadata", "SFA", "SFB"]
-_INDEX_NAMES = {
-    "D": ("m", "n"), "A": ("m", "k"), "metadata": ("m", "k"), "SFA": ("row", "block"), "SFB": ("column", "block"),
-}  # fmt: skip
+_INDEX_NAMES: dict[TmemOperand, tuple[str, str]] = {
+    "D": ("m", "n"),
+    "A": ("m", "k"),
+    "metadata": ("m", "k"),
+    "SFA": ("row", "block"),
+    "SFB": ("column", "block"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +179,45 @@ class Datapath:
         return 1 if self.is_half else TMEM_LANES // self.rows
 
     @property
-    def modes(self) -> tuple[Modes, Modes]:
-        """Rows, and pieces of n, → bit."""
-        rows = Modes((16, 4), (LANE_BITS, 32 * LANE_BITS)) if self.is_half else Modes(self.rows, LANE_BITS)
-        return rows, Modes(self.n_parts, self.rows * LANE_BITS)
+    def row_modes(self) -> Modes:
+        """Rows → bit."""
+        if self.is_half:
+            return Modes((16, 4), (LANE_BITS, QUARTER_LANES * LANE_BITS))
+        return Modes(self.rows, LANE_BITS)
+
+    @property
+    def part_modes(self) -> Modes:
+        """Pieces of n → bit."""
+        return Modes(self.n_parts, self.rows * LANE_BITS)
+
+    @property
+    def is_ws_alone(self) -> bool:
+        """Whether only .ws has it."""
+        return self.ws == _YES
+
+    @property
+    def form(self) -> str:
+        """How its instructions are written."""
+        return f"cta_group::{self.cta_group}.ws" if self.is_ws_alone else f"cta_group::{self.cta_group}"
 
     def n_known(self, *, sparse: bool = False) -> tuple[int, ...]:
         """The n that instructions of this layout have."""
-        form = f"cta_group::{self.cta_group}" + ".ws" * (self.ws == (True,))
-        return next(row.n for row in KINDS["f16"].shapes(sparse=sparse) if row.form == form)
+        return next(row.n for row in KINDS["f16"].shapes(sparse=sparse) if row.form == self.form)
+
+    def __str__(self) -> str:
+        words = [f"{self.name}: m {self.m}, cta_group::{self.cta_group}"]
+        if self.is_ws_alone:
+            words.append(".ws")
+        if self.sparse == _YES:
+            words.append("sparse")
+        return " ".join(words)
 
 
-_ANY, _YES, _NO = (False, True), (True,), (False,)
-# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them. PTX prints "2x3"
-# for E, the others have 2 x 2.
+_ANY = (False, True)
+_YES = (True,)
+_NO = (False,)
+# PTX ISA, "Data path layout" of tcgen05.mma; the formulas as CuTe's mma_traits_sm100 and TVM have them.
+# PTX prints "2x3" for E, the others have 2 x 2.
 # fmt: off
 DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
     #        name  m  group ws   sparse  half   source of A
@@ -121,7 +232,7 @@ DATAPATHS: dict[str, Datapath] = {row.name: row for row in (
 # fmt: on
 
 
-def known_datapath(m: int, cta_group: Any = 1, ws: bool = False, sparse: bool = False) -> Datapath:
+def known_datapath(m: int, cta_group: object = 1, ws: bool = False, sparse: bool = False) -> Datapath:
     """The layout of the instructions with this m; refused with the list and the nearest if there is none.
 
     >>> known_datapath(128, cta_group=2).name
@@ -131,32 +242,47 @@ def known_datapath(m: int, cta_group: Any = 1, ws: bool = False, sparse: bool = 
     for row in DATAPATHS.values():
         if (m, group) == (row.m, row.cta_group) and ws in row.ws and sparse in row.sparse:
             return row
-    known = (
-        f"{row.name}: m {row.m}, cta_group::{row.cta_group}{' .ws' * (row.ws == _YES)}{' sparse' * (row.sparse == _YES)}"
-        for row in DATAPATHS.values()
+    options = []
+    if ws:
+        options.append(".ws")
+    if sparse:
+        options.append("sparse")
+    nearest = _nearest(m, group, ws, sparse)
+    raise TMEM_DATAPATH.error(
+        m=m,
+        cta_group=group,
+        asked=printed(cta_group),
+        options=tuple(options),
+        known=tuple(map(str, DATAPATHS.values())),
+        nearest_m=nearest.m,
+        changes=_changes_to(nearest, group, ws, sparse),
     )
-    found, limit = f"m {m}, cta_group {printed(cta_group)}", f"tensor memory has the layouts {'; '.join(known)}"
-    fix = f"Use {_nearest_form(m, group, ws, sparse)}."
-    raise TMEM_DATAPATH.error("shape", found + ", .ws" * ws + ", sparse" * sparse, limit, fix, m=m, cta_group=group)
 
 
-def _nearest_form(m: int, cta_group: int | None, ws: bool, sparse: bool) -> str:
+def _nearest(m: int, cta_group: int | None, ws: bool, sparse: bool) -> Datapath:
     """What to ask for instead: this m in the form that has it, or the nearest m of the form that was asked for."""
-    rows = [row for row in DATAPATHS.values() if row.m == m] or list(DATAPATHS.values())
-    near = min(
-        rows,
-        key=lambda row: (row.cta_group != cta_group, ws not in row.ws, sparse not in row.sparse, abs(row.m - m)),
-    )
-    others = [f"cta_group={near.cta_group}"] if near.cta_group != cta_group else []
-    if ws not in near.ws:
-        others.append(f"ws={near.ws[0]}")
-    if sparse not in near.sparse:
-        others.append(f"sparse={near.sparse[0]}")
-    return f"m {near.m}" + (f" with {' and '.join(others)}" if others else "")
+
+    def distance(row: Datapath) -> tuple[bool, bool, bool, int]:
+        return row.cta_group != cta_group, ws not in row.ws, sparse not in row.sparse, abs(row.m - m)
+
+    with_this_m = [row for row in DATAPATHS.values() if row.m == m]
+    return min(with_this_m or DATAPATHS.values(), key=distance)
+
+
+def _changes_to(row: Datapath, cta_group: int | None, ws: bool, sparse: bool) -> tuple[str, ...]:
+    """The arguments, beside m, that have to change to reach a layout."""
+    changes = []
+    if row.cta_group != cta_group:
+        changes.append(f"cta_group={row.cta_group}")
+    if ws not in row.ws:
+        changes.append(f"ws={row.ws[0]}")
+    if sparse not in row.sparse:
+        changes.append(f"sparse={row.sparse[0]}")
+    return tuple(changes)
 
 
 class TmemPlace(NamedTuple):
-    """Where an element lies: the block of the pair, the lanes of its copies, the column, and its first bit in the cell."""
+    """Where an element lies: the block of the pair, the lanes of its copies, the column, its first bit in the cell."""
 
     cta: int
     lanes: tuple[int, ...]
@@ -168,8 +294,8 @@ class TmemPlace(NamedTuple):
 class TmemLayout(Documented, Layout):
     """A matrix in the tensor memory of one block: a Layout whose addresses are words, lane << 16 | column.
 
-    The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further: lane << 21 |
-    column << 5 | bit.
+    The indices are row, column and, where elements lie there several times, the copy. Bit addresses count further:
+    lane << 21 | column << 5 | bit.
 
     >>> d = tmem_layout((64, 64), address=TmemAddress(16, 0))
     >>> d.datapath, d.place(37, 5), hex(d.address(37, 5)), d.locate(0x550005)
@@ -191,35 +317,61 @@ class TmemLayout(Documented, Layout):
     source: str = ""  # what says where the matrix lies; "": several sources agree
 
     @classmethod
-    def of(cls, modes: Modes, element_bits: int, address: Any, **facts: Any) -> TmemLayout:
+    def of(
+        cls,
+        modes: Modes,
+        element_bits: int,
+        address: TmemAddress | int,
+        *,
+        operand: TmemOperand,
+        matrix: tuple[int, int],
+        datapath: str | None = None,
+        ctas: int = 1,
+        source: str = "",
+    ) -> TmemLayout:
         """The layout of one block from its modes in bits and the fields above; refused if it leaves tensor memory."""
         made = cls.from_modes(modes, element_bits, unit_bits=1)
-        made.__dict__.update(facts, nesting=modes)
+        made.__dict__.update(operand=operand, datapath=datapath, matrix=matrix, ctas=ctas, source=source, nesting=modes)
         return made.with_start(address)
 
-    def with_start(self, start: Any) -> TmemLayout:
+    def with_start(self, start: TmemAddress | int) -> TmemLayout:
         """The same matrix at another address or its word."""
         address = TmemAddress.of(start)
         moved = cast(TmemLayout, Layout.with_start(self, address.encode()))
-        last_lane, last_column = moved.lanes[-1], address.column + moved.columns - 1
+        last_lane = moved.lanes[-1]
+        last_column = address.column + moved.columns - 1
         if last_lane >= TMEM_LANES or last_column >= TMEM_COLUMNS:
-            found = f"{self.operand} at {address} reaches lane {last_lane}, column {last_column}"
-            limit = f"tensor memory has lanes 0 to {TMEM_LANES - 1} and columns 0 to {TMEM_COLUMNS - 1}"
-            room = max(0, TMEM_COLUMNS - moved.columns)
-            fix = "Use lane 0." if last_lane >= TMEM_LANES else f"Use column {room}, or a smaller matrix."
-            start, last = (address.lane, address.column), (last_lane, last_column)
-            raise TMEM_EXTENT.error("address", found, limit, fix, start=start, last=last)
+            told = LANES_BEYOND_MEMORY if last_lane >= TMEM_LANES else TMEM_EXTENT
+            raise told.error(
+                start=(address.lane, address.column),
+                last=(last_lane, last_column),
+                operand=self.operand,
+                place=str(address),
+                last_lane=last_lane,
+                last_column=last_column,
+                most_lane=TMEM_LANES - 1,
+                most_column=TMEM_COLUMNS - 1,
+                room=max(0, TMEM_COLUMNS - moved.columns),
+            )
         return moved
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TmemLayout:
         """The layout that `to_dict` described."""
-        known = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
+        needed = ("operand", "datapath", "ctas", "source", "matrix", "element_bits", "nesting", "start")
         told = data if isinstance(data, Mapping) else {}
-        check_fields("tmem_layout", told, told, known)
-        facts = {name: data[name] for name in known[:4]} | {"matrix": tuple(data["matrix"])}
-        start = int(data["start"], 0) if isinstance(data["start"], str) else data["start"]
-        return cls.of(Modes.from_dict(data["nesting"]), data["element_bits"], start, **facts)
+        check_fields("tmem_layout", told, told, needed)
+        start = told["start"]
+        return cls.of(
+            Modes.from_dict(told["nesting"]),
+            told["element_bits"],
+            int(start, 0) if isinstance(start, str) else start,
+            operand=told["operand"],
+            matrix=tuple(told["matrix"]),
+            datapath=told["datapath"],
+            ctas=told["ctas"],
+            source=told["source"],
+        )
 
     @property
     def base(self) -> TmemAddress:
@@ -258,11 +410,18 @@ class TmemLayout(Documented, Layout):
 
     def place(self, row: int, column: int) -> TmemPlace:
         """Where element (row, column) of the whole matrix lies."""
-        row, column = map(integer, self.names, (row, column), (0, 0), (extent - 1 for extent in self.matrix))
-        cta, within = divmod(row, self.rows)
-        copies = ((copy,) if self.copies > 1 else () for copy in range(self.copies))
-        bits = sorted(self.start * CELL_BITS + self.bit_modes.at(within, column, *copy) for copy in copies)
-        return TmemPlace(cta, tuple(bit // LANE_BITS for bit in bits), *divmod(bits[0] % LANE_BITS, CELL_BITS))
+        row_name, column_name, *_ = self.names
+        rows, columns = self.matrix
+        row = integer(row_name, row, 0, rows - 1)
+        column = integer(column_name, column, 0, columns - 1)
+        cta, row_of_block = divmod(row, self.rows)
+        if self.copies == 1:
+            offsets = [self.bit_modes.at(row_of_block, column)]
+        else:
+            offsets = sorted(self.bit_modes.at(row_of_block, column, copy) for copy in range(self.copies))
+        bits = [self.start * CELL_BITS + offset for offset in offsets]
+        first_column, first_bit = divmod(bits[0] % LANE_BITS, CELL_BITS)
+        return TmemPlace(cta, tuple(bit // LANE_BITS for bit in bits), first_column, first_bit)
 
     def element_at(self, lane: int, column: int, bit: int = 0, *, cta: int = 0) -> tuple[int, int] | None:
         """The element (row, column) that holds a bit of a cell of block `cta`; None if the cell holds no element.
@@ -271,13 +430,14 @@ class TmemLayout(Documented, Layout):
         (70, 100)
         """
         word = TmemAddress(lane, column).encode()
-        bit, cta = integer("bit", bit, 0, CELL_BITS - 1), integer("cta", cta, 0, self.ctas - 1)
+        bit = integer("bit", bit, 0, CELL_BITS - 1)
+        cta = integer("cta", cta, 0, self.ctas - 1)
         found = self._locate_bit((word - self.start) * CELL_BITS + bit)
         if found is None or found[0] >= self.rows or found[1] >= self.matrix[1]:
             return None
         return found[0] + cta * self.rows, found[1]
 
-    def _map(self) -> tuple[Any, ...]:
+    def _map(self) -> tuple[object, ...]:
         """What makes two layouts equal: every address, of the same matrix."""
         return *Layout._map(self), self.operand, self.datapath, self.matrix, self.ctas
 
@@ -287,73 +447,100 @@ class TmemLayout(Documented, Layout):
 
 
 def tmem_layout(
-    shape: tuple[int, int], *, operand: Literal["D", "A", "metadata"] = "D", data_type: Any = None, cta_group: int = 1,
-    ws: bool = False, sparse: bool = False, address: Any = 0,
-) -> TmemLayout:  # fmt: skip
+    shape: tuple[int, int],
+    *,
+    operand: Literal["D", "A", "metadata"] = "D",
+    data_type: Any = None,
+    cta_group: int = 1,
+    ws: bool = False,
+    sparse: bool = False,
+    address: Any = 0,
+) -> TmemLayout:
     """Where D (m, n), A (m, k) or the metadata of a sparse A (m, k) lies in tensor memory, from `address` on.
 
-    m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type` is the
-    matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
+    m is the instruction's: with cta_group=2 that of both blocks, of which each holds half of the rows. `data_type`
+    is the matrix's own (for metadata: A's): by default f32 for D and bf16 for A.
 
     >>> tmem_layout((32, 128), ws=True).place(9, 77)  # layout G
     TmemPlace(cta=0, lanes=(73,), column=13, bit=0)
     >>> tmem_layout((128, 64), operand="A", data_type="bf16").place(3, 5)
     TmemPlace(cta=0, lanes=(3,), column=2, bit=16)
-    >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # layout B reads A in both halves
+    >>> tmem_layout((128, 64), operand="A", data_type="bf16", cta_group=2).place(3, 5)  # in both halves: layout B
     TmemPlace(cta=0, lanes=(3, 67), column=2, bit=16)
     """
-    operand = known_name("operand", operand, _MODES_OF, "operand in tensor memory")
+    operand = known_name("operand", operand, _DEFAULT_TYPES, "operand in tensor memory")
     m, extent = pair("shape", shape, least=1)
-    ws, sparse = flag("ws", ws), flag("sparse", sparse)
+    ws = flag("ws", ws)
+    sparse = flag("sparse", sparse)
     row = known_datapath(m, cta_group, ws, sparse or operand == "metadata")
-    element = DataType.named(("f32" if operand == "D" else "bf16") if data_type is None else data_type)
+    element = DataType.named(_DEFAULT_TYPES[operand] if data_type is None else data_type)
     base = TmemAddress.of(address)
-    if base.lane % 32 not in ((0, 16) if row.is_half else (0,)):
-        found = f"lane {base.lane} for layout {row.name}"
-        limit = "D, A and metadata start at a multiple of 32 lanes; in layouts C and F also 16 lanes after one"
-        raise TMEM_LANE.error("address", found, limit, f"Use lane {base.lane // 32 * 32}.", lane=base.lane)
-    modes, element_bits, source = _MODES_OF[operand](row, extent, element, sparse)
-    facts = {"operand": operand, "datapath": row.name, "matrix": (m, extent), "ctas": row.cta_group, "source": source}
-    return TmemLayout.of(modes, element_bits, base, **facts)
+    quarter_lane = base.lane % QUARTER_LANES
+    if quarter_lane != 0 and not (row.is_half and quarter_lane == _UPPER_HALF_LANE):
+        raise TMEM_LANE.error(lane=base.lane, layout=row.name, below=base.lane - quarter_lane)
+    if operand == "D":
+        placed = _accumulator(row, extent, element, sparse=sparse)
+    elif operand == "A":
+        placed = _a_operand(row, extent, element)
+    else:
+        placed = _metadata(row, extent, element)
+    return TmemLayout.of(
+        placed.modes,
+        placed.element_bits,
+        base,
+        operand=operand,
+        matrix=(m, extent),
+        datapath=row.name,
+        ctas=row.cta_group,
+        source=placed.source,
+    )
 
 
-Placed = tuple[Modes, int, str]  # modes in bits, bits of an element, and the source that says so
+_DEFAULT_TYPES: dict[Literal["D", "A", "metadata"], str] = {"D": "f32", "A": "bf16", "metadata": "bf16"}
+_UPPER_HALF_LANE = 16  # of a quarter
+_ACCUMULATOR_TYPES = ("float32", "float16", "int32")
+_A_STEP_BITS = 8 * CELL_BITS  # what one instruction takes of a row of A: 8 columns
 
 
-def _accumulator(row: Datapath, n: int, data_type: DataType, sparse: bool) -> Placed:
+class _Placed(NamedTuple):
+    """How one block holds a matrix."""
+
+    modes: Modes  # → bit
+    element_bits: int
+    source: str  # what says so; "": several sources agree
+
+
+def _accumulator(row: Datapath, n: int, data_type: DataType, *, sparse: bool) -> _Placed:
     known = row.n_known(sparse=sparse)
     problems = []
     if n not in known:
         nearest = min(known, key=lambda extent: (abs(extent - n), extent))
-        limit = f"layout {row.name} has n {in_steps(known)}"
-        fix = f"Use {nearest}; wider products take several accumulators."
-        problems.append(TMEM_N.violation("shape", f"n = {n}", limit, fix, n=n))
-    if data_type.name not in ("float32", "float16", "int32"):
-        limit = "accumulators are float32, float16 or int32"
-        problems.append(TMEM_TYPE.violation("data_type", data_type.name, limit, "Use float32."))
+        problems.append(TMEM_N.violation(n=n, layout=row.name, known=in_steps(known), nearest=nearest))
+    if data_type.name not in _ACCUMULATOR_TYPES:
+        problems.append(TMEM_TYPE.violation(data_type=data_type.name))
     raise_all(problems)
-    rows, parts = row.modes
-    return Modes.joined(rows, Modes.joined(Modes(n // row.n_parts, CELL_BITS), parts).coalesced()), data_type.bits, ""
+    columns = Modes.joined(Modes(n // row.n_parts, CELL_BITS), row.part_modes).coalesced()
+    return _Placed(Modes.joined(row.row_modes, columns), data_type.bits, "")
 
 
-def _a_operand(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  stored elements count
-    kind, width = tcgen05_for(data_type), data_type.smem_bits
-    step = 256 // width  # 8 columns
-    _require_k(k, rounded_up(k, step), data_type, f"one instruction of kind {kind.name} takes {step}")
+def _a_operand(row: Datapath, k: int, data_type: DataType) -> _Placed:
+    """A; of a sparse one the stored elements count."""
+    kind = tcgen05_for(data_type)
+    width = data_type.smem_bits
+    step = _A_STEP_BITS // width
+    if k % step:
+        whole = rounded_up(k, step)
+        raise TMEM_K.error(k=k, data_type=data_type.name, kind=kind.name, step=step, whole=whole)
     if row.a_source is None:
-        found, limit = f"A in tensor memory under layout {row.name}", "no document says in which lanes it lies"
-        raise TMEM_UNKNOWN.error("operand", found, limit, "Keep A in shared memory, or use M 128.")
-    rows, *copies = row.modes[: 1 + (row.n_parts > 1)]
-    return Modes.joined(rows, Modes(k, width), *copies), width, row.a_source
-
-
-def _require_k(k: int, whole: int, data_type: DataType, limit: str) -> None:
-    if k != whole:
-        raise TMEM_K.error("shape", f"k = {k} of {data_type.name}", limit, f"Use {whole}.", k=k)
+        raise TMEM_UNKNOWN.error(layout=row.name)
+    columns = Modes(k, width)
+    if row.n_parts == 1:
+        return _Placed(Modes.joined(row.row_modes, columns), width, row.a_source)
+    return _Placed(Modes.joined(row.row_modes, columns, row.part_modes), width, row.a_source)
 
 
 class Metadata(NamedTuple):
-    """Where the metadata of a sparse A lies: entry (m, k) of one instruction, k counting the elements of the unpacked A."""
+    """Where the metadata of a sparse A lies: entry (m, k) of one instruction; k counts elements of the unpacked A."""
 
     k: int
     k_modes: Modes  # → bit
@@ -363,9 +550,12 @@ class Metadata(NamedTuple):
 
     def modes(self, rows: int) -> Modes:
         """(m, k, copy) → bit. .ws with fewer than 128 rows reads a copy in every group of lanes, as A and D lie."""
-        down = Modes((8, 2, rows // 16), (LANE_BITS, 16, 16 * LANE_BITS)) if self.in_halves else Modes(rows, LANE_BITS)
-        copies = [] if rows == TMEM_LANES else [Modes(TMEM_LANES // rows, rows * LANE_BITS)]
-        return Modes.joined(down, self.k_modes, *copies)
+        down = Modes(rows, LANE_BITS)
+        if self.in_halves:
+            down = Modes((8, 2, rows // 16), (LANE_BITS, 16, 16 * LANE_BITS))
+        if rows == TMEM_LANES:
+            return Modes.joined(down, self.k_modes)
+        return Modes.joined(down, self.k_modes, Modes(TMEM_LANES // rows, rows * LANE_BITS))
 
 
 # f16 and 8 bits: CuTe (tmem_e_frg) and JAX; tf32: CuTe alone. JAX has the two columns of 4 bits too.
@@ -381,17 +571,14 @@ _METADATA = {
 _WS_METADATA_SOURCE = "one source: CuTe"  # tmem_e_frg_ws
 
 
-def _metadata(row: Datapath, k: int, data_type: DataType, sparse: bool) -> Placed:  # noqa: ARG001  it is of a sparse A
-    kind, entry, by_ws = tcgen05_for(data_type), _METADATA[data_type.smem_bits], row.ws == _YES
-    if row.rows != TMEM_LANES and not by_ws:
-        found = f"metadata of {row.rows} rows a block (layout {row.name})"
-        limit = "formulas are known for 128 rows a block and for .ws; for others PTX has a figure alone"
-        raise TMEM_UNKNOWN.error("shape", found, limit, "Use M 128, or 256 for a pair.", rows=row.rows)
-    if by_ws and kind.is_scaled:
-        found, limit = f".ws of {data_type.name}", f"kind {kind.name} has no .ws instruction"
-        raise TMEM_UNKNOWN.error("ws", found, limit, "Use ws=False with M 128.")
-    _require_k(k, entry.k, data_type, f"the metadata of one instruction is of {entry.k} elements along k")
-    return entry.modes(row.rows), entry.entry_bits, _WS_METADATA_SOURCE if by_ws else entry.source
-
-
-_MODES_OF: dict[Any, Any] = {"D": _accumulator, "A": _a_operand, "metadata": _metadata}
+def _metadata(row: Datapath, k: int, data_type: DataType) -> _Placed:
+    kind = tcgen05_for(data_type)
+    metadata = _METADATA[data_type.smem_bits]
+    if row.rows != TMEM_LANES and not row.is_ws_alone:
+        raise UNKNOWN_METADATA.error(rows=row.rows, layout=row.name)
+    if row.is_ws_alone and kind.is_scaled:
+        raise NO_SCALED_WS.error(data_type=data_type.name, kind=kind.name)
+    if k != metadata.k:
+        raise METADATA_K.error(k=k, data_type=data_type.name, whole=metadata.k)
+    source = _WS_METADATA_SOURCE if row.is_ws_alone else metadata.source
+    return _Placed(metadata.modes(row.rows), metadata.entry_bits, source)

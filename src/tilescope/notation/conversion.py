@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from tilescope.arch import Basis
 from tilescope.errors import RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import Layout, Major, Modes
 from tilescope.notation import cute, cute_atom, layout_call, mosaic, swizzle_names, triton, triton_text
-from tilescope.notation.hints import Hints, Unit, no_equivalent
-from tilescope.notation.text import checked_text, refusal
+from tilescope.notation.hints import NO_EQUIVALENT, Hints, Unit
+from tilescope.notation.text import NOTATION_TEXT, Fields, checked_text
 from tilescope.sentence import by, shortened
 from tilescope.swizzle import SWIZZLE
 from tilescope.value import Value
@@ -47,24 +47,87 @@ _STRIDES = "strides of whole elements and one XOR swizzle"
 _BITS: tuple[str, ...] = ("element_bits",)  # what a text leaves unsaid
 _TILE = (*_BITS, "shape", "start")
 _TMA = (*_BITS, "shape", "major", "start")
-# fmt: off
-NOTATION: dict[str, Notation] = {row.name: row for row in (
-    Notation("tilescope", (), "grids of equal atoms", 'Layout((64, 64), 16, swizzle="128B")', layout_call.spell),
-    Notation("driver", _TMA, _BOXES, "CU_TENSOR_MAP_SWIZZLE_128B", swizzle_names.spell_driver),
-    Notation("ptx", _TMA, _BOXES, ".swizzle_mode = 128B, .swizzle_atomicity = 16B", swizzle_names.spell_ptx),
-    Notation("cute", (), _STRIDES, "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", cute.spell),
-    Notation("cute-elements", _BITS, _STRIDES, "Sw<3,3,3> o _0 o (_8,_64):(_64,_1)", cute.spell_elements),
-    Notation("cute-python", _BITS, _STRIDES, "S<3,4,3> o 0 o (8,64):(64,1)", cute.spell_python),
-    Notation("cute-atom", (), "tiles of the tensor core's atoms, by column or by row, with no address",
-             "GMMA::Layout_K_SW128_Atom<half_t>", cute_atom.spell),
-    Notation("triton", _TILE, _ENCODINGS,
-             "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>", triton.spell),
-    Notation("gluon", _TILE, _ENCODINGS,
-             "gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)", triton.spell_gluon),
-    Notation("mosaic", _TILE, "rows of a tile, then tiles by row or by column",
-             "(TileTransform((8, 64)), SwizzleTransform(128))", mosaic.spell),
-)}
-# fmt: on
+_ROWS = (
+    Notation(
+        name="tilescope",
+        unsaid=(),
+        expresses="grids of equal atoms",
+        example='Layout((64, 64), 16, swizzle="128B")',
+        spell=layout_call.spell,
+    ),
+    Notation(
+        name="driver",
+        unsaid=_TMA,
+        expresses=_BOXES,
+        example="CU_TENSOR_MAP_SWIZZLE_128B",
+        spell=swizzle_names.spell_driver,
+    ),
+    Notation(
+        name="ptx",
+        unsaid=_TMA,
+        expresses=_BOXES,
+        example=".swizzle_mode = 128B, .swizzle_atomicity = 16B",
+        spell=swizzle_names.spell_ptx,
+    ),
+    Notation(
+        name="cute",
+        unsaid=(),
+        expresses=_STRIDES,
+        example="Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)",
+        spell=cute.spell,
+    ),
+    Notation(
+        name="cute-elements",
+        unsaid=_BITS,
+        expresses=_STRIDES,
+        example="Sw<3,3,3> o _0 o (_8,_64):(_64,_1)",
+        spell=cute.spell_elements,
+    ),
+    Notation(
+        name="cute-python",
+        unsaid=_BITS,
+        expresses=_STRIDES,
+        example="S<3,4,3> o 0 o (8,64):(64,1)",
+        spell=cute.spell_python,
+    ),
+    Notation(
+        name="cute-atom",
+        unsaid=(),
+        expresses="tiles of the tensor core's atoms, by column or by row, with no address",
+        example="GMMA::Layout_K_SW128_Atom<half_t>",
+        spell=cute_atom.spell,
+    ),
+    Notation(
+        name="triton",
+        unsaid=_TILE,
+        expresses=_ENCODINGS,
+        example="#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
+        spell=triton.spell,
+    ),
+    Notation(
+        name="gluon",
+        unsaid=_TILE,
+        expresses=_ENCODINGS,
+        example="gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)",
+        spell=triton.spell_gluon,
+    ),
+    Notation(
+        name="mosaic",
+        unsaid=_TILE,
+        expresses="rows of a tile, then tiles by row or by column",
+        example="(TileTransform((8, 64)), SwizzleTransform(128))",
+        spell=mosaic.spell,
+    ),
+)
+NOTATION: dict[str, Notation] = {row.name: row for row in _ROWS}
+
+MORE_THAN_MODES = NOTATION_TEXT.worded(
+    found='"{text}"',
+    limit="a shape and its strides alone",
+    fix="Use (8,64):(64,1), for example.",
+)
+UNSPELLED = NO_EQUIVALENT.worded(found="{layout}", limit="{expresses}", fix="Spell it as cute.")
+ELEMENT_ELSEWHERE = UNSPELLED.worded(found="{layout}: element {element} would lie elsewhere in {text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +158,7 @@ class Conversion(Value):
         return assumption(self.layout, self.assumed)
 
     @property
-    def beside(self) -> dict[str, Any]:
+    def beside(self) -> Fields:
         """What the result's notation leaves unsaid, as arguments of `parse_layout`.
 
         >>> convert_layout("GMMA::Layout_K_SW128_Atom<half_t>", "mosaic").beside
@@ -115,8 +178,8 @@ class Conversion(Value):
 class NoEquivalent(Value):
     """Why a layout has no text in a notation.
 
-    >>> reason = no_equivalent("128B", "no such name", "Use cute.")
-    >>> print(NoEquivalent(reason.violations))
+    >>> reason = NO_EQUIVALENT.violation(found="128B", limit="no such name", fix="Use cute.")
+    >>> print(NoEquivalent((reason,)))
     no-equivalent: 128B; no such name. Use cute.
     """
 
@@ -146,7 +209,8 @@ def parse_layout(
     >>> atom == parse_layout("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)", element_bits=16)  # counts elements: another
     False
     """
-    hints, line = Hints(element_bits, shape, major, unit, start), checked_text(text)
+    hints = Hints(element_bits, shape, major, unit, start)
+    line = checked_text(text)
     layout = _reader(line)(line, hints)
     hints.check_major(layout)
     return layout
@@ -161,19 +225,30 @@ def parse_modes(text: str) -> Modes:
     line = checked_text(text)
     modes = cute.read_modes(line)
     if modes is None:
-        raise refusal(f'"{shortened(line, 60)}"', "a shape and its strides alone", "Use (8,64):(64,1), for example.")
+        raise MORE_THAN_MODES.error(text=shortened(line, 60))
     return modes
 
 
-def parse_layout_or_modes(text: str, **beside: Any) -> Layout | Modes:
+def parse_layout_or_modes(
+    text: str,
+    *,
+    element_bits: int | None = None,
+    shape: tuple[int, ...] | None = None,
+    major: Major | None = None,
+    unit: Unit | None = None,
+    start: int = 0,
+) -> Layout | Modes:
     """What a text can be drawn as: a layout, or modes alone where nothing says how wide an element is.
 
     >>> parse_layout_or_modes("(32,2):(2,1)")
     Modes((32, 2), (2, 1))
     """
     line = checked_text(text)
-    modes = cute.read_modes(line) if beside.get("element_bits") is None and _reader(line) is cute.read else None
-    return parse_layout(text, **beside) if modes is None else modes
+    if element_bits is None and _reader(line) is cute.read:
+        modes = cute.read_modes(line)
+        if modes is not None:
+            return modes
+    return parse_layout(text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start)
 
 
 def spell_layout(layout: Layout, notation: NotationName | str | Notation) -> str:
@@ -201,14 +276,23 @@ def convert_layout(
     >>> found.result, found.compared, found.basis
     ('.swizzle_mode = 64B, .swizzle_atomicity = 16B', 256, 'measured')
     """
-    beside = {"element_bits": element_bits, "shape": shape, "major": major, "unit": unit, "start": start}
-    layout, assumed = parse_layout_assuming(text, **beside)
+    layout, assumed = parse_layout_assuming(
+        text, element_bits=element_bits, shape=shape, major=major, unit=unit, start=start
+    )
     spelled, row = _spelled(layout, notation)
     unsaid = _unsaid(spelled, row)
     return Conversion(text, row.name, spelled, unsaid, layout, layout.elements, layout.swizzle.basis, assumed)
 
 
-def parse_layout_assuming(text: str, **beside: Any) -> tuple[Layout, tuple[str, ...]]:
+def parse_layout_assuming(
+    text: str,
+    *,
+    element_bits: int | None = None,
+    shape: tuple[int, ...] | None = None,
+    major: Major | None = None,
+    unit: Unit | None = None,
+    start: int = 0,
+) -> tuple[Layout, tuple[str, ...]]:
     """The layout of a text, and the names of the arguments that had to be assumed; Triton's encodings leave out most.
 
     >>> swizzled = "#shared1 = #ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>"
@@ -216,45 +300,62 @@ def parse_layout_assuming(text: str, **beside: Any) -> tuple[Layout, tuple[str, 
     (Layout((8, 64), 16, swizzle="128B"), ('element_bits', 'shape'))
     """
     line = checked_text(text)
-    assumed = triton.assumed(line, Hints(**beside)) if _reader(line) is triton.read else {}
+    beside: Fields = {"element_bits": element_bits, "shape": shape, "major": major, "unit": unit, "start": start}
+    assumed: Fields = {}
+    if _reader(line) is triton.read:
+        assumed = triton.assumed(line, Hints(**beside))
     return parse_layout(text, **beside | assumed), tuple(assumed)
 
 
 def assumption(layout: Layout, assumed: tuple[str, ...]) -> str:
     """A sentence of what was assumed of a layout and how to say otherwise; empty where nothing was."""
-    sayings = {
-        "element_bits": (f"elements of {layout.element_bits} bits", "--bits"),
-        "shape": (f"a tile of {by(layout.shape)}", "--shape"),
-    }
     if not assumed:
         return ""
-    what = ", and ".join(sayings[name][0] for name in assumed)
-    options = " and ".join(sayings[name][1] for name in assumed)
+    taken, options = [], []
+    if "element_bits" in assumed:
+        taken.append(f"elements of {layout.element_bits} bits")
+        options.append("--bits")
+    if "shape" in assumed:
+        taken.append(f"a tile of {by(layout.shape)}")
+        options.append("--shape")
     others = "another" if len(assumed) == 1 else "others"
-    return f"The text does not say it, so assumed: {what}. Say {others} with {options}."
+    what = ", and ".join(taken)
+    return f"The text does not say it, so assumed: {what}. Say {others} with {' and '.join(options)}."
 
 
 def _spelled(layout: Layout, notation: object) -> tuple[str, Notation]:
     """The first text of the notation that, read again, has every address of the layout."""
-    row = notation if isinstance(notation, Notation) else NOTATION.get(notation) if isinstance(notation, str) else None
-    if row is None:
-        raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
+    row = _notation_named(notation)
     if not isinstance(layout, Layout):
         raise RuleError([argument_type("layout", layout, "a Layout", "Use parse_layout first.")])
-    found, limit = repr(layout), row.expresses
-    values: dict[str, Any] = {"layout": repr(layout)}
+    refused = UNSPELLED.error(layout=repr(layout), expresses=row.expresses)
     for text in row.spell(layout):
+        beside: Fields = {name: getattr(layout, name) for name in _unsaid(text, row)}
         try:
-            again = parse_layout(text, **{name: getattr(layout, name) for name in _unsaid(text, row)})
-        except RuleError as refused:
-            reason = refused.violations[0]
-            found, limit, values = f"{layout!r} as {text}: {reason.found}", reason.limit, values | dict(reason.values)
+            again = parse_layout(text, **beside)
+        except RuleError as error:
+            refused = _unreadable(layout, text, error.violations[0])
             continue
-        if (difference := layout.first_difference(again)) is None:
+        difference = layout.first_difference(again)
+        if difference is None:
             return text, row
-        found, limit = f"{layout!r}: element {difference} would lie elsewhere in {text}", row.expresses
-        values |= {"element": difference, "text": text}
-    raise no_equivalent(found, limit, "Spell it as cute.", **values)
+        refused = ELEMENT_ELSEWHERE.error(layout=repr(layout), text=text, element=difference, expresses=row.expresses)
+    raise refused
+
+
+def _notation_named(notation: object) -> Notation:
+    if isinstance(notation, Notation):
+        return notation
+    if isinstance(notation, str) and notation in NOTATION:
+        return NOTATION[notation]
+    raise RuleError([unknown_name("notation", "notation", notation, NOTATION)])
+
+
+def _unreadable(layout: Layout, text: str, reason: Violation) -> RuleError:
+    """The error for a layout whose text cannot be read again, with the reason's own limit and values."""
+    found = f"{layout!r} as {text}: {reason.found}"
+    values: Fields = {"layout": repr(layout), **reason.values}
+    return NO_EQUIVALENT.error(found=found, limit=reason.limit, fix="Spell it as cute.", **values)
 
 
 def _unsaid(text: str, row: Notation) -> tuple[str, ...]:

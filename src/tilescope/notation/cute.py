@@ -32,17 +32,25 @@ from math import gcd
 
 from tilescope.layout import Layout, Modes
 from tilescope.notation import cute_atom
-from tilescope.notation.hints import Hints, Unit, byte_base, no_equivalent, on_pattern, strides_of, xor_swizzle
-from tilescope.notation.text import POINTER, Scanner, refusal
+from tilescope.notation.hints import NO_EQUIVALENT, Hints, Unit, byte_base, on_pattern, strides_of, xor_swizzle
+from tilescope.notation.text import NOTATION_TEXT, POINTER, Scanner
 
 # Names that enclose pieces: those of pointers, and others.
 _POINTERS = frozenset({"ptr", "raw_ptr", "memref", "smem_ptr", "swizzle_ptr"})
 _WRAPPERS = _POINTERS | {
-    "composition", "ComposedLayout", "make_composed_layout", "tensor", "Tensor", "ViewEngine", "ConstViewEngine",
-    "layout", "composed_layout",
-}  # fmt: skip
+    "composition",
+    "ComposedLayout",
+    "make_composed_layout",
+    "tensor",
+    "Tensor",
+    "ViewEngine",
+    "ConstViewEngine",
+    "layout",
+    "composed_layout",
+}
 _SWIZZLES = ("Sw", "Swizzle", "S", "make_swizzle")
 _COUNT_BYTES = ("S", "make_swizzle", "make_composed_layout", "swizzle_ptr")  # whatever follows
+_DEPTH = {"(": 1, ")": -1}  # what a parenthesis adds to those that are open
 _SPACES = ("gmem", "rmem", "tmem", "generic", "dsmem")
 _NAMED = re.compile(
     r"""!cute\.\w+<|(?<![\w.:!])(?:!?\w+(?:::|\.))*
@@ -51,6 +59,32 @@ _NAMED = re.compile(
     re.VERBOSE,
 )
 _PREFIX_CHARACTERS = 400  # of a log before a layout
+
+POINTER_IN_ELEMENTS = NOTATION_TEXT.worded(
+    found="a swizzled pointer read in elements",
+    limit="a pointer is swizzled in bytes",
+    fix="Leave unit out.",
+)
+OFFSET_IN_BYTE = NOTATION_TEXT.worded(
+    found="offset {offset} of {element_bits}-bit elements",
+    limit="offsets are whole bytes",
+    fix="Use offset 0.",
+)
+SWIZZLE_IN_ELEMENT = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle} moves pieces of {atom_bytes} bytes within elements of {element_bits} bits",
+    limit="an index swizzle moves whole elements",
+    fix="Spell it as cute, which swizzles the pointer.",
+)
+FLIPPED_SWIZZLE = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle}",
+    limit="CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves",
+    fix="Use 128B_ATOM_32B, the same without the flip.",
+)
+START_IN_ELEMENT = NO_EQUIVALENT.worded(
+    found="start {start:#x} of {element_bits}-bit elements",
+    limit="offsets count elements",
+    fix="Use start {below:#x}.",
+)
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -61,7 +95,10 @@ def read(text: str, hints: Hints) -> Layout:
     True
     """
     scan, is_cut = _scanner(text)
-    layout = cute_atom.read(scan, hints, is_cut) if cute_atom.starts(scan) else _layout(_pieces(scan, is_cut), hints)
+    if cute_atom.starts(scan):
+        layout = cute_atom.read(scan, hints, is_cut)
+    else:
+        layout = _layout(_pieces(scan, is_cut), hints)
     hints.check_shape(layout)
     return layout
 
@@ -82,20 +119,28 @@ def read_modes(text: str) -> Modes | None:
 def _scanner(text: str) -> tuple[Scanner, bool]:
     """The text from its layout on, and whether something stands before it, such as "sA: " or "auto layout = "."""
     text = re.sub(r"\bSW_(\d+)_(\d+)_(-?\d+)", r"Sw<\1,\2,\3>", text)  # pycute's
-    first = _NAMED.search(text[:_PREFIX_CHARACTERS])
-    colon = re.search(r"\)\s*:\s*\(", text)
-    place = 0
-    if first is not None:
-        place = first.start() if text[: first.start()].strip(" (") else 0
-    elif colon is not None:
-        depth, place = 1, colon.start()
-        while depth and place:  # back to where the shape opens
-            place -= 1
-            depth += {")": 1, "(": -1}.get(text[place], 0)
-        prefix = text[:place]
-        if len(prefix) > _PREFIX_CHARACTERS or prefix.endswith(" o ") or not prefix.strip(" (["):
-            place = 0
+    place = _layout_place(text)
     return Scanner(text[place:]), place > 0
+
+
+def _layout_place(text: str) -> int:
+    """Where the layout begins in a line of code or of a log; 0 where nothing stands before it."""
+    named = _NAMED.search(text[:_PREFIX_CHARACTERS])
+    if named is not None:
+        has_prefix = bool(text[: named.start()].strip(" ("))
+        return named.start() if has_prefix else 0
+    colon = re.search(r"\)\s*:\s*\(", text)
+    if colon is None:
+        return 0
+    place = colon.start()
+    depth = 1
+    while depth and place:  # back to where the shape opens
+        place -= 1
+        depth -= _DEPTH.get(text[place], 0)
+    prefix = text[:place]
+    if len(prefix) > _PREFIX_CHARACTERS or prefix.endswith(" o ") or not prefix.strip(" (["):
+        return 0
+    return place
 
 
 @dataclass(slots=True)
@@ -147,21 +192,11 @@ def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:
     token = scan.peek()
     name = str(token.value)
     if name in _SWIZZLES:
-        if found.triple is not None:
-            scan.refuse("one swizzle", "Two swizzles on one address have no name here: give the layout of one of them.")
-        found.triple, found.unit = _read_triple(scan), found.unit or "elements"
-        if scan.peek().kind == "end" or scan.at(";"):
-            example = '"… o smem_ptr[16b](unset) o (8,64):(64,1)"'
-            scan.refuse("a layout", f"A swizzle alone moves nothing: add what it acts on, {example}.")
+        _read_swizzle(scan, found)
     elif name in _SPACES:
         scan.refuse("a pointer to shared memory", "Only shared memory is swizzled.")
-    elif is_inside and name == "align":
-        scan.take()
-        scan.enclosed()
-    elif is_inside and name == "smem":
-        scan.take()
-    elif is_inside and found.has_pointer and token.spelling.startswith("0x"):
-        found.start = scan.integer(POINTER)
+    elif is_inside and _read_of_pointer(scan, found):
+        return
     elif "ptr" in name or name in ("smem_sparse", "tmem_", "counting_iter"):
         _read_pointer(scan, found)
     elif token.kind == "number" and scan.peek(1).value in ("o", ","):
@@ -170,6 +205,29 @@ def _read_piece(scan: Scanner, found: _Pieces, is_inside: bool) -> None:
         found.bits = scan.type_bits()
     else:
         found.modes = _read_modes(scan)
+
+
+def _read_of_pointer(scan: Scanner, found: _Pieces) -> bool:
+    """Whether an alignment, a space or an address of a pointer came next, and was read."""
+    if scan.accept("align"):
+        scan.enclosed()
+    elif found.has_pointer and scan.peek().spelling.startswith("0x"):
+        found.start = scan.integer(POINTER)
+    else:
+        return scan.accept("smem")
+    return True
+
+
+def _read_swizzle(scan: Scanner, found: _Pieces) -> None:
+    if found.triple is not None:
+        scan.refuse("one swizzle", "Two swizzles on one address have no name here: give the layout of one of them.")
+    found.triple = _read_triple(scan)
+    found.unit = found.unit or "elements"
+    if scan.peek().kind == "end" or scan.at(";"):
+        scan.refuse(
+            "a layout",
+            'A swizzle alone moves nothing: add what it acts on, "… o smem_ptr[16b](unset) o (8,64):(64,1)".',
+        )
 
 
 def _read_triple(scan: Scanner) -> tuple[int, ...]:
@@ -223,9 +281,10 @@ def _read_modes(scan: Scanner) -> Modes:
 
 def _colon_depth(scan: Scanner) -> int:
     """How many parentheses enclose the colon that comes next."""
-    depth, ahead = 0, 0
+    depth = 0
+    ahead = 0
     while scan.peek(ahead).kind != "end" and scan.peek(ahead).value != ":":
-        depth += {"(": 1, ")": -1}.get(scan.peek(ahead).spelling, 0)
+        depth += _DEPTH.get(scan.peek(ahead).spelling, 0)
         ahead += 1
     return depth if scan.peek(ahead).value == ":" else 0
 
@@ -235,7 +294,7 @@ def _layout(found: _Pieces, hints: Hints) -> Layout:
     assert found.modes is not None
     element_bits = hints.bits(found.bits, "the layout")
     if hints.unit == "elements" and found.unit == "bytes" and found.has_pointer:
-        raise refusal("a swizzled pointer read in elements", "a pointer is swizzled in bytes", "Leave unit out.")
+        raise POINTER_IN_ELEMENTS.error()
     bits, base, shift = found.triple or (0, 4, 3)
     if bits and (hints.unit or found.unit) == "elements":
         base = byte_base(base, element_bits)
@@ -244,8 +303,7 @@ def _layout(found: _Pieces, hints: Hints) -> Layout:
     if found.has_pointer and found.unit == "elements":
         on_pattern(start, swizzle, "a swizzle of the index behind a pointer to")
     if found.offset * element_bits % 8:
-        shown = f"offset {found.offset} of {element_bits}-bit elements"
-        raise refusal(shown, "offsets are whole bytes", "Use offset 0.", offset=found.offset, element_bits=element_bits)
+        raise OFFSET_IN_BYTE.error(offset=found.offset, element_bits=element_bits)
     start += found.offset * element_bits // 8
     return Layout.from_modes(found.modes, element_bits, swizzle=swizzle, start=start)
 
@@ -256,11 +314,18 @@ def spell(layout: Layout) -> tuple[str]:
     >>> print(*spell(Layout((8, 32), 16, swizzle="64B")))
     Sw<2,4,3> o smem_ptr[16b](unset) o (_8,_32):(_32,_1)
     """
-    bits, swizzle, modes = layout.element_bits, f"Sw<{_triple(layout)}>", _static(layout)
+    bits = layout.element_bits
+    swizzle = f"Sw<{_triple(layout)}>"
+    modes = _static(layout)
     if layout.start == 0:
         return (f"{swizzle} o smem_ptr[{bits}b](unset) o {modes}",)
-    pointer = f"smem_ptr[{bits}b]({layout.start:#x})" if bits >= 8 else f"smem_subptr[{bits}b]({layout.start:#x}.0)"
-    return (f"{swizzle}_{pointer} o {modes}" if layout.swizzle.bits else f"{pointer} o {modes}",)
+    if bits < 8:
+        pointer = f"smem_subptr[{bits}b]({layout.start:#x}.0)"
+    else:
+        pointer = f"smem_ptr[{bits}b]({layout.start:#x})"
+    if layout.swizzle.bits:
+        pointer = f"{swizzle}_{pointer}"
+    return (f"{pointer} o {modes}",)
 
 
 def spell_elements(layout: Layout) -> tuple[str]:
@@ -269,11 +334,11 @@ def spell_elements(layout: Layout) -> tuple[str]:
     >>> print(*spell_elements(Layout((8, 64), 16, swizzle="128B")))
     Sw<3,3,3> o _0 o (_8,_64):(_64,_1)
     """
-    swizzle, bits, lower = layout.swizzle, layout.element_bits, layout.element_bits.bit_length() - 4
+    swizzle = layout.swizzle
+    bits = layout.element_bits
+    lower = bits.bit_length() - 4  # bits of a byte address below those of an element
     if swizzle.bits and swizzle.base < lower:
-        found = f"swizzle {swizzle} moves pieces of {swizzle.atom_bytes} bytes within elements of {bits} bits"
-        limit, fix = "an index swizzle moves whole elements", "Spell it as cute, which swizzles the pointer."
-        raise no_equivalent(found, limit, fix, atom_bytes=swizzle.atom_bytes, element_bits=bits)
+        raise SWIZZLE_IN_ELEMENT.error(swizzle=swizzle.name, atom_bytes=swizzle.atom_bytes, element_bits=bits)
     return (f"Sw<{_triple(layout, lower)}> o _{_start_elements(layout)} o {_static(layout)}",)
 
 
@@ -294,15 +359,14 @@ def _static(layout: Layout) -> str:
 def _triple(layout: Layout, lower: int = 0) -> str:
     swizzle = layout.swizzle
     if swizzle.flip_bytes:
-        limit = "CuTe's Swizzle<B,M,S> moves whole pieces; it has no exchange of 8-byte halves"
-        raise no_equivalent(f"swizzle {swizzle}", limit, "Use 128B_ATOM_32B, the same without the flip.")
+        raise FLIPPED_SWIZZLE.error(swizzle=swizzle.name)
     return f"{swizzle.bits},{swizzle.base - lower},{swizzle.shift}"
 
 
 def _start_elements(layout: Layout) -> int:
-    start, bits = layout.start, layout.element_bits
+    start = layout.start
+    bits = layout.element_bits
     step = bits // gcd(bits, 8)  # bytes between starts that are a whole number of elements
     if start % step:
-        found, fix = f"start {start:#x} of {bits}-bit elements", f"Use start {start // step * step:#x}."
-        raise no_equivalent(found, "offsets count elements", fix, start=start, element_bits=bits)
+        raise START_IN_ELEMENT.error(start=start, element_bits=bits, below=start // step * step)
     return start * 8 // bits

@@ -12,8 +12,8 @@ import re
 
 from tilescope.layout import IntTree, Layout, Major, Modes, major_named, oriented
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.notation.hints import Hints, no_equivalent, strides_of, tile_of
-from tilescope.notation.text import Scanner, refusal
+from tilescope.notation.hints import NO_EQUIVALENT, Hints, strides_of, tile_of
+from tilescope.notation.text import NOTATION_TEXT, Scanner
 from tilescope.swizzle import SwizzleName
 
 # Without Layout_ and _Atom it is a SmemLayoutAtomKind of the Python DSL.
@@ -25,6 +25,30 @@ _SWIZZLE_OF: dict[str, SwizzleName] = {
     "SW128": "128B",
     "SW128_32B": "128B_ATOM_32B",
 }
+
+
+_KIND_OF: dict[str, str] = {swizzle: kind for kind, swizzle in _SWIZZLE_OF.items()}
+
+SPAN_CUTS_ELEMENT = NOTATION_TEXT.worded(
+    found="a span of {span_bits} bits with elements of {element_bits}",
+    limit="spans hold whole elements",
+    fix="Use elements of 16 bits.",
+)
+TILE_ORDER = NOTATION_TEXT.worded(
+    found="the order {order}",
+    limit="every number from 1 to {rank} once",
+    fix="Use Step<{steps}>.",
+)
+ATOM_WITH_ADDRESS = NO_EQUIVALENT.worded(
+    found="start {start:#x}",
+    limit="an atom has no address",
+    fix="Spell it as cute.",
+)
+NO_ATOM_OF_SWIZZLE = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle}",
+    limit="the atoms have swizzle {known:, }",
+    fix="Spell it as cute.",
+)
 
 
 def atom(major: Major, kind: str, element_bits: int) -> Layout:
@@ -40,8 +64,7 @@ def atom(major: Major, kind: str, element_bits: int) -> Layout:
     in_bits = CanonicalLayout(major, _SWIZZLE_OF[kind], 1)
     span_bits = in_bits.span_bytes * 8
     if span_bits % element_bits:
-        found, fix = f"a span of {span_bits} bits with elements of {element_bits}", "Use elements of 16 bits."
-        raise refusal(found, "spans hold whole elements", fix, span_bits=span_bits, element_bits=element_bits)
+        raise SPAN_CUTS_ELEMENT.error(span_bits=span_bits, element_bits=element_bits)
     shape = oriented(major, in_bits.atom_bytes // in_bits.span_bytes, span_bits // element_bits)
     return Layout(shape, element_bits, major=major, swizzle=in_bits.swizzle)
 
@@ -69,8 +92,8 @@ def read(scan: Scanner, hints: Hints, is_cut: bool = False) -> Layout:
         return piece.with_start(hints.start)
     places = tuple(range(1, len(shape) + 1))
     if order is not None and sorted(order) != list(places):
-        limit, steps = f"every number from 1 to {len(shape)} once", ",".join(f"_{place}" for place in places)
-        raise refusal(f"the order {order}", limit, f"Use Step<{steps}>.", order=order)
+        steps = ",".join(f"_{place}" for place in places)
+        raise TILE_ORDER.error(order=order, rank=len(shape), steps=steps)
     modes = strides_of(piece).repeated(shape, order or places)
     return Layout.from_modes(modes, piece.element_bits, swizzle=piece.swizzle, start=hints.start)
 
@@ -90,7 +113,8 @@ def _read_atom(scan: Scanner, hints: Hints) -> Layout:
     if form == "Atom":
         scan.expect("<")
         bits = scan.type_bits()
-        major = major or (scan.accept(",") and scan.take().value)
+        if not major and scan.accept(","):
+            major = str(scan.take().value)
         scan.expect(">")
     said = major_named(major) if major else None
     return atom(hints.majorness(said, "the atom"), kind, hints.bits(bits, "the atom"))
@@ -104,13 +128,10 @@ def spell(layout: Layout) -> tuple[str, ...]:
     """
     tile_of(layout)
     if layout.start:
-        raise no_equivalent(
-            f"start {layout.start:#x}", "an atom has no address", "Spell it as cute.", start=layout.start
-        )
-    kind = next((kind for kind, name in _SWIZZLE_OF.items() if name == layout.swizzle.name), None)
+        raise ATOM_WITH_ADDRESS.error(start=layout.start)
+    kind = _KIND_OF.get(layout.swizzle.name)
     if kind is None:
-        limit = f"the atoms have swizzle {', '.join(_SWIZZLE_OF.values())}"
-        raise no_equivalent(f"swizzle {layout.swizzle}", limit, "Spell it as cute.")
+        raise NO_ATOM_OF_SWIZZLE.error(swizzle=layout.swizzle.name, known=tuple(_SWIZZLE_OF.values()))
     space = "UMMA" if kind == "SW128_32B" else "GMMA"
     name = f"{space}::Layout_{layout.major}_{kind}_Atom<uint{layout.element_bits}_t>"
     tile = f"tile_to_shape({name}{{}}, Shape<{','.join(f'_{extent}' for extent in layout.shape)}>{{}}"

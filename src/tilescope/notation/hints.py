@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from tilescope.errors import RuleError, Violation, argument_range, raise_all
 from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Tiling
-from tilescope.notation.text import refusal
+from tilescope.notation.text import NOTATION_TEXT
 from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
-from tilescope.sentence import by, counted
 from tilescope.swizzle import SWIZZLE, Swizzle
 
 Said = TypeVar("Said")
@@ -27,23 +26,79 @@ MAX_EXTENT = 1 << 20
 NOTATION_ARGUMENT = rule(
     "notation-argument",
     "The caller says what a text leaves unsaid (bits, shape, major, unit), and does not contradict the text.",
+    argument="{name}",
+    found="{where} says {name} = {text}, the argument {beside}",
+    limit="both must agree",
+    fix="Leave {name} out.",
     source="the grammar of the notation",
     passing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B", element_bits=16)',
     failing='ts.parse_layout("CU_TENSOR_MAP_SWIZZLE_128B")',
 )
+BITS_UNSAID = NOTATION_ARGUMENT.worded(
+    argument="element_bits",
+    found="{where} does not say how wide an element is",
+    limit="addresses are in bytes",
+    fix="Add element_bits (--bits), such as 16.",
+)
+MAJOR_UNSAID = NOTATION_ARGUMENT.worded(
+    argument="major",
+    found="{where} does not say which index is contiguous",
+    limit="an atom is K-major or MN-major",
+    fix='Add major (--major), such as "K".',
+)
+SHAPE_UNSAID = NOTATION_ARGUMENT.worded(
+    argument="shape",
+    found="{where} does not say how large the tile is",
+    limit="an address map has a shape",
+    fix="Add shape (--shape), such as 64x64 elements.",
+)
+SHAPE_RANK = NOTATION_ARGUMENT.worded(
+    argument="shape",
+    found="a tile of {shape: x }",
+    limit="{where} has {rank:index|indices}",
+    fix="Use {example: x }.",
+)
 NO_EQUIVALENT = rule(
     "no-equivalent",
     "A notation has a text only for layouts that it can express, address for address.",
+    argument="layout",
     source="the text, read again and compared",
     passing='ts.spell_layout(ts.Layout((64, 64), 16, swizzle="128B"), "triton")',
     failing='ts.spell_layout(ts.Layout((64, 64), 16, padding_bytes=24), "triton")',
 )
-# What an argument says, why it is needed, and what to add.
-_NEEDED = {
-    "element_bits": ("how wide an element is", "addresses are in bytes", "Add element_bits (--bits), such as 16."),
-    "major": ("which index is contiguous", "an atom is K-major or MN-major", 'Add major (--major), such as "K".'),
-    "shape": ("how large the tile is", "an address map has a shape", "Add shape (--shape), such as 64x64 elements."),
-}
+PART_OF_ELEMENT = NO_EQUIVALENT.worded(
+    found="{layout}",
+    limit="strides count whole elements",
+    fix="Use a padding that is a multiple of the element.",
+)
+NOT_TWO_INDICES = NO_EQUIVALENT.worded(
+    found="{modes} has {rank:index|indices}",
+    limit="a tile has two, mn and k",
+    fix="Spell it as cute.",
+)
+STAGES_OF_TILE = NOT_TWO_INDICES.worded(fix="One stage of it is a tile: {stage}.")
+NOTHING_CONTIGUOUS = NO_EQUIVALENT.worded(
+    found="{modes} has no index of stride 1",
+    limit="in a tile mn or k is contiguous",
+    fix="Spell it as cute.",
+)
+NO_GRID_OF_ATOMS = NO_EQUIVALENT.worded(
+    found="{modes}",
+    limit="a tile is a grid of equal atoms, one after the other by column or by row",
+    fix="Spell it as cute.",
+)
+PART_OF_BYTE = NOTATION_TEXT.worded(
+    found="a swizzle of pieces of 2^{base} elements of {element_bits} bits",
+    limit="the pieces that move are whole bytes",
+    fix="Use pieces of {least}, of elements of 1, 2, 4, 8 … bits.",
+)
+OFF_PATTERN = NOTATION_TEXT.worded(
+    found="{what} {start:#x}",
+    limit="buffers start on the pattern, every {repeat_bytes} bytes",
+    fix="Use {below:#x}.",
+)
+# What the text and the caller may both leave unsaid.
+_UNSAID = {"element_bits": BITS_UNSAID, "major": MAJOR_UNSAID, "shape": SHAPE_UNSAID}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +113,17 @@ class Hints:
 
     def __post_init__(self) -> None:
         problems: list[Violation] = []
-        for argument, reader, *limits in _READERS:
-            value = getattr(self, argument)
-            if value is not None or argument == "start":
-                object.__setattr__(self, argument, attempted(problems, None, reader, argument, value, *limits))
+        if self.element_bits is not None:
+            bits = attempted(problems, 0, one_of, "element_bits", self.element_bits, ELEMENT_BITS)
+            object.__setattr__(self, "element_bits", bits)
+        if self.shape is not None:
+            no_shape: tuple[int, ...] = ()
+            object.__setattr__(self, "shape", attempted(problems, no_shape, _tile, "shape", self.shape))
+        if self.major is not None:
+            object.__setattr__(self, "major", attempted(problems, "K", known_name, "major", self.major, MAJORS))
+        if self.unit is not None:
+            object.__setattr__(self, "unit", attempted(problems, "bytes", known_name, "unit", self.unit, UNITS))
+        object.__setattr__(self, "start", attempted(problems, 0, integer, "start", self.start, 0))
         raise_all(problems)
 
     def bits(self, said: int | None, where: str) -> int:
@@ -72,8 +134,7 @@ class Hints:
         """The tile's shape, from the text or the caller; both must agree."""
         for shape in (said, self.shape):
             if shape is not None and len(shape) != rank:
-                limit, fix = f"{where} has {counted(rank, 'index', 'indices')}", f"Use {by((64,) * rank)}."
-                raise NOTATION_ARGUMENT.error("shape", f"a tile of {by(shape)}", limit, fix, shape=shape)
+                raise SHAPE_RANK.error(shape=shape, where=where, rank=rank, example=(64,) * rank)
         return self._told("shape", said, where)
 
     def check_shape(self, layout: Layout) -> None:
@@ -95,36 +156,19 @@ class Hints:
         """What the text says, or the caller; refused where they differ, or where neither says what is needed."""
         beside: Said | None = getattr(self, argument)
         if said is None and beside is None:
-            what, limit, fix = _NEEDED[argument]
-            raise NOTATION_ARGUMENT.error(argument, f"{where} does not say {what}", limit, fix)
+            raise _UNSAID[argument].error(where=where)
         if said is not None and beside is not None and said != beside:
-            found, fix = f"{where} says {argument} = {said}, the argument {beside}", f"Leave {argument} out."
-            raise NOTATION_ARGUMENT.error(
-                argument, found, "both must agree", fix, {argument: None}, text=said, argument=beside
-            )
+            change = {argument: None}
+            raise NOTATION_ARGUMENT.error(name=argument, where=where, text=said, beside=beside, change=change)
         return cast("Said", beside if said is None else said)
 
 
-def _tile(argument: str, shape: Any) -> tuple[int, ...]:
+def _tile(argument: str, shape: object) -> tuple[int, ...]:
     extents = integers(argument, shape, None, 1, MAX_EXTENT)
     if not 1 <= len(extents) <= MAX_RANK:
         limit, fix = f"1 to {MAX_RANK} extents", "Use (64, 64), for example."
         raise RuleError([argument_range(argument, len(extents), limit, fix)])
     return extents
-
-
-_READERS: tuple[tuple[Any, ...], ...] = (
-    ("element_bits", one_of, ELEMENT_BITS),
-    ("shape", _tile),
-    ("major", known_name, MAJORS),
-    ("unit", known_name, UNITS),
-    ("start", integer, 0),
-)
-
-
-def no_equivalent(found: str, limit: str, fix: str, **values: Any) -> RuleError:
-    """The error for a layout that a notation cannot say."""
-    return NO_EQUIVALENT.error("layout", found, limit, fix, **values)
 
 
 def xor_swizzle(bits: int, base: int, shift: int) -> Swizzle:
@@ -145,26 +189,22 @@ def byte_base(base: int, element_bits: int) -> int:
     """
     base_bytes = base + element_bits.bit_length() - 4
     if element_bits & (element_bits - 1) or base_bytes < 0:
-        found = f"a swizzle of pieces of 2^{base} elements of {element_bits} bits"
-        fix = f"Use pieces of {max(1, 8 // element_bits)}, of elements of 1, 2, 4, 8 … bits."
-        raise refusal(found, "the pieces that move are whole bytes", fix, base=base, element_bits=element_bits)
+        raise PART_OF_BYTE.error(base=base, element_bits=element_bits, least=max(1, 8 // element_bits))
     return base_bytes
 
 
 def on_pattern(start: int, swizzle: Swizzle, what: str = "start") -> int:
     """The start of a buffer whose swizzle counts from its first byte: where the pattern of addresses starts."""
-    if start % swizzle.repeat_bytes:
-        repeat = swizzle.repeat_bytes
-        limit, fix = f"buffers start on the pattern, every {repeat} bytes", f"Use {start // repeat * repeat:#x}."
-        raise refusal(f"{what} {start:#x}", limit, fix, start=start, repeat_bytes=repeat)
+    repeat = swizzle.repeat_bytes
+    if start % repeat:
+        raise OFF_PATTERN.error(what=what, start=start, repeat_bytes=repeat, below=start // repeat * repeat)
     return start
 
 
 def strides_of(layout: Layout) -> Modes:
     """The modes with strides in elements."""
     if layout.modes is None:
-        fix = "Use a padding that is a multiple of the element."
-        raise no_equivalent(f"{layout!r}", "strides count whole elements", fix)
+        raise PART_OF_ELEMENT.error(layout=repr(layout))
     return layout.modes
 
 
@@ -174,14 +214,15 @@ def tile_of(layout: Layout) -> Tiling:
     >>> tile_of(Layout((64, 32), 16)).shape
     (64, 32)
     """
-    fix, modes = "Spell it as cute.", layout.modes or repr(layout)
-    if len(layout.shape) != 2:
+    modes = str(layout.modes or repr(layout))
+    rank = len(layout.shape)
+    if rank != 2:
         stage = layout.stage()
-        fix = fix if stage is None else f"One stage of it is a tile: {stage.modes}."
-        found = f"{modes} has {counted(len(layout.shape), 'index', 'indices')}"
-        raise no_equivalent(found, "a tile has two, mn and k", fix, rank=len(layout.shape))
+        if stage is None:
+            raise NOT_TWO_INDICES.error(modes=modes, rank=rank)
+        raise STAGES_OF_TILE.error(modes=modes, rank=rank, stage=str(stage.modes))
     if layout.major is None:
-        raise no_equivalent(f"{modes} has no index of stride 1", "in a tile mn or k is contiguous", fix)
+        raise NOTHING_CONTIGUOUS.error(modes=modes)
     if layout.tiling is None:
-        raise no_equivalent(f"{modes}", "a tile is a grid of equal atoms, one after the other by column or by row", fix)
+        raise NO_GRID_OF_ATOMS.error(modes=modes)
     return layout.tiling

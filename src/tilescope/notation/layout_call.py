@@ -8,11 +8,9 @@ Layout((8, 64), (64, 1))                                       shape and stride 
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilescope.layout import Layout
+from tilescope.layout import Layout, as_modes
 from tilescope.notation.hints import Hints, tile_of
-from tilescope.notation.text import Scanner, require_known
+from tilescope.notation.text import Fields, Scanner, require_known
 
 _PLAIN = ("shape", "element_bits", "atom", "atom_order", "padding_bytes", "major", "swizzle", "start")
 _NESTED = ("modes", "element_bits", "unit_bits", "swizzle", "start")
@@ -31,14 +29,18 @@ def read(text: str, hints: Hints) -> Layout:
     said = scan.fields(")", known[:2], _QUOTED)
     scan.finished()
     require_known(said, known, "argument")
-    tile, bits = said.pop(known[0], None), said.pop("element_bits", None)
-    options: dict[str, Any] = {"start": hints.start} | said
-    if known is _PLAIN and not isinstance(bits, list):
+    tile = said.pop(known[0], None)
+    bits = said.pop("element_bits", None)
+    options: Fields = {"start": hints.start} | said
+    if known is _NESTED:
+        element_bits = hints.bits(bits, "the layout")
+        layout = Layout.from_modes(as_modes(_tupled(tile)), element_bits, **options)
+    elif isinstance(bits, list):  # strides in their place: shape and stride, as pycute writes them
+        element_bits = hints.bits(None, "the layout")
+        layout = Layout.from_modes(as_modes(_tupled((tile, bits))), element_bits, **options)
+    else:
         options.setdefault("major", hints.major or "K")
         layout = Layout(tile, hints.bits(bits, "the Layout"), **options)
-    else:
-        modes, bits = ((tile, bits), None) if known is _PLAIN else (tile, bits)
-        layout = Layout.from_modes(_tupled(modes), hints.bits(bits, "the layout"), **options)
     hints.check_shape(layout)
     return layout
 
@@ -53,5 +55,7 @@ def spell(layout: Layout) -> tuple[str]:
     return (repr(layout),)
 
 
-def _tupled(tree: Any) -> Any:
-    return tuple(map(_tupled, tree)) if isinstance(tree, list | tuple) else tree
+def _tupled(tree: object) -> object:
+    if isinstance(tree, list | tuple):
+        return tuple(map(_tupled, tree))
+    return tree

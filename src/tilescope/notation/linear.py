@@ -12,7 +12,6 @@ gap: no element lies there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
 
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import Pairs, coalesced, steps_of
@@ -26,9 +25,25 @@ LINEAR_BASES = rule(
     "linear-bases",
     "A linear layout has an address map where it is strides and one XOR: a basis holds one index bit, or one and that of "
     "an offset bit equally far below.",
+    argument="text",
+    found="basis {basis} of offset bit {offset_bit}",
+    limit="one index bit of its own, and at most one of an offset bit below",
+    fix="A swizzle of more than one XOR has no address map here.",
     source="Triton, LinearLayout.h; CuTe, Swizzle<B,M,S>",
     passing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 2]]}, alignment = 16>", element_bits=16)',
     failing='ts.parse_layout("#ttg.shared_linear<{offset = [[0, 1], [0, 2], [1, 1], [2, 1]]}, alignment = 16>", element_bits=16)',
+)
+
+
+PADDED_SWIZZLE = LINEAR_BASES.worded(limit="with padding, every basis is one index bit", fix="Remove the intervals.")
+UNEVEN_XOR = LINEAR_BASES.worded(
+    limit="offset bits {first} to {last} change the bits {shift} below them, and this one does not",
+    fix="Use a basis that changes bit {wanted}.",
+)
+MISSING_BASIS = LINEAR_BASES.worded(
+    found="no basis leads to {step} of index {index}",
+    limit="index {index} reaches {reaches}",
+    fix="Add the basis {basis}.",
 )
 
 
@@ -72,7 +87,7 @@ def layout_of(
     places, shift, sources = _places(bases)
     swizzle = _swizzle(sources, shift, element_bits, len(bases))
     if sources and padding:
-        _refuse(bases, sources[0], "with padding, every basis is one index bit", "Remove the intervals.")
+        raise PADDED_SWIZZLE.error(basis=list(bases[sources[0]]), offset_bit=sources[0])
     strides = [1 << bit for bit in range(len(bases) + 1)]
     if padding:
         strides = [step + sum(step // interval * elements for interval, elements in padding) for step in strides]
@@ -82,8 +97,7 @@ def layout_of(
         if reach & (reach + 1):
             step = ~reach & (reach + 1)
             basis = [step if place == index else 0 for place in range(len(places))]
-            found, limit = f"no basis leads to {step} of index {index}", f"index {index} reaches {max(place_of)}"
-            raise LINEAR_BASES.error("text", found, limit, f"Add the basis {basis}.", step=step, index=index)
+            raise MISSING_BASIS.error(step=step, index=index, reaches=max(place_of), basis=basis)
         indices.append(coalesced(*[(2, strides[place_of[step]]) for step in sorted(place_of)]))
     start = on_pattern(start, swizzle)
     return Layout.from_modes(Modes.of_indices(indices), element_bits, swizzle=swizzle, start=start)
@@ -103,17 +117,20 @@ def padded_bases(layout: Layout) -> tuple[list[Basis], list[tuple[int, int]]] | 
     bases: list[Basis] = []
     padding: list[tuple[int, int]] = []
     expected = 1
-    for stride, extent, index, weight in steps_of(layout.modes.indices):
-        if extent & (extent - 1):
+    for step in steps_of(layout.modes.indices):
+        if step.extent & (step.extent - 1):
             return None
-        for bit in range(extent.bit_length() - 1):
-            step = stride << bit
-            if unused := step - expected:
-                if unused < 0 or unused & (unused - 1):
-                    return None
+        for bit in range(step.extent.bit_length() - 1):
+            distance = step.stride << bit
+            unused = distance - expected
+            if unused < 0 or unused & (unused - 1):
+                return None
+            if unused:
                 padding.append((1 << len(bases), unused))
-            bases.append(tuple(weight << bit if place == index else 0 for place in range(len(layout.shape))))
-            expected = 2 * step
+            basis = [0] * len(layout.shape)
+            basis[step.place] = step.weight << bit
+            bases.append(tuple(basis))
+            expected = 2 * distance
     return (bases, padding) if padding else None
 
 
@@ -135,12 +152,17 @@ def _places(bases: Sequence[Basis]) -> tuple[list[dict[int, int]], int, list[int
                     known[step] = place
                     own += 1
         if own > 1 or len(lower) > own:
-            limit = "one index bit of its own, and at most one of an offset bit below"
-            _refuse(bases, place, limit, "A swizzle of more than one XOR has no address map here.")
+            raise LINEAR_BASES.error(basis=list(basis), offset_bit=place)
         if lower:
             if sources and (place - lower[0] != shift or place != sources[-1] + 1):
-                limit = f"offset bits {sources[0]} to {sources[-1]} change the bits {shift} below them, and this one does not"
-                _refuse(bases, place, limit, f"Use a basis that changes bit {place - shift}.")
+                raise UNEVEN_XOR.error(
+                    basis=list(basis),
+                    offset_bit=place,
+                    first=sources[0],
+                    last=sources[-1],
+                    shift=shift,
+                    wanted=place - shift,
+                )
             shift = place - lower[0]
             sources.append(place)
     return places, shift, sources
@@ -152,10 +174,8 @@ def _swizzle(sources: list[int], shift: int, element_bits: int, offset_bits: int
         return SWIZZLE["none"]
     base = byte_base(sources[0] - shift, element_bits)
     counts = range(len(sources), shift + 1 if sources[-1] == offset_bits - 1 else 0)
-    modes = (xor_swizzle(bits, base, shift).hardware_mode for bits in counts)
-    return next(filter(None, modes), None) or xor_swizzle(len(sources), base, shift)
-
-
-def _refuse(bases: Sequence[Basis], place: int, limit: str, fix: str) -> NoReturn:
-    basis = list(bases[place])
-    raise LINEAR_BASES.error("text", f"basis {basis} of offset bit {place}", limit, fix, offset_bit=place, basis=basis)
+    for bits in counts:
+        mode = xor_swizzle(bits, base, shift).hardware_mode
+        if mode is not None:
+            return mode
+    return xor_swizzle(len(sources), base, shift)

@@ -12,16 +12,62 @@ shape of the buffer nor its element type is part of the text.
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 from tilescope.layout import Layout, Modes
 from tilescope.layout.modes import coalesced
-from tilescope.notation.hints import Hints, no_equivalent, on_pattern, tile_of
-from tilescope.notation.text import Scanner, refusal
+from tilescope.notation.hints import NO_EQUIVALENT, Hints, on_pattern, tile_of
+from tilescope.notation.text import NOTATION_TEXT, Scanner
 from tilescope.swizzle import SWIZZLE
 
 _SWIZZLES = {16: "none", 32: "32B", 64: "64B", 128: "128B"}
 _MODES = {"None": 16, "kNoSwizzle": 16, "k32ByteSwizzle": 32, "k64ByteSwizzle": 64, "k128ByteSwizzle": 128}
 _TILES = ("TileTransform", "TilingTransform")
+_WIDTH_OF = {name: width for width, name in _SWIZZLES.items()}
+
+EARLY_SWIZZLE = NOTATION_TEXT.worded(
+    found="a SwizzleTransform before others",
+    limit="it acts on the stored bytes",
+    fix="Write it last.",
+)
+ROW_IS_NO_SPAN = NOTATION_TEXT.worded(
+    found="SwizzleTransform({span_bytes}) of rows of {row_bytes:.15g} bytes",
+    limit="the innermost extent is as many bytes as the swizzle spans",
+    fix="Tile by {elements} elements.",
+)
+SWIZZLE_WIDTH = NOTATION_TEXT.worded(
+    found="a swizzle of {width_bytes} bytes",
+    limit="32, 64 or 128 (16: none)",
+    fix="Use 128.",
+)
+UNEVEN_TILING = NOTATION_TEXT.worded(
+    found="a tiling of {tiling} over {extents}",
+    limit="whole tiles",
+    fix="Use {one_tile}, one tile.",
+)
+NO_PERMUTATION = NOTATION_TEXT.worded(
+    found="the permutation {permutation}",
+    limit="every number from 0 to {last} once",
+    fix="Use {identity}.",
+)
+NO_WIDTH_OF_SWIZZLE = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle}",
+    limit="SwizzleTransform takes 32, 64 or 128 bytes",
+    fix="Use 128B.",
+)
+PADDED_TILE = NO_EQUIVALENT.worded(
+    found="{padding_bytes} bytes of padding a row",
+    limit="tiles lie without gaps",
+    fix="Use padding_bytes = 0.",
+)
+
+
+class Dim(NamedTuple):
+    """A dimension of the stored buffer: part of an index of the source."""
+
+    source: int  # the index
+    extent: int
+    weight: int  # what one step adds to that index
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -35,7 +81,7 @@ def read(text: str, hints: Hints) -> Layout:
     bits = hints.bits(None, "Mosaic's transforms")
     tiles = (argument for name, argument in transforms if name in _TILES and len(argument) == 2)
     shape = hints.tile_shape(next(tiles, None) if hints.shape is None else None, "Mosaic's transforms")
-    dims = [(index, extent, 1) for index, extent in enumerate(shape)]  # source index, extent, step of that index
+    dims = [Dim(index, extent, 1) for index, extent in enumerate(shape)]
     swizzle = SWIZZLE["none"]
     for place, (name, argument) in enumerate(transforms):
         if name != "SwizzleTransform":
@@ -43,15 +89,11 @@ def read(text: str, hints: Hints) -> Layout:
         elif place == len(transforms) - 1:
             swizzle = SWIZZLE[_SWIZZLES[argument[0]]]
         else:
-            raise refusal("a SwizzleTransform before others", "it acts on the stored bytes", "Write it last.")
-    span, row_bits = swizzle.span_bytes, dims[-1][1] * bits
+            raise EARLY_SWIZZLE.error()
+    span = swizzle.span_bytes
+    row_bits = dims[-1].extent * bits
     if span is not None and row_bits != span * 8:
-        found = f"SwizzleTransform({span}) of rows of {row_bits / 8:.15g} bytes"
-        limit, fix = (
-            "the innermost extent is as many bytes as the swizzle spans",
-            f"Tile by {span * 8 // bits} elements.",
-        )
-        raise refusal(found, limit, fix, span_bytes=span, row_bytes=row_bits / 8)
+        raise ROW_IS_NO_SPAN.error(span_bytes=span, row_bytes=row_bits / 8, elements=span * 8 // bits)
     start = on_pattern(hints.start, swizzle)
     return Layout.from_modes(_strides(dims, len(shape)), bits, swizzle=swizzle, start=start)
 
@@ -62,13 +104,12 @@ def spell(layout: Layout) -> tuple[str, ...]:
     >>> print(spell(Layout((16, 64), 16, swizzle="128B"))[0])
     (TileTransform((8, 64)), SwizzleTransform(128))
     """
-    width = {name: width for width, name in _SWIZZLES.items()}.get(layout.swizzle.name)
+    width = _WIDTH_OF.get(layout.swizzle.name)
     if width is None:
-        raise no_equivalent(f"swizzle {layout.swizzle}", "SwizzleTransform takes 32, 64 or 128 bytes", "Use 128B.")
+        raise NO_WIDTH_OF_SWIZZLE.error(swizzle=layout.swizzle.name)
     tile = tile_of(layout)
     if tile.padding_bytes:
-        found = f"{tile.padding_bytes} bytes of padding a row"
-        raise no_equivalent(found, "tiles lie without gaps", "Use padding_bytes = 0.", padding_bytes=tile.padding_bytes)
+        raise PADDED_TILE.error(padding_bytes=tile.padding_bytes)
     turned = ["TransposeTransform((1, 0))"] if layout.major == "MN" else []
     swizzled = [f"SwizzleTransform({width})"] if width != 16 else []
     tilings = [
@@ -76,8 +117,18 @@ def spell(layout: Layout) -> tuple[str, ...]:
         for rows in (8, tile.atom[0])
         for order in ([], ["TransposeTransform((1, 0, 2, 3))"])
     ]
-    texts = [[*turned, *tiling, *swizzled] for tiling in (tilings if swizzled else [[], *tilings])]
-    return tuple(f"({', '.join(text)}{',' if len(text) == 1 else ''})" for text in texts)
+    if not swizzled:
+        tilings = [[], *tilings]
+    return tuple(_tuple_text([*turned, *tiling, *swizzled]) for tiling in tilings)
+
+
+def _tuple_text(entries: list[str]) -> str:
+    """The text of a tuple.
+
+    >>> _tuple_text(["a"]), _tuple_text(["a", "b"])
+    ('(a,)', '(a, b)')
+    """
+    return f"({entries[0]},)" if len(entries) == 1 else f"({', '.join(entries)})"
 
 
 def _read_transforms(scan: Scanner) -> list[tuple[str, tuple[int, ...]]]:
@@ -118,41 +169,38 @@ def _read_argument(scan: Scanner, is_width: bool) -> tuple[int, ...]:
 
 def _read_width(scan: Scanner) -> int:
     name = str(scan.peek().value)
-    width = _MODES[name] if name in _MODES and scan.take() else scan.integer()
+    if name in _MODES:
+        scan.take()
+        return _MODES[name]
+    width = scan.integer()
     if width not in _SWIZZLES:
-        raise refusal(f"a swizzle of {width} bytes", "32, 64 or 128 (16: none)", "Use 128.", width_bytes=width)
+        raise SWIZZLE_WIDTH.error(width_bytes=width)
     return width
 
 
-Dims = list[tuple[int, int, int]]
-
-
-def _tiled(dims: Dims, tiling: tuple[int, ...]) -> Dims:
+def _tiled(dims: list[Dim], tiling: tuple[int, ...]) -> list[Dim]:
     """The last dims split into (outer, inner), all outers before all inners."""
-    kept, split = dims[: -len(tiling)], list(zip(dims[-len(tiling) :], tiling, strict=False))
-    if len(tiling) > len(dims) or any(step < 1 or extent % step for (_, extent, _), step in split):
-        extents = tuple(extent for _, extent, _ in dims)
-        found, fix = f"a tiling of {tiling} over {extents}", f"Use {extents[-2:]}, one tile."
-        raise refusal(found, "whole tiles", fix, tiling=tiling, extents=extents)
-    outer = [(index, extent // step, weight * step) for (index, extent, weight), step in split]
-    inner = [(index, step, weight) for (index, _, weight), step in split]
+    kept = dims[: -len(tiling)]
+    split = list(zip(dims[-len(tiling) :], tiling, strict=False))
+    if len(tiling) > len(dims) or any(step < 1 or dim.extent % step for dim, step in split):
+        extents = tuple(dim.extent for dim in dims)
+        raise UNEVEN_TILING.error(tiling=tiling, extents=extents, one_tile=extents[-2:])
+    outer = [Dim(dim.source, dim.extent // step, dim.weight * step) for dim, step in split]
+    inner = [Dim(dim.source, step, dim.weight) for dim, step in split]
     return [*kept, *outer, *inner]
 
 
-def _transposed(dims: Dims, permutation: tuple[int, ...]) -> Dims:
+def _transposed(dims: list[Dim], permutation: tuple[int, ...]) -> list[Dim]:
     if sorted(permutation) != list(range(len(dims))):
-        limit, fix = f"every number from 0 to {len(dims) - 1} once", f"Use {tuple(range(len(dims)))}."
-        raise refusal(f"the permutation {permutation}", limit, fix, permutation=permutation)
+        identity = tuple(range(len(dims)))
+        raise NO_PERMUTATION.error(permutation=permutation, last=len(dims) - 1, identity=identity)
     return [dims[place] for place in permutation]
 
 
-def _strides(dims: Dims, rank: int) -> Modes:
-    """Row-major storage of `dims`, gathered by the index that they came from."""
-    strides = [prod(extent for _, extent, _ in dims[place + 1 :]) for place in range(len(dims))]
-    stored = sorted(
-        (index, weight, extent, stride) for (index, extent, weight), stride in zip(dims, strides, strict=True)
-    )
+def _strides(dims: list[Dim], rank: int) -> Modes:
+    """Row-major storage of `dims`, gathered by the index that they came from, the finest of each first."""
+    strides = [prod(dim.extent for dim in dims[place + 1 :]) for place in range(len(dims))]
+    stored = sorted(zip(dims, strides, strict=True), key=lambda entry: entry[0].weight)
     return Modes.of_indices(
-        coalesced(*((extent, stride) for index, _, extent, stride in stored if index == source))
-        for source in range(rank)
+        coalesced(*((dim.extent, stride) for dim, stride in stored if dim.source == source)) for source in range(rank)
     )

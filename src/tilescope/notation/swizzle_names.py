@@ -14,8 +14,8 @@ from math import gcd
 
 from tilescope.arithmetic import rounded_up
 from tilescope.layout import Layout, oriented
-from tilescope.notation.hints import Hints, no_equivalent, tile_of
-from tilescope.notation.text import refusal
+from tilescope.notation.hints import NO_EQUIVALENT, Hints, tile_of
+from tilescope.notation.text import NOTATION_TEXT
 from tilescope.sentence import shortened
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
 from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
@@ -23,6 +23,33 @@ from tilescope.swizzle.spelling import PTX_ATOMICITIES, PTX_MODES
 DRIVER_PREFIX = "CU_TENSOR_MAP_SWIZZLE_"
 _PTX_FIELD = re.compile(
     r"\.?swizzle_(mode|atomicity)(?:\.\S+)?\s*[=:,]?\s*(?:\[\w+\]\s*,)?\s*\.?([0-9A-Za-z+\-]+)\s*[,;]?\s*"
+)
+
+
+PTX_FIELDS = NOTATION_TEXT.worded(
+    found="{text!r}",
+    limit="a .swizzle_mode, and at most one .swizzle_atomicity, with their values",
+    fix='Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".',
+)
+SPAN_CUTS_ELEMENTS = NOTATION_TEXT.worded(
+    found="{element_bits}-bit elements",
+    limit="whole ones in {unit_bytes} bytes",
+    fix="Use element_bits = 8.",
+)
+UNEVEN_ROWS = NOTATION_TEXT.worded(
+    found="rows of {columns} elements of {element_bits} bits",
+    limit="with swizzle {swizzle} TMA stores rows in multiples of {unit_bytes} bytes",
+    fix="Use {enough}, a multiple of {unit} elements.",
+)
+NO_ENUMERATOR = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle}",
+    limit="the driver has no enumerator for it",
+    fix="Spell it as ptx.",
+)
+SOFTWARE_SWIZZLE = NO_EQUIVALENT.worded(
+    found="swizzle {swizzle}",
+    limit="TMA knows {known:, }",
+    fix="Use 128B, or store it with software.",
 )
 
 
@@ -43,10 +70,9 @@ def read_ptx(text: str, hints: Hints) -> Layout:
     """
     said = _PTX_FIELD.findall(text)
     fields = {key: int(value) if value.isdigit() and len(value) < 5 else value for key, value in said}
-    if (rest := _PTX_FIELD.sub("", text)) or len(fields) != len(said) or "mode" not in fields:
-        limit = "a .swizzle_mode, and at most one .swizzle_atomicity, with their values"
-        fix = 'Write ".swizzle_mode = 128B, .swizzle_atomicity = 16B".'
-        raise refusal(f"{shortened(rest or text, 40)!r}", limit, fix)
+    rest = _PTX_FIELD.sub("", text)
+    if rest or len(fields) != len(said) or "mode" not in fields:
+        raise PTX_FIELDS.error(text=shortened(rest or text, 40))
     return _boxes(Swizzle.from_ptx(fields["mode"], fields.get("atomicity")), hints, "the PTX fields")
 
 
@@ -58,7 +84,7 @@ def spell_driver(layout: Layout) -> tuple[str]:
     """
     swizzle = _tensor_map_swizzle(layout)
     if swizzle.driver_code is None:
-        raise no_equivalent(f"swizzle {swizzle}", "the driver has no enumerator for it", "Spell it as ptx.")
+        raise NO_ENUMERATOR.error(swizzle=swizzle.name)
     return (DRIVER_PREFIX + swizzle.name.upper(),)
 
 
@@ -78,20 +104,25 @@ def spell_ptx(layout: Layout) -> tuple[str]:
 
 def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
     """A tile in boxes one span wide, one column of rows after the other; without a swizzle, one box."""
-    bits, major, span_bytes = hints.bits(None, where), hints.major or "K", swizzle.span_bytes
+    bits = hints.bits(None, where)
+    major = hints.major or "K"
+    span_bytes = swizzle.span_bytes
     unit_bytes = CHUNK_BYTES if span_bytes is None else span_bytes  # rows are a multiple of it
     unit = unit_bytes * 8 // gcd(unit_bytes * 8, bits)
     if span_bytes is not None and unit * bits != unit_bytes * 8:
-        limit = f"whole ones in {unit_bytes} bytes"
-        raise refusal(f"{bits}-bit elements", limit, "Use element_bits = 8.", element_bits=bits)
+        raise SPAN_CUTS_ELEMENTS.error(element_bits=bits, unit_bytes=unit_bytes)
     one_box = None if span_bytes is None or hints.shape is not None else oriented(major, 8, unit)
     mn, k = hints.tile_shape(one_box, where)
     rows, columns = oriented(major, mn, k)
     if columns % unit:
-        found = f"rows of {columns} elements of {bits} bits"
-        limit = f"with swizzle {swizzle} TMA stores rows in multiples of {unit_bytes} bytes"
-        fix = f"Use {rounded_up(columns, unit)}, a multiple of {unit} elements."
-        raise refusal(found, limit, fix, columns=columns, element_bits=bits)
+        raise UNEVEN_ROWS.error(
+            columns=columns,
+            element_bits=bits,
+            swizzle=swizzle.name,
+            unit_bytes=unit_bytes,
+            unit=unit,
+            enough=rounded_up(columns, unit),
+        )
     atom = oriented(major, rows, columns if span_bytes is None else unit)
     return Layout((mn, k), bits, atom=atom, major=major, swizzle=swizzle, start=hints.start)
 
@@ -99,6 +130,5 @@ def _boxes(swizzle: Swizzle, hints: Hints, where: str) -> Layout:
 def _tensor_map_swizzle(layout: Layout) -> Swizzle:
     tile_of(layout)
     if layout.swizzle.feature is None:
-        fix = "Use 128B, or store it with software."
-        raise no_equivalent(f"swizzle {layout.swizzle}", f"TMA knows {', '.join(SWIZZLE)}", fix)
+        raise SOFTWARE_SWIZZLE.error(swizzle=layout.swizzle.name, known=tuple(SWIZZLE))
     return layout.swizzle

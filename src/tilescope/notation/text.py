@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from tilescope.data_type import BLOCK_SCALED, DataType
 from tilescope.errors import RuleError, argument_type
@@ -22,6 +22,8 @@ from tilescope.names import nearest_name
 from tilescope.rule import rule
 from tilescope.sentence import shortened
 
+FieldValue: TypeAlias = "int | bool | str | list[Any]"  # of a field of an encoding, as deep as one likes
+Fields: TypeAlias = "dict[str, Any]"  # an encoding's, by name, as FieldValues
 CHARACTERS = 1 << 16  # of one text; the type name of a layout takes some thousand
 NESTING = 16  # parentheses within parentheses
 INTEGER = 2**40  # extents and strides; shared memory ends at 2^18 bytes
@@ -30,9 +32,44 @@ POINTER = 2**48 - 1  # what a kernel prints: a generic pointer into the window o
 NOTATION_TEXT = rule(
     "notation-text",
     "A layout's text follows the grammar of its notation.",
+    argument="text",
+    found="{word} at place {place} of {text}",
+    limit="expected {expected}",
+    fix="Write {expected} there.",
     source="the grammars of CuTe, Triton, Mosaic, PTX and the driver",
     passing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)")',
     failing='ts.parse_layout("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64)")',
+)
+UNEXPECTED_WORD = NOTATION_TEXT.worded(fix="{advice}")
+TOO_LONG_TEXT = NOTATION_TEXT.worded(
+    found="{characters} characters",
+    limit="one layout, at most {most} characters",
+    fix="Read one layout at a time.",
+)
+EMPTY_TEXT = NOTATION_TEXT.worded(
+    found="an empty text",
+    limit="the text of a layout",
+    fix='Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".',
+)
+NOT_ASCII = NOTATION_TEXT.worded(
+    found="character {character!r} at place {place} of {text}",
+    limit="notations are written in plain ASCII",
+    fix="Remove {character!r}.",
+)
+STRANGE_CHARACTER = NOTATION_TEXT.worded(
+    found="{character!r} at place {place} of {text}",
+    limit="names, integers and the usual brackets",
+    fix="Remove {character!r}.",
+)
+UNKNOWN_TYPE = NOTATION_TEXT.worded(
+    found="the element type {type}",
+    limit="such as half_t, f16, bf16, i8, float_e4m3_t",
+    fix="Write uint16_t: only its bits matter.",
+)
+UNKNOWN_FIELD = NOTATION_TEXT.worded(
+    found="the {what} {field}",
+    limit="known: {known:, }",
+    fix="Use {nearest}.",
 )
 _INTEGER_TYPE = r"(?:(?:unsigned|signed|long|short|char|int|size_t|u?int(?:32|64)_t)\s*+)++"
 _TOKEN = re.compile(
@@ -50,9 +87,11 @@ CLOSING = {"(": ")", "<": ">", "[": "]", "{": "}"}
 _TUPLE_NAMES = frozenset(
     {"Shape", "Stride", "Step", "Coord", "tuple", "make_shape", "make_stride", "make_step", "make_tuple"}
 )
-_LITERALS: dict[Any, Any] = {"true": True, "True": True, "false": False, "False": False, "None": []}
+_LITERALS: dict[int | str, FieldValue] = {"true": True, "True": True, "false": False, "False": False, "None": []}
 _BRACKET = re.compile(r"[<>()\[\]{}]")
 _BRACKETED = 8000  # characters that one pair of brackets may enclose
+_DIGITS = 40  # of an integer that is read
+_TOO_LARGE = int("1" + "0" * _DIGITS)
 
 
 class Token(NamedTuple):
@@ -64,26 +103,18 @@ class Token(NamedTuple):
     value: int | str  # the integer; the name without its namespaces; the symbol
 
 
-def refusal(found: str, limit: str, fix: str, **values: Any) -> RuleError:
-    """The error for a text that no notation explains."""
-    return NOTATION_TEXT.error("text", found, limit, fix, **values)
-
-
-def checked_text(text: Any) -> str:
+def checked_text(text: object) -> str:
     """`text` itself, when it is a line of ASCII of sane length; CuTe's ring operator may be "o" or "∘"."""
     if not isinstance(text, str):
         raise RuleError([argument_type("text", text, "a text", 'Use "(8,64):(64,1)", for example.')])
     if len(text) > CHARACTERS:
-        limit = f"one layout, at most {CHARACTERS} characters"
-        raise refusal(f"{len(text)} characters", limit, "Read one layout at a time.", characters=len(text))
+        raise TOO_LONG_TEXT.error(characters=len(text), most=CHARACTERS)
     line = " ".join(text.replace("∘", " o ").split())
     if not line:
-        fix = 'Try "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)".'
-        raise refusal("an empty text", "the text of a layout", fix)
-    strange = None if line.isascii() and line.isprintable() else re.search("[^ -~]", line)
+        raise EMPTY_TEXT.error()
+    strange = re.search("[^ -~]", line)
     if strange:
-        found = f"character {strange[0]!r} at place {strange.start()} of {_shown(line)}"
-        raise refusal(found, "notations are written in plain ASCII", f"Remove {strange[0]!r}.", place=strange.start())
+        raise NOT_ASCII.error(character=strange[0], place=strange.start(), text=_shown(line))
     return line
 
 
@@ -103,7 +134,8 @@ def type_bits(name: str) -> int:
     (8, 8, 128)
     """
     plain = last_name(name).casefold()
-    if integer := re.fullmatch(r"u?int(\d{1,3})_t", plain):  # as spelled texts have it
+    integer = re.fullmatch(r"u?int(\d{1,3})_t", plain)  # as spelled texts have it
+    if integer:
         return int(integer[1])
     found = re.fullmatch(r"[a-z]{1,8}?(\d{1,3})(?:b?_t|e\dm\d[a-z]*)?", plain)
     try:
@@ -113,8 +145,7 @@ def type_bits(name: str) -> int:
             return int(found[1])
         if unknown.violations[0].rule == BLOCK_SCALED.name:
             raise
-        limit, fix = "such as half_t, f16, bf16, i8, float_e4m3_t", "Write uint16_t: only its bits matter."
-        raise refusal(f"the element type {shortened(name, 40)}", limit, fix) from None
+        raise UNKNOWN_TYPE.error(type=shortened(name, 40)) from None
     return row.smem_bits if row.driver_code is not None else row.bits
 
 
@@ -126,6 +157,27 @@ def closing_place(text: str, opening: int) -> int:
         if depth == 0:
             return found.start()
     return len(text)
+
+
+def _token(word: re.Match[str], text: str) -> Token:
+    """One word of a text, with its value."""
+    kind, spelling = word.lastgroup or "", word[0]
+    if kind == "strange":
+        raise STRANGE_CHARACTER.error(character=spelling, place=word.start(), text=_shown(text))
+    value: int | str = spelling
+    if kind == "name":
+        value = word["last"]
+    elif kind == "number":
+        value = _number(word["digits"])
+    return Token(kind, spelling, word.start(), value)
+
+
+def _number(digits: str) -> int:
+    """The integer of decimal or hexadecimal digits; more digits than any integer of a layout has are one too large."""
+    if len(digits) > _DIGITS:
+        return _TOO_LARGE
+    base = 16 if "x" in digits or "X" in digits else 10
+    return int(digits, base)
 
 
 class Scanner:
@@ -140,21 +192,8 @@ class Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self._next = 0
-        self._tokens = []
-        for word in _TOKEN.finditer(text):
-            kind, spelling = word.lastgroup or "", word[0]
-            value: int | str = spelling
-            if kind == "name":
-                value = word["last"]
-            elif kind == "number":
-                digits = word["digits"]
-                value = int(digits, 16 if "x" in digits or "X" in digits else 10) if len(digits) <= 40 else 10**40
-            elif kind == "strange":
-                found = f"{spelling!r} at place {word.start()} of {_shown(text)}"
-                limit, fix = "names, integers and the usual brackets", f"Remove {spelling!r}."
-                raise refusal(found, limit, fix, place=word.start())
-            if kind != "blank":
-                self._tokens.append(Token(kind, spelling, word.start(), value))
+        words = (word for word in _TOKEN.finditer(text) if word.lastgroup != "blank")
+        self._tokens = [_token(word, text) for word in words]
         self._tokens += [Token("end", "", len(text), "")] * 3  # as far as anybody looks ahead
 
     def peek(self, ahead: int = 0) -> Token:
@@ -190,8 +229,10 @@ class Scanner:
         """Give up at the next token."""
         token = self.peek()
         word = f'"{shortened(token.spelling, 30)}"' if token.spelling else "the end"
-        found = f"{word} at place {token.place} of {_shown(self.text)}"
-        raise refusal(found, f"expected {expected}", fix or f"Write {expected} there.", place=token.place)
+        shown = _shown(self.text)
+        if fix is None:
+            raise NOTATION_TEXT.error(word=word, place=token.place, text=shown, expected=expected)
+        raise UNEXPECTED_WORD.error(word=word, place=token.place, text=shown, expected=expected, advice=fix)
 
     def finished(self) -> None:
         """Refuse what is left over; a closing ";" of source code may stay."""
@@ -251,12 +292,14 @@ class Scanner:
                 fix = "A size that only the running kernel knows has no address map: put a number."
             self.refuse("an integer of at least 0", fix)
         if token.value > most:
-            limit = f"2^{most.bit_length() - (most == INTEGER)}"
-            self.refuse(f"an integer of at most {limit}", "Shared memory is smaller than that.")
+            bits = most.bit_length() - 1 if most == INTEGER else most.bit_length()
+            self.refuse(f"an integer of at most 2^{bits}", "Shared memory is smaller than that.")
         self._next += 1
         if self.at("@"):
-            what = "A stride such as 1@0 counts coordinates of a tensor, not places in memory"
-            self.refuse("a stride in elements", f"{what}: give the layout in memory.")
+            self.refuse(
+                "a stride in elements",
+                "A stride such as 1@0 counts coordinates of a tensor, not places in memory: give the layout in memory.",
+            )
         return token.value
 
     def integers(self, depth: int = 0) -> IntTree:
@@ -271,13 +314,13 @@ class Scanner:
         members = tuple([self.integers(depth + 1) for _ in self.until(CLOSING[self.take().spelling])])
         return members or self.refuse("an integer")
 
-    def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> dict[str, Any]:
+    def fields(self, closing: str, positions: tuple[str, ...] = (), quoted: tuple[str, ...] = ()) -> Fields:
         """Values up to the closing bracket: key = value, or a value alone for the next of `positions`.
 
         >>> Scanner('(8, 64), 16, swizzle="128B")').fields(")", ("shape", "element_bits"), ("swizzle",))
         {'shape': [8, 64], 'element_bits': 16, 'swizzle': '128B'}
         """
-        fields: dict[str, Any] = {}
+        fields: Fields = {}
         for _ in self.until(closing):
             if self.peek(1).value == "=":
                 key = self.name()
@@ -291,7 +334,7 @@ class Scanner:
             fields[key] = self._quoted() if key in quoted else self.value()
         return fields
 
-    def value(self, depth: int = 0) -> Any:
+    def value(self, depth: int = 0) -> FieldValue:
         """A number (8, 8 : i32), true, false, an interval with its padding (256:+8), a text in quotes, or a list of such."""
         token = self.peek()
         if token.kind == "number":
@@ -326,8 +369,7 @@ def require_known(fields: Iterable[str], known: tuple[str, ...], what: str = "fi
     """Refuse fields that nobody knows."""
     for key in fields:
         if key not in known:
-            fix = f"Use {nearest_name(key, known) or known[0]}."
-            raise refusal(f"the {what} {key}", f"known: {', '.join(known)}", fix)
+            raise UNKNOWN_FIELD.error(what=what, field=key, known=known, nearest=nearest_name(key, known) or known[0])
 
 
 def _shown(text: str) -> str:

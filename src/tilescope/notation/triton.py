@@ -28,20 +28,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tilescope.layout import Layout, oriented
 from tilescope.notation.hints import MAX_EXTENT, Hints, tile_of
 from tilescope.notation.linear import Basis, extents_of, layout_of, padded_bases, unit_bases
-from tilescope.notation.text import refusal
-from tilescope.notation.triton_text import WIDTHS, is_power, read_encoding
-from tilescope.sentence import by
+from tilescope.notation.text import NOTATION_TEXT, Fields
+from tilescope.notation.triton_text import WIDTHS, Encoding, is_power, read_encoding
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
-BOX_ROWS = 256  # TMA's largest box extent: Triton stores a tile box by box
 LINE_BITS = 1024  # of 128 bytes
 USUAL_BITS = 16  # of an element, where nothing tells
 _VEC_BITS = {2: 64, 4: 32, 8: 16, 16: 8}  # the width at which `vec` elements are 16 bytes
 _CORE_ROWS = 8  # rows after which nvmma_shared repeats its pattern
+
+OTHER_BITS = NOTATION_TEXT.worded(
+    found="elementBitWidth = {elementBitWidth} of {element_bits}-bit elements",
+    limit="both agree",
+    fix="Use elementBitWidth = {element_bits}.",
+)
+NO_POWERS_OF_TWO = NOTATION_TEXT.worded(
+    found="a tile of {shape: x }",
+    limit="Triton's tiles are powers of two, at most 2^20",
+    fix="Use {powers: x }.",
+)
+UNEVEN_CLUSTER = NOTATION_TEXT.worded(
+    found="a tile of {shape: x } split by {splits: x }",
+    limit="every block of a cluster has an equal part",
+    fix="Use CTASplitNum = {whole}.",
+)
+PADDED_FP4 = NOTATION_TEXT.worded(
+    found="fp4Padded = true, swizzlingByteWidth = {swizzlingByteWidth}, elementBitWidth = {elementBitWidth}",
+    limit="8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, two values in one",
+    fix="Use swizzlingByteWidth = 128, elementBitWidth = 8.",
+)
+TRANSPOSED_WITHOUT_WIDTH = NOTATION_TEXT.worded(
+    found="swizzlingByteWidth = 0 with transposed = true",
+    limit="its meaning depends on the version: Triton up to 3.8 stores rows as if transposed were false, 3.9 "
+    "(triton-lang/triton#10453) stores the transposed tile",
+    fix="For 3.8 and before say transposed = false; for 3.9 give swizzled_shared with vec = 1, perPhase = 1, "
+    "maxPhase = 1, order = [0, 1].",
+)
+TRANSPOSED_RANK = NOTATION_TEXT.worded(
+    found="transposed = true of {rank} indices",
+    limit="Triton 3.9 scatters the rows of such a tile; of two indices it stores them in order",
+    fix="Use the shared_linear that to_linear_layout prints.",
+)
+SMALLER_THAN_PATTERN = NOTATION_TEXT.worded(
+    found="a tile of {rows} rows of {columns} elements",
+    limit="at least {least_rows} rows of {span}",
+    fix="Use {enough_rows} rows of {enough_columns}.",
+)
+OTHER_THAN_BASES = NOTATION_TEXT.worded(
+    found="a tile of {shape: x } in shared_linear",
+    limit="its bases reach {reached: x }",
+    fix="Use shape = {reached}, or leave it out.",
+)
 
 
 def read(text: str, hints: Hints) -> Layout:
@@ -54,27 +96,36 @@ def read(text: str, hints: Hints) -> Layout:
     ...          "fp4Padded = true}>, #smem>", Hints()).modes)
     '(16,(8,8)):(128,(1,16))'
     """
-    kind, fields, extents, said_bits = read_encoding(text)
-    element = fields.get("elementBitWidth")
-    if said_bits is not None and element is not None and said_bits != element and not fields.get("fp4Padded"):
-        found, fix = f"elementBitWidth = {element} of {said_bits}-bit elements", f"Use elementBitWidth = {said_bits}."
-        raise refusal(found, "both agree", fix, elementBitWidth=element, element_bits=said_bits)
-    bits = hints.bits(said_bits if element is None else element, kind)
-    rank, buffers = _rank(fields), 1
+    encoding = read_encoding(text)
+    kind, fields, extents = encoding.kind, encoding.fields, encoding.extents
+    bits = hints.bits(_said_bits(encoding), kind)
+    rank = _rank(fields)
+    buffers = 1
     if extents is not None and len(extents) == rank + 1:
-        buffers, extents = extents[0], extents[1:]
+        buffers, *inner = extents
+        extents = tuple(inner)
     is_smallest = extents is None and hints.shape is None
     shape = hints.tile_shape(_smallest(kind, fields, bits) if is_smallest else extents, kind, rank)
     if any(not is_power(extent) or extent > MAX_EXTENT for extent in shape):
-        powers = by(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
-        limit = "Triton's tiles are powers of two, at most 2^20"
-        raise refusal(f"a tile of {by(shape)}", limit, f"Use {powers}.", shape=shape)
+        powers = tuple(min(1 << (extent - 1).bit_length(), MAX_EXTENT) for extent in shape)
+        raise NO_POWERS_OF_TWO.error(shape=shape, powers=powers)
     block = shape if is_smallest and kind != "padded_shared" else _block_shape(fields, shape)
-    bases, padding = _BASES[kind](fields, block, bits), fields.get("intervals", ())
-    return layout_of(bases, bits, padding=padding, buffers=buffers, start=hints.start)
+    bases = _BASES[kind](fields, block, bits)
+    return layout_of(bases, bits, padding=fields.get("intervals", ()), buffers=buffers, start=hints.start)
 
 
-def assumed(text: str, hints: Hints) -> dict[str, Any]:
+def _said_bits(encoding: Encoding) -> int | None:
+    """An element's bits, as the encoding or its buffer says them; both must agree."""
+    element: int | None = encoding.fields.get("elementBitWidth")
+    if element is None:
+        return encoding.element_bits
+    is_padded = encoding.fields.get("fp4Padded")
+    if encoding.element_bits not in (None, element) and not is_padded:
+        raise OTHER_BITS.error(elementBitWidth=element, element_bits=encoding.element_bits)
+    return element
+
+
+def assumed(text: str, hints: Hints) -> Fields:
     """What neither the text nor the caller says, as `read` can be told it: element_bits and shape.
 
     Triton makes `vec` elements 16 bytes where it can, so that their number tells the element's width; where it does not, 16
@@ -84,13 +135,16 @@ def assumed(text: str, hints: Hints) -> dict[str, Any]:
     >>> assumed(swizzled, Hints()), assumed(swizzled, Hints(element_bits=8, shape=(64, 128)))
     ({'element_bits': 8, 'shape': (8, 128)}, {})
     """
-    kind, fields, extents, said_bits = read_encoding(text)
-    found: dict[str, Any] = {}
-    bits = hints.element_bits or said_bits or fields.get("elementBitWidth")
+    encoding = read_encoding(text)
+    fields = encoding.fields
+    found: Fields = {}
+    bits = hints.element_bits or encoding.element_bits or fields.get("elementBitWidth")
     if bits is None:
-        bits = found["element_bits"] = _VEC_BITS.get(fields.get("vec", 0), USUAL_BITS)
-    if extents is None and hints.shape is None and not fields.get("offset") and not fields.get("shape"):
-        found["shape"] = _whole_shape(fields, _smallest(kind, fields, bits) or _fitting(fields, bits))
+        bits = _VEC_BITS.get(fields.get("vec", 0), USUAL_BITS)
+        found["element_bits"] = bits
+    tells_shape = fields.get("offset") or fields.get("shape")
+    if encoding.extents is None and hints.shape is None and not tells_shape:
+        found["shape"] = _whole_shape(fields, _smallest(encoding.kind, fields, bits) or _fitting(fields, bits))
     return found
 
 
@@ -105,7 +159,8 @@ def spell(layout: Layout) -> tuple[str, ...]:
     >>> print(*spell(Layout((8, 64), 16, padding_bytes=16)))
     #ttg.padded_shared<[64:+8] {order = [1, 0], shape = [8, 64]}>
     """
-    if padded := _padded_fields(layout):
+    padded = _padded_fields(layout)
+    if padded is not None:
         pairs = ", ".join(f"{interval}:+{elements}" for interval, elements in padded.intervals)
         if padded.order is None:
             return (f"#ttg.padded_shared<[{pairs}] {{offset = {padded.offset}, block = []}}>",)
@@ -126,8 +181,10 @@ def spell_gluon(layout: Layout) -> tuple[str, ...]:
     >>> print(*spell_gluon(Layout((8, 64), 16, padding_bytes=16)))
     gl.PaddedSharedLayout.with_identity_for([[64, 8]], [8, 64], [1, 0])
     """
-    if padded := _padded_fields(layout):
-        pairs, shape = [list(pair) for pair in padded.intervals], list(layout.shape)
+    padded = _padded_fields(layout)
+    if padded is not None:
+        pairs = [list(pair) for pair in padded.intervals]
+        shape = list(layout.shape)
         if padded.order is None:
             return (f"gl.PaddedSharedLayout({pairs}, {padded.offset}, [], {shape})",)
         return (f"gl.PaddedSharedLayout.with_identity_for({pairs}, {shape}, {padded.order})",)
@@ -161,39 +218,48 @@ def _padded_fields(layout: Layout) -> _PaddedFields | None:
 
 def _spelled(layout: Layout, nvmma: str, swizzled: str, flags: tuple[str, str]) -> tuple[str, ...]:
     """The few encodings that a layout without padding could be."""
-    columns, bits, swizzle = tile_of(layout).shape[1], layout.element_bits, layout.swizzle
+    columns = tile_of(layout).shape[1]
+    bits = layout.element_bits
+    swizzle = layout.swizzle
     is_transposed = layout.major == "MN"
     widths = [width for width, name in WIDTHS.items() if name == swizzle.name]
     texts = [nvmma.format(width, flags[is_transposed], bits) for width in widths]
-    phases = (1, 1, 1)
-    cause_bit, row_bit = swizzle.base + swizzle.shift, (columns * bits // 8).bit_length() - 1  # lowest of each
+    phases = (1, 1, 1)  # vec, perPhase, maxPhase
+    cause_bit = swizzle.base + swizzle.shift  # the lowest bit that causes a change …
+    row_bit = (columns * bits // 8).bit_length() - 1  # … and the lowest that counts rows
     if swizzle.bits and swizzle.shift > 0 and cause_bit >= row_bit:
         phases = (1 << swizzle.base) * 8 // bits, 1 << (cause_bit - row_bit), 1 << swizzle.bits
     return (*texts, swizzled.format(*phases, [0, 1] if is_transposed else [1, 0]))
 
 
-def _rank(fields: dict[str, Any]) -> int:
+def _rank(fields: Fields) -> int:
     """How many indices the encoding has."""
-    lists = [fields.get(key) for key in ("order", "shape", "CTASplitNum")]
-    lists += [bases[0] for bases in (fields.get("offset"), fields.get("CGALayout")) if bases]
-    return next((len(entries) for entries in lists if entries), fields.get("rank", 2))
+    for key in ("order", "shape", "CTASplitNum"):
+        if fields.get(key):
+            return len(fields[key])
+    for key in ("offset", "CGALayout"):
+        if fields.get(key) and fields[key][0]:
+            return len(fields[key][0])
+    rank: int = fields.get("rank", 2)
+    return rank
 
 
-def _smallest(kind: str, fields: dict[str, Any], bits: int) -> tuple[int, ...] | None:
+def _smallest(kind: str, fields: Fields, bits: int) -> tuple[int, ...] | None:
     """The tile that the encoding itself tells: its shape, what its bases reach, or one pattern."""
     if fields.get("offset"):
         return extents_of(fields["offset"])
     if fields.get("shape"):
         return tuple(fields["shape"])
     if kind == "swizzled_shared" and len(fields["order"]) == 2 and fields["maxPhase"] > 1:
-        rows, columns = fields["perPhase"] * fields["maxPhase"], fields["vec"] * fields["maxPhase"]
+        rows = fields["perPhase"] * fields["maxPhase"]
+        columns = fields["vec"] * fields["maxPhase"]
         return oriented("K" if fields["order"] == [1, 0] else "MN", rows, columns)
     if kind == "nvmma_shared" and fields.get("rank", 2) == 2 and fields["swizzlingByteWidth"]:
         return oriented("MN" if fields.get("transposed") else "K", _CORE_ROWS, _span(fields, bits))
     return None
 
 
-def _fitting(fields: dict[str, Any], bits: int) -> tuple[int, ...]:
+def _fitting(fields: Fields, bits: int) -> tuple[int, ...]:
     """A tile for an encoding that tells none: a row of 128 bytes at least, eight rows, one of every other index."""
     rank = _rank(fields)
     order = fields.get("order") or [*reversed(range(rank))]
@@ -209,7 +275,7 @@ def _fitting(fields: dict[str, Any], bits: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _splits(fields: dict[str, Any], rank: int) -> list[int]:
+def _splits(fields: Fields, rank: int) -> list[int]:
     """Into how many parts the blocks of a cluster split each index of a tile."""
     splits: list[int] = fields.get("CTASplitNum") or [1] * rank
     for basis in fields.get("CGALayout") or []:  # steps of whole parts; zeros: both blocks have the same
@@ -217,98 +283,104 @@ def _splits(fields: dict[str, Any], rank: int) -> list[int]:
     return splits
 
 
-def _whole_shape(fields: dict[str, Any], block: tuple[int, ...]) -> tuple[int, ...]:
+def _whole_shape(fields: Fields, block: tuple[int, ...]) -> tuple[int, ...]:
     """The tile of a cluster whose blocks have such a part each."""
     return tuple(extent * part for extent, part in zip(block, _splits(fields, len(block)), strict=False))
 
 
-def _block_shape(fields: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+def _block_shape(fields: Fields, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The part of the tile that one block of a cluster has."""
-    splits, cluster = _splits(fields, len(shape)), fields.get("CGALayout") or []
-    if {len(splits), *map(len, cluster)} != {len(shape)} or any(
-        not is_power(part) or extent % part for extent, part in zip(shape, splits, strict=True)
-    ):
-        found = f"a tile of {by(shape)} split by {by(splits)}"
-        limit, fix = "every block of a cluster has an equal part", f"Use CTASplitNum = {[1] * len(shape)}."
-        raise refusal(found, limit, fix, shape=shape, splits=splits)
+    splits = _splits(fields, len(shape))
+    ranks = {len(splits), *(len(basis) for basis in fields.get("CGALayout") or [])}
+    is_even = ranks == {len(shape)} and all(
+        is_power(part) and extent % part == 0 for extent, part in zip(shape, splits, strict=True)
+    )
+    if not is_even:
+        raise UNEVEN_CLUSTER.error(shape=shape, splits=splits, whole=[1] * len(shape))
     return tuple(extent // part for extent, part in zip(shape, splits, strict=True))
 
 
-def _phased(rows: list[Basis], inner: int, columns: int, vec: int, per_phase: int, max_phase: int) -> list[Basis]:
+class _Phases(NamedTuple):
+    """How rows are swizzled: pieces of `vec` elements change places by XOR with (row / per_phase) mod max_phase."""
+
+    vec: int
+    per_phase: int
+    max_phase: int
+
+
+def _phased(rows: list[Basis], inner: int, columns: int, of: _Phases) -> list[Basis]:
     """The bases of rows, with the XOR of their phase on the inner index."""
-    phases = [vec * ((1 << bit) // per_phase % max_phase) % columns for bit in range(len(rows))]
+    phases = [of.vec * ((1 << bit) // of.per_phase % of.max_phase) % columns for bit in range(len(rows))]
     return [(*row[:inner], phase, *row[inner + 1 :]) for row, phase in zip(rows, phases, strict=True)]
 
 
-def _swizzled_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> list[Basis]:
+def _swizzled_bases(fields: Fields, shape: tuple[int, ...], _: int) -> list[Basis]:
     inner, *outer = fields["order"]
-    phase = fields["vec"], fields["perPhase"], fields["maxPhase"]
-    rows = _phased(unit_bases(shape, outer[:1]), inner, shape[inner], *phase)
+    phases = _Phases(fields["vec"], fields["perPhase"], fields["maxPhase"])
+    rows = _phased(unit_bases(shape, outer[:1]), inner, shape[inner], phases)
     return unit_bases(shape, [inner]) + rows + unit_bases(shape, outer[1:])
 
 
-def _span(fields: dict[str, Any], bits: int) -> int:
+def _span(fields: Fields, bits: int) -> int:
     """How many elements of an nvmma_shared encoding a span holds."""
-    width, transposed, padded = (fields.get(key, False) for key in ("swizzlingByteWidth", "transposed", "fp4Padded"))
-    if padded and (width != 128 or bits != 8):
-        limit = "8 bytes of 4-bit values, then 8 of padding: 128 bytes, and elements of 8 bits, two values in one"
-        found = f"fp4Padded = true, swizzlingByteWidth = {width}, elementBitWidth = {bits}"
-        fix = "Use swizzlingByteWidth = 128, elementBitWidth = 8."
-        raise refusal(found, limit, fix, swizzlingByteWidth=width, elementBitWidth=bits)
-    if width == 0 and transposed:
-        raise refusal(
-            "swizzlingByteWidth = 0 with transposed = true",
-            "its meaning depends on the version: Triton up to 3.8 stores rows as if transposed were false, 3.9 "
-            "(triton-lang/triton#10453) stores the transposed tile",
-            "For 3.8 and before say transposed = false; for 3.9 give swizzled_shared with vec = 1, perPhase = 1, "
-            "maxPhase = 1, order = [0, 1].",
-            swizzlingByteWidth=0,
-        )
-    return int(width * 8 // bits // (2 if padded else 1))
+    width = fields["swizzlingByteWidth"]
+    is_padded = fields.get("fp4Padded", False)
+    if is_padded and (width != 128 or bits != 8):
+        raise PADDED_FP4.error(swizzlingByteWidth=width, elementBitWidth=bits)
+    if width == 0 and fields.get("transposed"):
+        raise TRANSPOSED_WITHOUT_WIDTH.error(swizzlingByteWidth=0)
+    elements = width * 8 // bits
+    return int(elements // 2 if is_padded else elements)
 
 
-def _nvmma_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> list[Basis]:
-    rank, width, span = len(shape), fields["swizzlingByteWidth"], _span(fields, bits)
-    transposed, padded = fields.get("transposed"), fields.get("fp4Padded")
+def _nvmma_bases(fields: Fields, shape: tuple[int, ...], bits: int) -> list[Basis]:
+    rank = len(shape)
+    width = fields["swizzlingByteWidth"]
+    span = _span(fields, bits)
+    transposed = fields.get("transposed")
+    padded = fields.get("fp4Padded")
     if transposed and rank != 2:
-        limit = "Triton 3.9 scatters the rows of such a tile; of two indices it stores them in order"
-        fix = "Use the shared_linear that to_linear_layout prints."
-        raise refusal(f"transposed = true of {rank} indices", limit, fix, rank=rank)
+        raise TRANSPOSED_RANK.error(rank=rank)
     inner = 0 if transposed else rank - 1
     outer = [index for index in reversed(range(rank)) if index != inner]  # the fastest first
-    box = [min(extent, BOX_ROWS) for extent in shape]
+    box = [min(extent, LARGEST_BOX_EXTENT) for extent in shape]  # Triton stores a tile box by box
     rows = prod(box[index] for index in outer)
     if not width:
         return unit_bases(box, (inner, *outer)) + unit_bases(shape, (inner, *outer), box)
     if rows < _CORE_ROWS or shape[inner] < span:
-        found = f"a tile of {rows} rows of {shape[inner]} elements"
-        fix = f"Use {max(8, rows)} rows of {max(span, shape[inner])}."
-        raise refusal(found, f"at least 8 rows of {span}", fix, rows=rows, columns=shape[inner])
+        raise SMALLER_THAN_PATTERN.error(
+            rows=rows,
+            columns=shape[inner],
+            least_rows=_CORE_ROWS,
+            span=span,
+            enough_rows=max(_CORE_ROWS, rows),
+            enough_columns=max(span, shape[inner]),
+        )
     box[inner] = span
-    chunk = 128 // bits // (2 if padded else 1)
-    bases = unit_bases(box, [inner]) + _phased(unit_bases(box, outer), inner, span, chunk, 128 // width, width // 16)
+    chunk = 64 // bits if padded else 128 // bits
+    phases = _Phases(chunk, 128 // width, width // 16)
+    bases = unit_bases(box, [inner]) + _phased(unit_bases(box, outer), inner, span, phases)
     if padded:
         bases.insert(3, (0,) * rank)
     return bases + unit_bases(shape, range(rank), box)
 
 
-def _linear_bases(fields: dict[str, Any], shape: tuple[int, ...], _: int) -> list[Basis]:
+def _linear_bases(fields: Fields, shape: tuple[int, ...], _: int) -> list[Basis]:
     bases = [tuple(basis) for basis in fields["offset"]]
     blocks = fields.get("block") or []
-    if shape not in (extents_of(bases), extents_of([*bases, *blocks]) if blocks else ()):
-        limit = f"its bases reach {by(extents_of(bases))}"
-        fix = f"Use shape = {extents_of(bases)}, or leave it out."
-        raise refusal(f"a tile of {by(shape)} in shared_linear", limit, fix, shape=shape)
+    reached = extents_of(bases)
+    if shape != reached and (not blocks or shape != extents_of([*bases, *blocks])):
+        raise OTHER_THAN_BASES.error(shape=shape, reached=reached)
     return bases
 
 
-def _padded_bases(fields: dict[str, Any], shape: tuple[int, ...], bits: int) -> list[Basis]:
+def _padded_bases(fields: Fields, shape: tuple[int, ...], bits: int) -> list[Basis]:
     if fields.get("offset"):
         return _linear_bases(fields, shape, bits)
     return unit_bases(shape, fields.get("order", reversed(range(len(shape)))))
 
 
-_BASES: dict[str, Callable[[dict[str, Any], tuple[int, ...], int], list[Basis]]] = {
+_BASES: dict[str, Callable[[Fields, tuple[int, ...], int], list[Basis]]] = {
     "swizzled_shared": _swizzled_bases,
     "nvmma_shared": _nvmma_bases,
     "padded_shared": _padded_bases,

@@ -11,30 +11,56 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tilescope.layout import MAX_RANK
 from tilescope.notation.hints import MAX_EXTENT
-from tilescope.notation.text import Scanner, closing_place, last_name, refusal, require_known, type_bits
+from tilescope.notation.text import (
+    NOTATION_TEXT,
+    Fields,
+    Scanner,
+    closing_place,
+    last_name,
+    require_known,
+    type_bits,
+)
 from tilescope.sentence import shortened
 
 _CLUSTER_FIELDS = ("CTAsPerCGA", "CTASplitNum", "CTAOrder", "CGALayout")
-# The fields of an encoding, in the order of Gluon's arguments, and how many of them must be there.
-_FIELDS = {
-    "swizzled_shared": (4, ("vec", "perPhase", "maxPhase", "order")),
-    "nvmma_shared": (1, ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded")),
-    "padded_shared": (1, ("intervals", "offset", "block", "shape", "order")),
-    "shared_linear": (1, ("offset", "block", "alignment")),
+_FIELDS = {  # of an encoding, in the order of Gluon's arguments …
+    "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
+    "nvmma_shared": ("swizzlingByteWidth", "elementBitWidth", "rank", "transposed", "fp4Padded"),
+    "padded_shared": ("intervals", "offset", "block", "shape", "order"),
+    "shared_linear": ("offset", "block", "alignment"),
+}
+_NEEDED = {  # … and those that must be there
+    "swizzled_shared": ("vec", "perPhase", "maxPhase", "order"),
+    "nvmma_shared": ("swizzlingByteWidth",),
+    "padded_shared": ("intervals",),
+    "shared_linear": ("offset",),
 }
 WIDTHS = {0: "none", 32: "32B", 64: "64B", 128: "128B"}  # bytes of an nvmma_shared encoding, and the mode they are
 _IDENTITY = ("intervals", "shape", "order", "block")  # of PaddedSharedLayout.with_identity_for
 _MAX_LINES = 100  # definitions and buffers that are worth reading
-_NAMES = {
-    "shared": "swizzled_shared", "SwizzledSharedLayout": "swizzled_shared", "NVMMASharedLayout": "nvmma_shared",
-    "PaddedSharedLayout": "padded_shared", "SharedLinearLayout": "shared_linear", "per_phase": "perPhase",
-    "max_phase": "maxPhase", "swizzle_byte_width": "swizzlingByteWidth", "element_bitwidth": "elementBitWidth",
-    "fp4_padded": "fp4Padded", "interval_padding_pairs": "intervals", "offset_bases": "offset", "block_bases": "block",
-    "cga_layout": "CGALayout", "ctas_per_cga": "CTAsPerCGA", "cta_split_num": "CTASplitNum", "cta_order": "CTAOrder",
-}  # fmt: skip
+_NAMES = {  # Gluon's, and older ones: what TTGIR calls them
+    "shared": "swizzled_shared",
+    "SwizzledSharedLayout": "swizzled_shared",
+    "NVMMASharedLayout": "nvmma_shared",
+    "PaddedSharedLayout": "padded_shared",
+    "SharedLinearLayout": "shared_linear",
+    "per_phase": "perPhase",
+    "max_phase": "maxPhase",
+    "swizzle_byte_width": "swizzlingByteWidth",
+    "element_bitwidth": "elementBitWidth",
+    "fp4_padded": "fp4Padded",
+    "interval_padding_pairs": "intervals",
+    "offset_bases": "offset",
+    "block_bases": "block",
+    "cga_layout": "CGALayout",
+    "ctas_per_cga": "CTAsPerCGA",
+    "cta_split_num": "CTASplitNum",
+    "cta_order": "CTAOrder",
+}
 _DIALECTS = "ttg|ttng|triton_gpu|triton_nvidia_gpu|amdg|gluon"
 _ATTRIBUTE = re.compile(rf"#(?:{_DIALECTS})\.\w+|\b\w{{0,20}}Shared\w{{0,20}}Layout(?:\.with_identity_for)?\s*\(")
 _NAME = re.compile(r"[#\w.]*\s*")
@@ -44,6 +70,52 @@ _BUFFER = re.compile(r"\s*((?:[\d?]{1,7}x){1,9})([A-Za-z]\w{0,30})\s*,\s*(#[\w.]
 SOME_TEXT = re.compile(f"{_ATTRIBUTE.pattern}|{_MEMDESC.pattern}")  # an encoding, or the type of a buffer
 
 
+SEVERAL_ENCODINGS = NOTATION_TEXT.worded(
+    found="{encodings} encodings: {shown}",
+    limit="one layout at a time; views of a buffer are one with it",
+    fix="Leave the others out.",
+)
+UNKNOWN_SIZE = NOTATION_TEXT.worded(
+    found="the buffer {buffer}",
+    limit="extents, type and encoding, such as 64x64xf16, #shared",
+    fix="Put numbers: a size that only the running kernel knows has none.",
+)
+UNDEFINED_ENCODING = NOTATION_TEXT.worded(
+    found="{name} is not defined",
+    limit="the line that defines an encoding",
+    fix="Add it: {name} = #ttg.nvmma_shared<{{…}}>.",
+)
+FOREIGN_ENCODING = NOTATION_TEXT.worded(
+    found="the encoding {encoding}, {where}",
+    limit="known in shared memory: {known:, }",
+    fix="Paste the encoding of a shared buffer.",
+)
+LEADING_OFFSET = NOTATION_TEXT.worded(
+    found="hasLeadingOffset = true",
+    limit="what nvmma_shared says today",
+    fix="Spell it as nvmma_shared.",
+)
+MISSING_FIELD_OF_ENCODING = NOTATION_TEXT.worded(
+    found="{encoding} without {field}",
+    limit="it has {needed:, }",
+    fix="Add {field} = {example}.",
+)
+FIELD_VALUE = NOTATION_TEXT.worded(
+    found="{field} = {shown}",
+    limit="{allowed}",
+    fix="Use {field} = {example}.",
+)
+
+
+class Encoding(NamedTuple):
+    """A shared encoding: its kind and its fields, and the extents and the bits of its buffer where the text has one."""
+
+    kind: str
+    fields: Fields
+    extents: tuple[int, ...] | None
+    element_bits: int | None
+
+
 class _Buffer(NamedTuple):
     """A buffer in memory, or an encoding that stands alone."""
 
@@ -51,12 +123,20 @@ class _Buffer(NamedTuple):
     extents: tuple[int, ...] = ()
     element_bits: int | None = None
 
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.extents))} {self.attribute}".strip()
 
-def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | None, int | None]:
-    """The kind and the fields of the one shared encoding, then the extents and the bits of its buffer or None.
+    def is_view_of(self, whole: _Buffer) -> bool:
+        """Whether it is the buffer, or one of its stages."""
+        is_alike = self.attribute == whole.attribute and self.element_bits == whole.element_bits
+        return is_alike and self.extents == whole.extents[-len(self.extents) :]
+
+
+def read_encoding(text: str) -> Encoding:
+    """The one shared encoding of a text, with its buffer.
 
     >>> lines = "#s = #ttg.shared_linear<{offset = [[0, 1], [1, 0]]}, alignment = 16> !ttg.memdesc<2x2xf16, #s, #smem>"
-    >>> read_encoding(lines)
+    >>> tuple(read_encoding(lines))
     ('shared_linear', {'offset': [[0, 1], [1, 0]], 'alignment': 16}, (2, 2), 16)
     """
     defined = {found[1]: _attribute(text, found.end()) for found in islice(_DEFINITION.finditer(text), _MAX_LINES)}
@@ -67,14 +147,11 @@ def read_encoding(text: str) -> tuple[str, dict[str, Any], tuple[int, ...] | Non
         shared = [attribute for attribute in attributes if _kind(attribute) in _FIELDS]
         buffers = list(dict.fromkeys(map(_Buffer, shared or attributes[:1])))
     whole = max(buffers, key=lambda buffer: len(buffer.extents))
-    for attribute, extents, bits in buffers:
-        if (attribute, bits) != (whole.attribute, whole.element_bits) or extents != whole.extents[-len(extents) :]:
-            shown = "; ".join(f"{'x'.join(map(str, extents))} {attribute}".strip() for attribute, extents, _ in buffers)
-            several, limit = f"{len(buffers)} encodings: {shortened(shown, 300)}", "one layout at a time"
-            raise refusal(
-                several, f"{limit}; views of a buffer are one with it", "Leave the others out.", encodings=len(buffers)
-            )
-    return *_parsed(whole.attribute), whole.extents or None, whole.element_bits
+    if not all(buffer.is_view_of(whole) for buffer in buffers):
+        shown = "; ".join(map(str, buffers))
+        raise SEVERAL_ENCODINGS.error(encodings=len(buffers), shown=shortened(shown, 300))
+    kind = _known_kind(whole.attribute)
+    return Encoding(kind, _checked_fields(kind, whole.attribute), whole.extents or None, whole.element_bits)
 
 
 def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
@@ -83,13 +160,10 @@ def _buffers(text: str, defined: dict[str, str]) -> Iterator[_Buffer]:
         inside = text[found.end() : closing_place(text, found.end() - 1)]
         parts = _BUFFER.match(inside)
         if parts is None or "?" in parts[1]:
-            limit = "extents, type and encoding, such as 64x64xf16, #shared"
-            fix = "Put numbers: a size that only the running kernel knows has none."
-            raise refusal(f"the buffer {shortened(inside, 60)}", limit, fix)
+            raise UNKNOWN_SIZE.error(buffer=shortened(inside, 60))
         attribute = _attribute(inside, parts.start(3)) if "." in parts[3] else defined.get(parts[3])
         if attribute is None:
-            fix = f"Add it: {parts[3]} = #ttg.nvmma_shared<{{…}}>."
-            raise refusal(f"{parts[3]} is not defined", "the line that defines an encoding", fix)
+            raise UNDEFINED_ENCODING.error(name=parts[3])
         yield _Buffer(attribute, tuple(map(int, parts[1].split("x")[:-1])), type_bits(parts[2]))
 
 
@@ -106,21 +180,46 @@ def _kind(attribute: str) -> str:
     return _NAMES.get(last, last)
 
 
-def _parsed(attribute: str) -> tuple[str, dict[str, Any]]:
-    """The kind of an encoding and its fields, every one of them checked."""
+def _known_kind(attribute: str) -> str:
+    """The kind of an encoding of shared memory; others are refused."""
     kind = _kind(attribute)
-    if kind not in _FIELDS:
-        where = (
-            "in tensor memory" if "tensor_memory" in kind else "unknown here" if "shared" in kind else "in registers"
-        )
-        limit = f"known in shared memory: {', '.join(_FIELDS)}"
-        raise refusal(f"the encoding {kind}, {where}", limit, "Paste the encoding of a shared buffer.")
-    needed, known = _FIELDS[kind]
+    if kind in _FIELDS:
+        return kind
+    if "tensor_memory" in kind:
+        where = "in tensor memory"
+    elif "shared" in kind:
+        where = "unknown here"
+    else:
+        where = "in registers"
+    raise FOREIGN_ENCODING.error(encoding=kind, where=where, known=tuple(_FIELDS))
+
+
+def _checked_fields(kind: str, attribute: str) -> Fields:
+    """The fields of an encoding, every one of them checked."""
+    fields = {_NAMES.get(key, key): value for key, value in _written_fields(kind, attribute).items()}
+    if fields.pop("hasLeadingOffset", False) is True:
+        raise LEADING_OFFSET.error()
+    require_known(fields, (*_FIELDS[kind], *_CLUSTER_FIELDS))
+    needed = _NEEDED[kind]
+    for key in needed:
+        if key not in fields:
+            raise MISSING_FIELD_OF_ENCODING.error(encoding=kind, field=key, needed=needed, example=_VALUES[key].example)
+    for key, value in fields.items():
+        allowed = _VALUES[key]
+        if value != [] and not allowed.fits(value):
+            shown = shortened(str(value))
+            held: Fields = {key: value}
+            raise FIELD_VALUE.error(field=key, shown=shown, allowed=allowed.in_words, example=allowed.example, **held)
+    return fields
+
+
+def _written_fields(kind: str, attribute: str) -> Fields:
+    """The fields as they are written: of a Gluon call, or between the angle brackets of an attribute."""
     scan = Scanner(attribute)
     scan.name()
-    said: dict[str, Any] = {}
+    said: Fields = {}
     if scan.accept("("):
-        said = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else known)
+        said = scan.fields(")", _IDENTITY if "with_identity_for" in attribute else _FIELDS[kind])
     else:
         scan.expect("<")
         if scan.at("["):
@@ -133,58 +232,71 @@ def _parsed(attribute: str) -> tuple[str, dict[str, Any]]:
                 scan.expect("=")
                 said[key] = scan.value()
     scan.finished()
-    fields = {_NAMES.get(key, key): value for key, value in said.items()}
-    if fields.pop("hasLeadingOffset", False) is True:
-        raise refusal("hasLeadingOffset = true", "what nvmma_shared says today", "Spell it as nvmma_shared.")
-    require_known(fields, (*known, *_CLUSTER_FIELDS))
-    for key in known[:needed]:
-        if key not in fields:
-            limit = f"it has {', '.join(known[:needed])}"
-            raise refusal(f"{kind} without {key}", limit, f"Add {key} = {_VALUES[key][2]}.")
-    for key, value in fields.items():
-        fits, limit, example = _VALUES[key]
-        if value != [] and not fits(value):
-            raise refusal(f"{key} = {shortened(str(value))}", limit, f"Use {key} = {example}.", **{key: value})
-    return kind, fields
+    return said
 
 
-def is_power(number: Any) -> bool:
+def is_power(number: object) -> bool:
     """Whether it is a power of two."""
     return type(number) is int and number > 0 and not number & (number - 1)
 
 
-def _is_order(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_width(value: object) -> bool:
+    return type(value) is int and value in WIDTHS
+
+
+def _is_element_width(value: object) -> bool:
+    return value in (8, 16, 32, 64)
+
+
+def _is_rank(value: object) -> bool:
+    return type(value) is int and 1 <= value <= MAX_RANK
+
+
+def _is_order(value: object) -> bool:
     return isinstance(value, list) and sorted(map(str, value)) == [str(index) for index in range(len(value))]
 
 
-def _are_numbers(value: Any) -> bool:
+def _are_numbers(value: object) -> bool:
     return isinstance(value, list) and all(type(number) is int and number < MAX_EXTENT for number in value)
 
 
-def _are_bases(value: Any) -> bool:
+def _are_bases(value: object) -> bool:
     return isinstance(value, list) and all(_are_numbers(basis) and len(basis) == len(value[0]) > 0 for basis in value)
 
 
-def _are_intervals(value: Any) -> bool:
-    return _are_bases(value) and all(len(pair) == 2 and all(map(is_power, pair)) for pair in value)
+def _are_intervals(value: object) -> bool:
+    if not isinstance(value, list) or not _are_bases(value):
+        return False
+    return all(len(pair) == 2 and all(map(is_power, pair)) for pair in value)
 
 
-_POWER = (is_power, "a power of two", "8")
-_FLAG = (lambda value: isinstance(value, bool), "true or false", "false")
-_BASES = (_are_bases, "a list of bases of equally many numbers, one for every bit", "[[0, 1], [1, 0]]")
-_NUMBERS = (_are_numbers, "a list of integers", "[1, 1]")
-# What a field may hold, in words, and an example.
-_VALUES: dict[str, tuple[Callable[[Any], bool], str, str]] = {
+class _Allowed(NamedTuple):
+    """What a field may hold: the check, in words, and an example."""
+
+    fits: Callable[[object], bool]
+    in_words: str
+    example: str
+
+
+_POWER = _Allowed(is_power, "a power of two", "8")
+_FLAG = _Allowed(_is_flag, "true or false", "false")
+_BASES = _Allowed(_are_bases, "a list of bases of equally many numbers, one for every bit", "[[0, 1], [1, 0]]")
+_NUMBERS = _Allowed(_are_numbers, "a list of integers", "[1, 1]")
+_VALUES: dict[str, _Allowed] = {
     "vec": _POWER,
     "perPhase": _POWER,
     "maxPhase": _POWER,
-    "order": (_is_order, "every index once, the fastest first", "[1, 0]"),
-    "swizzlingByteWidth": (lambda width: type(width) is int and width in WIDTHS, "0, 32, 64 or 128", "128"),
-    "elementBitWidth": (lambda bits: bits in (8, 16, 32, 64), "8, 16, 32 or 64", "16"),
-    "rank": (lambda rank: type(rank) is int and 1 <= rank <= 5, "an encoding has 1 to 5 indices", "2"),
+    "order": _Allowed(_is_order, "every index once, the fastest first", "[1, 0]"),
+    "swizzlingByteWidth": _Allowed(_is_width, "0, 32, 64 or 128", "128"),
+    "elementBitWidth": _Allowed(_is_element_width, "8, 16, 32 or 64", "16"),
+    "rank": _Allowed(_is_rank, "an encoding has 1 to 5 indices", "2"),
     "transposed": _FLAG,
     "fp4Padded": _FLAG,
-    "intervals": (_are_intervals, "pairs of powers of two, such as [256:+8]", "[256:+8]"),
+    "intervals": _Allowed(_are_intervals, "pairs of powers of two, such as [256:+8]", "[256:+8]"),
     "offset": _BASES,
     "block": _BASES,
     "CGALayout": _BASES,

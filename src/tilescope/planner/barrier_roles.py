@@ -20,48 +20,32 @@ they stand here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import prod
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tilescope.arithmetic import ceil_div
-from tilescope.errors import PlanError, Violation, raise_all
-from tilescope.mma.consumer import CONSUMER
 from tilescope.pipeline.description import Pipeline
-from tilescope.pipeline.parts import MAX_BLOCKS, MAX_STAGES
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.pair_tiles import half_of, partial_instructions
-from tilescope.planner.plans import Plan, barrier_bytes
-from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
-from tilescope.reading import attempted, flag, integer, known_name, pair, plain_int
-from tilescope.sentence import counted, printed
+from tilescope.planner.plans import Plan
+from tilescope.planner.staging import WARPGROUP_THREADS, Arrivals, Staging, plans_of_a_block, read_staging
+from tilescope.sentence import counted
 
-Arrivals = Literal["warpgroup", "warp", "thread"]
-Steps = list[dict[str, Any]]
-WARPGROUP_THREADS = 128
-ARRIVALS = {"warpgroup": WARPGROUP_THREADS, "warp": 32, "thread": 1}  # threads that arrive once
+Step = dict[str, object]  # by the names of pipeline.parts
+Steps = list[Step]
 _EPILOGUE_BAR = 1  # bar.sync id of the consumers' epilogue; 0 is __syncthreads
-# consumers: registers at entry, of the producer, of a consumer; the sums are equal
-_REGISTERS = {2: (168, 40, 232), 3: (128, 32, 160)}
-_DRAIN = {"wait_group": "bulk", "pending": 0, "read": True}
+_DRAIN: Step = {"wait_group": "bulk", "pending": 0, "read": True}
 _SLOTS = "abcdefgh"  # of a stage
-# fmt: off
-PLAN_PIPELINE = plan_rule(
-    "plan-pipeline", "A pipeline is planned for plans that are copied alike, with stages, consumers and a cluster that fit them.",
-    "the arguments of plan_pipeline", 'ts.plan_pipeline(ts.plan((64, 64), "bf16").best, stages=2)', "ts.plan_pipeline([])",
-    plan=("{plan}", "a plan, plans, or a GEMM plan", "Use ts.plan(…).best, a list of plans, or ts.plan_gemm(…)."),
-    alike=("plans of different directions or copies", "tiles of a stage arrive together",
-           'Plan all of them with direction="{direction}", copy="{copy}".'),
-    pair=("cta_group = {cta_group} with {unit} and {blocks:block} along x", "pairs of blocks along x multiply by tcgen05",
-          'Plan with consumer="tcgen05", and use cluster=2.'),
-    threads=("a cluster with copy = {copy}", "TMA multicasts, threads do not", "Use cluster=1."),
-    store=("a cluster for a store", "every block stores its own tile", "Use cluster=1."),
-    parts=("{tile_bytes} bytes in {parts} parts", "parts are multiples of 16 bytes", "Use multicast=False, or cluster=1."),
-    room=("{stages:stage} of {stage_bytes} bytes", "a block of {arch} has {limit_bytes} bytes of shared memory for them",
-          "Use [at most {fit:stage}, or ]smaller tiles."),
-    cluster=("cluster = {cluster}", "a number of blocks, or (x, y), at most {limit_blocks} together", "Use cluster=(2, 1)."),
-)
-# fmt: on
+
+
+class _Registers(NamedTuple):
+    """Registers of a thread; the sums over a block are equal at entry and behind it."""
+
+    at_entry: int
+    producer: int
+    consumer: int
+
+
+_REGISTERS = {2: _Registers(168, 40, 232), 3: _Registers(128, 32, 160)}  # by consumers
 
 
 def plan_pipeline(
@@ -98,249 +82,273 @@ def plan_pipeline(
     >>> pipeline.name, ts.simulate(pipeline).barriers[0].bytes  # 128 x 64 of A and of B from each block
     ('256x64 + 256x64 bfloat16 of a pair, 1 stage', (65536, 0))
     """
-    planning = _Planning(**locals())
-    tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in planning.tiles)
-    stores = planning.first.direction == "store"
-    of_pair = " of a pair" if planning.cta_group == 2 else ""
-    stored = ", stored" if stores else ""
-    name = f"{tiles} {planning.first.data_type.name}{of_pair}, {counted(planning.stages, 'stage')}{stored}"
-    return Pipeline.from_dict({"name": name} | (planning.storing() if stores else planning.loading()))
+    staging = read_staging(
+        plan,
+        stages=stages,
+        consumers=consumers,
+        cluster=cluster,
+        cta_group=cta_group,
+        arrivals=arrivals,
+        multicast=multicast,
+        steps=steps,
+    )
+    plans = plans_of_a_block(staging)
+    stores = staging.first.direction == "store"
+    described = _storing(staging, plans[0]) if stores else _Loading(staging, plans).pipeline()
+    return Pipeline.from_dict({"name": _name(staging), **described})
 
 
-def _step(**fields: Any) -> dict[str, Any]:
+def _name(staging: Staging) -> str:
+    tiles = " + ".join("x".join(map(str, tile.problem.tile)) for tile in staging.tiles)
+    parts = [f"{tiles} {staging.first.data_type.name}"]
+    if staging.cta_group == 2:
+        parts.append(" of a pair")
+    parts.append(f", {counted(staging.stages, 'stage')}")
+    if staging.first.direction == "store":
+        parts.append(", stored")
+    return "".join(parts)
+
+
+def _step(**fields: object) -> Step:
     """A step, without the fields that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class _Planning:
-    """What plan_pipeline was asked for, read and checked, and the pieces that pipelines are made of."""
+class _Sharing(NamedTuple):
+    """The mask of the blocks that share a tile, and in how many parts they bring it."""
 
-    def __init__(self, plan: Any, **asked: Any) -> None:
-        problems: list[Violation] = []
+    mask: str | None
+    parts: int
 
-        def number(name: str, default: int, most: int) -> int:
-            return attempted(problems, 1, integer, name, default if asked[name] is None else asked[name], 1, most)
 
-        self.gemm = gemm = plan if isinstance(plan, GemmPlan) else None
-        # the plans of the tiles as they were asked for: of a pair the pair's
-        self.tiles = [gemm.a, gemm.b] if gemm else plan if isinstance(plan, list | tuple) else [plan]
-        if not self.tiles or not all(isinstance(tile, Plan) for tile in self.tiles):
-            raise PLAN_PIPELINE.broken("plan", "plan", plan=printed(plan)).error()
-        self.first = first = self.tiles[0].problem
-        core = first.tensor_core or CONSUMER["ldmatrix"]  # threads that read by a pattern do it in place of ldmatrix
-        self.by_descriptor, self.in_tmem = core.reads_by_descriptor, core.accumulators == "tensor memory"
-        self.by_warpgroups = self.by_descriptor and not self.in_tmem  # they issue the products and hold the sums
-        self.unit = core.name if self.by_descriptor else "mma"
-        self.stages = number("stages", first.stages if gemm is None else gemm.stages, MAX_STAGES)
-        is_tall = gemm is not None and self.by_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
-        self.consumers = number("consumers", 2 if is_tall else 1, 7)
-        self.cluster = attempted(problems, (1, 1), _cluster, asked["cluster"])
-        self.cta_group = number("cta_group", 1, 2)
-        self.steps = number("steps", 4 * self.stages + 2, 1 << 24)
-        self.multicast = attempted(problems, False, flag, "multicast", asked["multicast"])
-        # mma: one group of as many warps as share the tile
-        self.threads = WARPGROUP_THREADS if gemm is None or self.by_descriptor else 32 * prod(gemm.warps)
-        usual = "warpgroup" if self.by_descriptor else "warp"
-        arriving = usual if asked["arrivals"] is None else asked["arrivals"]
-        once = attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS)
-        self.arrivals = ceil_div(self.threads, ARRIVALS[once])
-        self.blocks = prod(self.cluster)
-        # along x, if there is a B: the blocks of a pair have half of it
-        self.b_sharers = self.cluster[0] // self.cta_group if len(self.tiles) > 1 else 1
-        self.shares = self.multicast and (self.cluster[1] > 1 or self.b_sharers > 1)  # blocks load parts for the others
-        self.copiers = 1 if first.copy == "tma" else WARPGROUP_THREADS  # threads that arrive at a full barrier
-        # a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice
-        self.registers = _REGISTERS.get(self.consumers) if gemm is None and self.by_warpgroups else None
-        epilogue = None if gemm is None else gemm.epilogue
-        self.drain = [] if epilogue is None else [_DRAIN]
-        # of a slice of C in one block: the blocks of a pair have half of its rows each
-        self.c_stage_bytes = 0 if epilogue is None else epilogue.stage_bytes // self.cta_group
-        self.c_stored_bytes = 0 if epilogue is None else epilogue.transaction_bytes // self.cta_group
-        self.writers = 1 if self.in_tmem else self.consumers  # of a slice of C: one part of the buffer for every one
-        raise_all(problems)
-        if contradictions := violations(self._contradictions()):
-            raise PlanError(contradictions)
-        # what one block brings of every tile
-        self.plans = [half_of(tile) for tile in self.tiles] if self.cta_group == 2 else list(self.tiles)
-        if contradictions := violations(self._beyond_a_block()):
-            raise PlanError(contradictions)
-        self.step = "i" if gemm is None else "(t * K_TILES + k_tile)"  # stages used before, over the whole kernel
-        self.stage, self.turn = f"{self.step} % STAGES", f"{self.step} / STAGES % 2"
-        self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(self.plans)]]
-        # a consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself
-        fence = [{"fence": "proxy.async"}] if first.copy == "cp.async" and self.by_descriptor else []
-        self.filled: Steps = [{"wait": f"full[{self.stage}]", "parity": self.turn}, *fence]
-        # the mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y
-        across, down = self.cluster
-        column = f"{_column(across, down, self.cta_group)} << {'x' if self.cta_group == 1 else '(x - x % 2)'}"
-        self.feeders = f"{column} | {(1 << across) - 1} << ({across} * y)" if self.b_sharers > 1 else column
+class _Loading:
+    """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
 
-    def _contradictions(self) -> Iterator[Obstacle]:
-        (direction, copy), across = (self.first.direction, self.first.copy), self.cluster[0]
-        different = any((plan.problem.direction, plan.problem.copy) != (direction, copy) for plan in self.tiles)
-        unpaired = self.cta_group == 2 and (not self.in_tmem or across % 2)
-        checks = (
-            (different, PLAN_PIPELINE.broken("plan", "alike", direction=direction, copy=copy)),
-            (unpaired, PLAN_PIPELINE.broken("cta_group", "pair", cta_group=2, unit=self.unit, blocks=across)),
-            (self.blocks > 1 and copy != "tma", PLAN_PIPELINE.broken("cluster", "threads", copy=copy)),
-            (self.blocks > 1 and direction == "store", PLAN_PIPELINE.broken("cluster", "store")),
-        )
-        yield from (one for broken, one in checks if broken)
-        if self.in_tmem and direction == "load" and not unpaired:
-            yield from partial_instructions(self.tiles, self.cta_group)
+    def __init__(self, staging: Staging, plans: tuple[Plan, ...]) -> None:
+        self.staging = staging
+        self.plans = plans  # of what one block brings of every tile
+        self.gemm = staging.gemm
+        # stages used before, over the whole kernel
+        self.step = "i" if self.gemm is None else "(t * K_TILES + k_tile)"
+        self.stage = f"{self.step} % STAGES"
+        self.turn = f"{self.step} / STAGES % 2"
+        self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(plans)]]
+        # of a slice of C: one part of the buffer for every one
+        self.writers = 1 if staging.in_tmem else staging.consumers
 
-    def _beyond_a_block(self) -> Iterator[Obstacle]:
-        """Refuse stages that a block has no room for, and tiles that cannot be shared out."""
-        yield from self._beyond_shared_memory()
-        for plan, parts in zip(self.plans, (self.cluster[1], self.b_sharers), strict=False):
-            if self.multicast and parts and plan.transaction_bytes % (16 * parts):
-                yield PLAN_PIPELINE.broken("cluster", "parts", tile_bytes=plan.transaction_bytes, parts=parts)
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether slices of C go through shared memory."""
+        return self.gemm is not None and self.gemm.epilogue is not None
 
-    def _beyond_shared_memory(self) -> Iterator[Obstacle]:
-        """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
-        arch, stage_bytes = self.first.arch, sum(plan.stage_bytes for plan in self.plans) + barrier_bytes(self.first)
-        limit = arch.smem_per_block_bytes - self.c_stage_bytes
-        if self.stages * stage_bytes > limit:
-            fitting = {"limit_bytes": limit, "fit": limit // stage_bytes or None}
-            yield PLAN_PIPELINE.broken(
-                "stages", "room", stages=self.stages, stage_bytes=stage_bytes, arch=arch.name, **fitting
-            )
+    @property
+    def registers(self) -> _Registers | None:
+        """What setmaxnreg shares out; a GEMM's producer is a warp, not a warpgroup: the registers at entry suffice."""
+        if self.gemm is not None or not self.staging.by_warpgroups:
+            return None
+        return _REGISTERS.get(self.staging.consumers)
 
-    def loading(self) -> dict[str, Any]:
-        """The pipeline that loads tiles for a consumer; a GEMM's takes its sums through an epilogue."""
-        gemm, stages, tiles = self.gemm, self.stages, zip(_SLOTS, self.plans, strict=False)
-        slots: dict[str, Any] = {name: {"stages": stages, "bytes": self._filled_bytes(plan)} for name, plan in tiles}
-        releases = 1 if self.in_tmem else self.consumers * self.arrivals
-        feeding = self.b_sharers + self.cluster[1] - 1 if self.shares else 1
-        barriers = {
-            "full": {"count": self.copiers, "stages": stages},
-            "empty": {"count": feeding * releases, "stages": stages},
-        }
-        roles = [self._producer(), self._tmem_consumer() if self.in_tmem else self._consumer()]
-        # a GEMM: two tiles for a block, so that parities are seen to count on
-        looped = {"K_TILES": ceil_div(gemm.shape[2], gemm.tile[2]), "tiles": 2} if gemm else {"k_tiles": self.steps}
-        if gemm is not None and self.in_tmem:
-            slots["accumulator"] = {"stages": 2, "space": "tmem"}
-            emptied = {"count": WARPGROUP_THREADS * self.cta_group, "stages": 2}
-            barriers |= {"acc_full": {"count": 1, "stages": 2}, "acc_empty": emptied}
+    @property
+    def filled(self) -> Steps:
+        """A consumer's wait for a stage; what cp.async wrote is shown to a tensor core that reads by itself."""
+        steps: Steps = [{"wait": f"full[{self.stage}]", "parity": self.turn}]
+        if self.staging.first.copy == "cp.async" and self.staging.by_descriptor:
+            steps.append({"fence": "proxy.async"})
+        return steps
+
+    @property
+    def feeders(self) -> str:
+        """The mask of the blocks whose copies land here: those of the same x (or pair) and those of the same y."""
+        across, down = self.staging.cluster
+        x = "x" if self.staging.cta_group == 1 else "(x - x % 2)"
+        column = f"{_column(across, down, self.staging.cta_group)} << {x}"
+        if self.staging.b_sharers == 1:
+            return column
+        return f"{column} | {(1 << across) - 1} << ({across} * y)"
+
+    def pipeline(self) -> Step:
+        """The pipeline, as Pipeline.from_dict takes it."""
+        staging = self.staging
+        roles = [self._producer(), self._tmem_consumer() if staging.in_tmem else self._consumer()]
+        if self.gemm is not None and staging.in_tmem:
             roles.append(self._tmem_epilogue())
-        if gemm is not None and gemm.epilogue is not None:
-            slots["c"] = {"stages": self.writers, "bytes": self.c_stage_bytes // self.writers}
         return {
-            "cluster": list(self.cluster),
-            "constants": {"STAGES": stages, **looped},
-            "registers": None if self.registers is None else self.registers[0],
-            "barriers": barriers,
-            "slots": slots,
+            "cluster": list(staging.cluster),
+            "constants": {"STAGES": staging.stages, **self._loop_counts()},
+            "registers": None if self.registers is None else self.registers.at_entry,
+            "barriers": self._barriers(),
+            "slots": self._slots(),
             "roles": roles,
         }
 
-    def _filled_bytes(self, plan: Plan) -> int:
-        """The bytes of a stage that copies fill: TMA leaves the gaps between narrow rows as they are."""
-        return plan.transaction_bytes if self.first.copy == "tma" else plan.smem_bytes
+    def _loop_counts(self) -> dict[str, int]:
+        if self.gemm is None:
+            return {"k_tiles": self.staging.steps}
+        # two tiles for a block, so that parities are seen to count on
+        return {"K_TILES": ceil_div(self.gemm.shape[2], self.gemm.tile[2]), "tiles": 2}
 
-    def _meet(self, registers: int = 0) -> Steps:
+    def _barriers(self) -> dict[str, Step]:
+        staging = self.staging
+        releases = 1 if staging.in_tmem else staging.consumers * staging.arrivals
+        feeding = staging.b_sharers + staging.cluster[1] - 1 if staging.shares else 1
+        barriers: dict[str, Step] = {
+            "full": {"count": staging.copiers, "stages": staging.stages},
+            "empty": {"count": feeding * releases, "stages": staging.stages},
+        }
+        if self.gemm is not None and staging.in_tmem:
+            barriers["acc_full"] = {"count": 1, "stages": 2}
+            barriers["acc_empty"] = {"count": WARPGROUP_THREADS * staging.cta_group, "stages": 2}
+        return barriers
+
+    def _slots(self) -> dict[str, Step]:
+        """The buffers of a stage; of them, copies fill what TMA moves: it leaves the gaps between narrow rows as they are."""
+        staging = self.staging
+        slots: dict[str, Step] = {}
+        for name, plan in zip(_SLOTS, self.plans, strict=False):
+            filled_bytes = plan.transaction_bytes if staging.first.copy == "tma" else plan.smem_bytes
+            slots[name] = {"stages": staging.stages, "bytes": filled_bytes}
+        if self.gemm is not None and staging.in_tmem:
+            slots["accumulator"] = {"stages": 2, "space": "tmem"}
+        if self.has_epilogue:
+            slots["c"] = {"stages": self.writers, "bytes": staging.c_stage_bytes // self.writers}
+        return slots
+
+    def _meet(self, registers: int | None = None) -> Steps:
         """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them."""
-        sync = {"sync": 0} if self.blocks == 1 else {"cluster": "sync"}
-        return [sync, *([{"registers": self.registers[registers]}] if registers and self.registers else [])]
+        steps: Steps = [{"sync": 0} if self.staging.blocks == 1 else {"cluster": "sync"}]
+        if registers is not None:
+            steps.append({"registers": registers})
+        return steps
 
-    def _loops(self, steps: Steps, before: Steps, after: Steps) -> dict[str, Any]:
+    def _loops(self, steps: Steps, before: Steps, after: Steps) -> Step:
         """The K loop; for a GEMM within the loop over tiles, counted through."""
         if self.gemm is None:
             return {"loop": "i", "count": "k_tiles", "steps": steps}
-        inner = {"loop": "k_tile", "count": "K_TILES", "steps": steps}
+        inner: Step = {"loop": "k_tile", "count": "K_TILES", "steps": steps}
         return {"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}
 
-    def _producer(self) -> dict[str, Any]:
-        full, tiles = f"full[{self.stage}]", zip(self.slots, self.plans, strict=True)
-        accumulators = ["acc_full", "acc_empty"] if self.gemm is not None and self.in_tmem else []
-        if self.first.copy == "tma":
-            filling = self._by_tma(full)
-        elif self.first.copy == "cp.async":  # whose landing arrives
-            filling = [
-                {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step} for slot, plan in tiles
-            ]
-            filling += [{"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
-        else:
-            fence = [{"fence": "proxy.async"}] if self.by_descriptor else []
-            filling = [{"write": self.slots, "tile": self.step}, *fence, {"arrive": full, "count": WARPGROUP_THREADS}]
-        wait = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
-        tail = {
+    def _producer(self) -> Step:
+        barriers = ["full", "empty"]
+        if self.gemm is not None and self.staging.in_tmem:
+            barriers += ["acc_full", "acc_empty"]
+        made: Steps = [{"init": barriers}, {"fence": "mbarrier_init"}]
+        wait: Step = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
+        tail: Step = {
             "loop": "j",
             "start": "k_tiles" if self.gemm is None else "tiles * K_TILES",
             "count": "STAGES",
             "steps": [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}],
         }
-        made = [{"init": ["full", "empty", *accumulators]}, {"fence": "mbarrier_init"}, *self._meet(1)]
+        meet = self._meet(None if self.registers is None else self.registers.producer)
         return {
             "name": "producer",
-            "threads": self.copiers,
-            "steps": [*made, self._loops([wait, *filling], [], []), tail],
+            "threads": self.staging.copiers,
+            "steps": [*made, *meet, self._loops([wait, *self._filling()], [], []), tail],
         }
+
+    def _filling(self) -> Steps:
+        """The copies of a stage, and how they arrive at its barrier."""
+        full = f"full[{self.stage}]"
+        if self.staging.first.copy == "tma":
+            return self._by_tma(full)
+        if self.staging.first.copy == "cp.async":  # whose landing arrives
+            copies: Steps = [
+                {"copy": slot, "bytes": plan.smem_bytes, "by": "cp.async", "tile": self.step}
+                for slot, plan in zip(self.slots, self.plans, strict=True)
+            ]
+            return [*copies, {"cp_arrive": full, "count": WARPGROUP_THREADS, "noinc": True}]
+        writes: Steps = [{"write": self.slots, "tile": self.step}]
+        if self.staging.by_descriptor:
+            writes.append({"fence": "proxy.async"})
+        return [*writes, {"arrive": full, "count": WARPGROUP_THREADS}]
 
     def _by_tma(self, full: str) -> Steps:
         """The bytes of all tiles are expected; then every tile is copied, or this block's part of a shared one."""
-        (across, down), in_pairs = self.cluster, self.cta_group == 2
-        total = sum(plan.transaction_bytes for plan in self.plans) * self.cta_group
-        row = f"{across} * y + x % 2" if in_pairs else f"{across} * y"
-        a_shared = (
-            f"{_column(across, down, 1)} << x",
-            down,
-        )  # the mask of the blocks that share A, and how many these are
-        b_shared = f"{sum(1 << x for x in range(0, across, self.cta_group))} << ({row})", self.b_sharers
-        shared = [sharing if self.shares and sharing[1] > 1 else (None, 1) for sharing in (a_shared, b_shared)]
-        copies = zip(self.slots, self.plans, [*shared, *shared[1:] * len(self.plans)], strict=False)
-        return [
-            _step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None),
-            *(
+        in_pairs = self.staging.cta_group == 2
+        total = sum(plan.transaction_bytes for plan in self.plans) * self.staging.cta_group
+        steps = [_step(expect=full, bytes=total, when="rank % 2 == 0" if in_pairs else None)]
+        for number, (slot, plan) in enumerate(zip(self.slots, self.plans, strict=True)):
+            sharing = self._sharing_of_a() if number == 0 else self._sharing_of_b()
+            steps.append(
                 _step(
                     copy=slot,
                     barrier=full,
                     tile=self.step,
-                    bytes=plan.transaction_bytes // parts,
-                    mask=mask,
+                    bytes=plan.transaction_bytes // sharing.parts,
+                    mask=sharing.mask,
                     barrier_rank="rank - rank % 2" if in_pairs else None,
                 )
-                for slot, plan, (mask, parts) in copies
-            ),
-        ]
+            )
+        return steps
 
-    def _consumer(self) -> dict[str, Any]:
+    def _sharing_of_a(self) -> _Sharing:
+        """Blocks with the same x share A."""
+        across, down = self.staging.cluster
+        if not self.staging.shares or down == 1:
+            return _Sharing(None, 1)
+        return _Sharing(f"{_column(across, down, 1)} << x", down)
+
+    def _sharing_of_b(self) -> _Sharing:
+        """Blocks with the same y share B, of pairs those at the same place in theirs."""
+        across, _ = self.staging.cluster
+        if not self.staging.shares or self.staging.b_sharers <= 1:
+            return _Sharing(None, 1)
+        row = f"{across} * y + x % 2" if self.staging.cta_group == 2 else f"{across} * y"
+        blocks = sum(1 << x for x in range(0, across, self.staging.cta_group))
+        return _Sharing(f"{blocks} << ({row})", self.staging.b_sharers)
+
+    def _consumer(self) -> Step:
         """Warps or warpgroups that multiply into their registers."""
-        free = _step(release=f"empty[{self.stage}]", count=self.arrivals, mask=self.feeders if self.shares else None)
-        multiply, last = _step(multiply=self.slots, unit=None if self.by_warpgroups else "mma", tile=self.step), []
-        # the products of one step run while those of the next are issued, where there is a stage to spare
-        behind = self.by_warpgroups and self.gemm is not None and self.stages > 1
-        done = {"wait_group": "wgmma", "pending": int(behind)}
-        if behind:
-            last = [done | {"pending": 0}, free | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"}]
-            free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
-        read = [{"commit": "wgmma"}, done] if self.by_warpgroups else [{"fence": "proxy.async"}]
+        staging = self.staging
+        mask = self.feeders if staging.shares else None
+        free = _step(release=f"empty[{self.stage}]", count=staging.arrivals, mask=mask)
+        multiply = _step(multiply=self.slots, unit=None if staging.by_warpgroups else "mma", tile=self.step)
+        read: Steps = [{"fence": "proxy.async"}]
+        last: Steps = []
+        if staging.by_warpgroups:
+            # the products of one step run while those of the next are issued, where there is a stage to spare
+            is_behind = self.gemm is not None and staging.stages > 1
+            read = [{"commit": "wgmma"}, {"wait_group": "wgmma", "pending": int(is_behind)}]
+            if is_behind:
+                last = [
+                    {"wait_group": "wgmma", "pending": 0},
+                    free | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"},
+                ]
+                free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
+        meet = self._meet(None if self.registers is None else self.registers.consumer)
         loops = self._loops([*self.filled, multiply, *read, free], [], last + self._epilogue())
-        steps = [*self._meet(2), loops, *self.drain]
-        return {"name": "consumer", "threads": self.threads, "instances": self.consumers, "steps": steps}
+        return {
+            "name": "consumer",
+            "threads": staging.threads,
+            "instances": staging.consumers,
+            "steps": [*meet, loops, *self._drain()],
+        }
 
-    def _tmem_consumer(self) -> dict[str, Any]:
+    def _tmem_consumer(self) -> Step:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
-        pair = "3 << rank" if self.cta_group == 2 else None  # the mask of two blocks that multiply together
-        leaders = sum(1 << rank for rank in range(0, self.blocks, self.cta_group)) if pair else None
+        staging = self.staging
+        pair = None  # the mask of two blocks that multiply together
+        leaders = None
+        if staging.cta_group == 2:
+            pair = "3 << rank"
+            leaders = sum(1 << rank for rank in range(0, staging.blocks, 2))
         into = None if self.gemm is None else "accumulator[t % 2]"
-        steps = [
+        k_step = [
             *self.filled,
-            _step(multiply=self.slots, unit=self.unit, tile=self.step, mask=pair, into=into),
-            _step(commit=f"empty[{self.stage}]", mask=self.feeders if self.shares else pair),
+            _step(multiply=self.slots, unit=staging.unit, tile=self.step, mask=pair, into=into),
+            _step(commit=f"empty[{self.stage}]", mask=self.feeders if staging.shares else pair),
         ]
-        before = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
-        steps = [*self._meet(2), self._loops(steps, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
+        before: Steps = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
+        steps = [*self._meet(), self._loops(k_step, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
         if self.gemm is not None:
-            drained = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
-            steps += [{"loop": "u", "start": "tiles", "count": 2, "steps": drained}]
+            drained: Steps = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
+            steps.append({"loop": "u", "start": "tiles", "count": 2, "steps": drained})
         return _step(name="consumer", threads=1, mask=leaders, steps=steps)
 
-    def _tmem_epilogue(self) -> dict[str, Any]:
+    def _tmem_epilogue(self) -> Step:
         """A warpgroup takes accumulators from tensor memory, and gives them back before it stores."""
-        leader = "1 << (rank - rank % 2)" if self.cta_group == 2 else None
-        steps = [
+        leader = "1 << (rank - rank % 2)" if self.staging.cta_group == 2 else None
+        steps: Steps = [
             {"wait": "acc_full[t % 2]", "parity": "(t / 2) % 2"},
             {"fence": "tcgen05.after"},
             {"read": ["accumulator[t % 2]"]},
@@ -348,52 +356,62 @@ class _Planning:
             _step(release="acc_empty[t % 2]", count=WARPGROUP_THREADS, mask=leader),
             *self._epilogue(),
         ]
-        loop = {"loop": "t", "count": "tiles", "steps": steps}
-        return {"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [*self._meet(), loop, *self.drain]}
+        loop: Step = {"loop": "t", "count": "tiles", "steps": steps}
+        return {
+            "name": "epilogue",
+            "threads": WARPGROUP_THREADS,
+            "steps": [*self._meet(), loop, *self._drain()],
+        }
 
     def _epilogue(self) -> Steps:
         """The slices of a tile of C, written by all threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
-        parts = [f"c[{part}]" for part in range(self.writers)]
-        meet = {"sync": _EPILOGUE_BAR, "threads": self.writers * self.threads}
-        first = {"when": "instance == 0"} if self.writers > 1 else {}
-        steps = _stored("c[instance]", parts, self.c_stored_bytes, meet, 0, first)
+        steps = _stored(
+            written="c[instance]",
+            stored=[f"c[{part}]" for part in range(self.writers)],
+            stored_bytes=self.staging.c_stored_bytes,
+            meet={"sync": _EPILOGUE_BAR, "threads": self.writers * self.staging.threads},
+            pending=0,
+            when="instance == 0" if self.writers > 1 else None,
+        )
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
 
-    def storing(self) -> dict[str, Any]:
-        """The pipeline of a plan that stores: threads write a stage, and TMA takes it from there."""
-        plan, slot = self.plans[0], "c[i % STAGES]"
-        steps = _stored(slot, [slot], plan.transaction_bytes, {"sync": 0}, self.stages - 1, {})
-        loop = {"loop": "i", "count": "k_tiles", "steps": steps}
-        return {
-            "constants": {"STAGES": self.stages, "k_tiles": self.steps},
-            "slots": {"c": {"stages": self.stages, "bytes": plan.stage_bytes}},
-            "roles": [{"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [loop, _DRAIN]}],
-        }
+    def _drain(self) -> Steps:
+        """Stores that must have read the epilogue's buffer before the block ends."""
+        return [_DRAIN] if self.has_epilogue else []
 
 
-def _stored(
-    written: str, stored: list[str], bytes_stored: int, meet: dict[str, Any], pending: int, first: dict[str, str]
-) -> Steps:
-    """A buffer that threads write once its last store has read it, and that one thread stores (`first`: which)."""
+def _storing(staging: Staging, plan: Plan) -> Step:
+    """The pipeline of a plan that stores: threads write a stage, and TMA takes it from there."""
+    slot = "c[i % STAGES]"
+    steps = _stored(
+        written=slot,
+        stored=[slot],
+        stored_bytes=plan.transaction_bytes,
+        meet={"sync": 0},
+        pending=staging.stages - 1,
+        when=None,
+    )
+    loop: Step = {"loop": "i", "count": "k_tiles", "steps": steps}
+    return {
+        "constants": {"STAGES": staging.stages, "k_tiles": staging.steps},
+        "slots": {"c": {"stages": staging.stages, "bytes": plan.stage_bytes}},
+        "roles": [{"name": "epilogue", "threads": WARPGROUP_THREADS, "steps": [loop, _DRAIN]}],
+    }
+
+
+def _stored(*, written: str, stored: list[str], stored_bytes: int, meet: Step, pending: int, when: str | None) -> Steps:
+    """A buffer that threads write once its last store has read it, and that one thread stores (`when`: which)."""
     return [
-        {"wait_group": "bulk", "pending": pending, "read": True} | first,
+        _step(wait_group="bulk", pending=pending, read=True, when=when),
         meet,
         {"write": [written]},
         {"fence": "proxy.async"},
         meet,
-        {"store": stored, "bytes": bytes_stored} | first,
-        {"commit": "bulk"} | first,
+        _step(store=stored, bytes=stored_bytes, when=when),
+        _step(commit="bulk", when=when),
     ]
-
-
-def _cluster(cluster: Any) -> tuple[int, int]:
-    """Blocks along x and along y."""
-    blocks = or_obstacles(pair, "cluster", cluster if plain_int(cluster) is None else (cluster, 1), 1, MAX_BLOCKS)
-    if isinstance(blocks, list) or prod(blocks) > MAX_BLOCKS:
-        raise PLAN_PIPELINE.broken("cluster", "cluster", cluster=printed(cluster), limit_blocks=MAX_BLOCKS).error()
-    return blocks
 
 
 def _column(across: int, down: int, width: int) -> int:

@@ -21,15 +21,17 @@ from tilescope.mma.consumer import CONSUMER, Consumer
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import fragment
 from tilescope.mma.tmem_form import epilogue_loads
-from tilescope.planner.problem import PLAN_TYPE, Operand, Problem
-from tilescope.planner.reason import Obstacle, PlanRule, or_obstacles, plan_rule
+from tilescope.planner.missing import missing_kind
+from tilescope.planner.obstacle import Broken, Obstacle, broken, or_obstacles
+from tilescope.planner.problem import TYPE_WITHOUT_KIND, Operand, Problem
+from tilescope.rule import rule
 from tilescope.smem.access import Access, placed
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.pattern import MAX_TILE_BYTES
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
-SMALLEST_MN = 8
-LARGEST_PLAIN_ROW = 256  # elements of an unswizzled box row
+LDMATRIX_ROWS = 8
 PIECE_ELEMENTS = 16  # of a padded type, in one chunk of shared memory
 
 
@@ -55,25 +57,36 @@ def swizzles_for(problem: Problem) -> tuple[Swizzle, ...]:
     return tuple(row for row in known if row.name != "96B")  # no driver call makes it
 
 
-# fmt: off
-PLAN_ROWS = plan_rule(
-    "plan-rows", "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
-    "measured on an H200: a shared address off 128 bytes faults",
-    'ts.plan((8, 320), "u8", consumer="ld.b32 rows").best', 'ts.plan((3, 320), "u8", consumer="ld.b32 rows").best', "measured",
-    said=("{rows:row} of {pitch_bytes} bytes, {box_bytes} bytes a box", "the next box starts on a line of 128 bytes",
-          "Use [{up} rows][{order} order]."),
-    atoms=("{extent} rows in row order",
-           "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits",
-           "Use {up}[, or a smaller swizzle than {asked}]."),
+_TORN_ATOM = "atoms of swizzle {swizzle} are {atom_rows} rows of {atom_elements} elements of {element_bits} bits"
+PLAN_ROWS = rule(
+    "plan-rows",
+    "The rows of a tile are a whole number of its boxes and atoms, and every box starts on a line of 128 bytes.",
+    argument="tile",
+    found="[[{matrix}: ]]{rows:row} of {pitch_bytes} bytes, {box_bytes} bytes a box",
+    limit="the next box starts on a line of 128 bytes",
+    fix="Use {up} rows.",
+    source="measured on an H200: a shared address off 128 bytes faults",
+    basis="measured",
+    passing='ts.plan((8, 320), "u8", consumer="ld.b32 rows").best',
+    failing='ts.plan((3, 320), "u8", consumer="ld.b32 rows").best',
 )
-PLAN_SPAN = plan_rule(
-    "plan-span", "A row of the tile is a whole number of the swizzle's spans.",
-    "cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
-    'ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
-    'ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
-    said=("{extent} contiguous elements", PLAN_ROWS.texts["atoms"][1], "Use {up}[, or a smaller swizzle than {asked}]."),
+BOX_OFF_LINE_IN_ROW_ORDER = PLAN_ROWS.worded(argument="atom_order", fix="Use {order} order.")
+ROWS_TEAR_ATOMS = PLAN_ROWS.worded(
+    found="[[{matrix}: ]]{extent} rows in row order",
+    limit=_TORN_ATOM,
+    fix="Use {up}[[, or a smaller swizzle than {asked}]].",
 )
-# fmt: on
+PLAN_SPAN = rule(
+    "plan-span",
+    "A row of the tile is a whole number of the swizzle's spans.",
+    argument="tile",
+    found="[[{matrix}: ]]{extent} contiguous elements",
+    limit=_TORN_ATOM,
+    fix="Use {up}[[, or a smaller swizzle than {asked}]].",
+    source="cuda.h, cuTensorMapEncodeTiled: a row of the box is at most the span",
+    passing='ts.plan((64, 128), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+    failing='ts.plan((64, 96), "bf16", consumer="ld.b128 rows", swizzle="128B").best',
+)
 
 
 def containers_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
@@ -81,9 +94,11 @@ def containers_for(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) ->
 
     A tile one atom wide or high has one order of atoms: "column".
     """
-    laid = (_canonical_tile if problem.for_tensor_core else _plain_tile)(problem, swizzle, atom_order)
-    single = isinstance(laid, Layout) and atom_order == "row" and 1 in laid.as_rows().tiling.grid
-    return containers_for(problem, swizzle, "column") if single else laid
+    lay_out = _canonical_tile if problem.for_tensor_core else _plain_tile
+    laid = lay_out(problem, swizzle, atom_order)
+    if atom_order == "row" and isinstance(laid, Layout) and 1 in laid.as_rows().tiling.grid:
+        return lay_out(problem, swizzle, "column")
+    return laid
 
 
 def element_layout(problem: Problem, containers: Layout) -> Layout:
@@ -110,92 +125,144 @@ def element_layout(problem: Problem, containers: Layout) -> Layout:
 
 
 def _plain_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
-    bits, columns, major, span = problem.data_type.smem_bits, problem.columns, problem.major, swizzle.span_bytes
-    widths = range(1, min(columns, LARGEST_PLAIN_ROW) + 1) if span is None else [span * 8 // bits]
-    width = max(width for width in widths if span or (columns % width == 0 and width * bits % 128 == 0))
-    period = swizzle.repeat_bytes * 8 // (width * bits) or 1
-    rows = problem.rows if atom_order == "column" else min(problem.rows, period)
-    told = {"swizzle": swizzle.name, "atom_rows": rows, "atom_elements": width, "element_bits": bits}
-    torn: list[Obstacle] = [
-        row.broken(
-            "tile",
-            case,
-            extent=extent,
-            up=rounded_up(extent, part),
-            asked=swizzle.name if problem.swizzle and swizzle.bits else None,
-            **told,
-        )
-        for row, case, extent, part in (
-            (PLAN_SPAN, "said", columns, width),
-            (PLAN_ROWS, "atoms", problem.rows, rows),
-        )
-        if extent % part
-    ]
-    atom = oriented(major, rows, width)
-    return torn or Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=major, swizzle=swizzle)
+    """Rows as TMA leaves them: atoms are one box row wide, and in row order one period of the swizzle high."""
+    bits = problem.data_type.smem_bits
+    width = _plain_width(problem, swizzle)
+    rows = problem.rows
+    if atom_order == "row":
+        period = swizzle.repeat_bytes * 8 // (width * bits) or 1
+        rows = min(rows, period)
+    torn: list[Obstacle] = []
+    for told, extent, part in ((PLAN_SPAN, problem.columns, width), (ROWS_TEAR_ATOMS, problem.rows, rows)):
+        if extent % part:
+            torn.append(
+                broken(
+                    told,
+                    extent=extent,
+                    up=rounded_up(extent, part),
+                    asked=_swizzle_asked_for(problem),
+                    swizzle=swizzle.name,
+                    atom_rows=rows,
+                    atom_elements=width,
+                    element_bits=bits,
+                )
+            )
+    if torn:
+        return torn
+    atom = oriented(problem.major, rows, width)
+    return Layout(problem.tile, bits, atom=atom, atom_order=atom_order, major=problem.major, swizzle=swizzle)
 
 
-# fmt: off
-_TRANSPOSED = 'Use major="K": transpose the tile once, or while copying.'
-PLAN_LAYOUT = plan_rule(
-    "plan-layout", "The consumer reads the layout: majorness, swizzle and element width together.", 'PTX ISA, "ldmatrix" and "stmatrix"',
-    'ts.plan((64, 64), "u8", consumer="ldmatrix").best', 'ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
-    swizzle=("{major}-major {mode} with {data_type}", "ldmatrix does not read this layout", "Use swizzle 128B, 64B, 32B or none."),
-    major=("an MN-major tile of {data_type}", "ldmatrix.trans reads elements of {widths:, } bits", _TRANSPOSED),
-    narrow=("an MN-major tile of {data_type}", "ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not",
-            _TRANSPOSED),
-    element=("single elements of {element_bits} bits", "a lane stores 8, 16, 32, 64 or 128 bits",
-             "Use the K-major tile, where neighbours share a byte."),
+def _plain_width(problem: Problem, swizzle: Swizzle) -> int:
+    """Elements of a box row: the swizzle's span; without one, the most that divide a row and that a box takes."""
+    bits = problem.data_type.smem_bits
+    if swizzle.span_bytes:
+        return swizzle.span_bytes * 8 // bits
+    widths = range(1, min(problem.columns, LARGEST_BOX_EXTENT) + 1)
+    return max(width for width in widths if problem.columns % width == 0 and width * bits % (CHUNK_BYTES * 8) == 0)
+
+
+def _swizzle_asked_for(problem: Problem) -> str | None:
+    """The swizzle to be replaced by a smaller one; None where the search tries all of them."""
+    return problem.swizzle.name if problem.swizzle and problem.swizzle.bits else None
+
+
+_TRANSPOSE = 'Use major="K": transpose the tile once, or while copying.'
+PLAN_LAYOUT = rule(
+    "plan-layout",
+    "The consumer reads the layout: majorness, swizzle and element width together.",
+    argument="swizzle",
+    found="[[{matrix}: ]]{major}-major {mode} with {data_type}",
+    limit="ldmatrix does not read this layout",
+    fix="Use swizzle 128B, 64B, 32B or none.",
+    source='PTX ISA, "ldmatrix" and "stmatrix"',
+    passing='ts.plan((64, 64), "u8", consumer="ldmatrix").best',
+    failing='ts.plan((64, 64), "u8", consumer="ldmatrix", major="MN").best',
 )
-PLAN_TILE = plan_rule(
-    "plan-tile", "A tile for ldmatrix has a multiple of 8 rows.", 'PTX ISA, "ldmatrix": 8 rows of 16 bytes',
-    'ts.plan((16, 64), "bf16", consumer="ldmatrix").best', 'ts.plan((12, 64), "bf16", consumer="ldmatrix").best',
-    said=("{extent} = {rows}", "ldmatrix reads 8 rows at a time", "Use {extent} = {up}."),
+MAJOR_NOT_READ = PLAN_LAYOUT.worded(
+    argument="major",
+    found="[[{matrix}: ]]an MN-major tile of {data_type}",
+    limit="ldmatrix.trans reads elements of {widths:, } bits",
+    fix=_TRANSPOSE,
 )
-_TORN_ATOMS = PlanRule(TILE_ATOMS, {"said": (
-    "a tile of {mn} x {k} ({names: x })",
-    "{major}-major {mode} with {element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, and a tile is a whole number of them",
-    "Use {up: x } ({names: x })[, or a smaller swizzle than {asked}].",
-)})
-# fmt: on
+BYTES_NOT_TRANSPOSED = MAJOR_NOT_READ.worded(
+    limit="ldmatrix.trans is planned for elements of 16 bits; m16n16.trans of 8 bits is not",
+)
+ELEMENTS_NOT_STORED = PLAN_LAYOUT.worded(
+    argument="major",
+    found="[[{matrix}: ]]single elements of {element_bits} bits",
+    limit="a lane stores 8, 16, 32, 64 or 128 bits",
+    fix="Use the K-major tile, where neighbours share a byte.",
+)
+PLAN_TILE = rule(
+    "plan-tile",
+    "A tile for ldmatrix has a multiple of 8 rows.",
+    argument="tile",
+    found="[[{matrix}: ]]{extent} = {rows}",
+    limit="ldmatrix reads 8 rows at a time",
+    fix="Use {extent} = {up}.",
+    source='PTX ISA, "ldmatrix": 8 rows of 16 bytes',
+    passing='ts.plan((16, 64), "bf16", consumer="ldmatrix").best',
+    failing='ts.plan((12, 64), "bf16", consumer="ldmatrix").best',
+)
+PLAN_ATOMS = TILE_ATOMS.worded(
+    argument="tile",
+    found="[[{matrix}: ]]a tile of {mn} x {k} ({names: x })",
+    limit="{major}-major {mode} with {element_bits}-bit elements has atoms of {atom_mn} x {atom_k}, "
+    "and a tile is a whole number of them",
+    fix="Use {up: x } ({names: x })[[, or a smaller swizzle than {asked}]].",
+)
 
 
 def _unreadable(problem: Problem, canonical: CanonicalLayout) -> list[Obstacle]:
     """Why the tensor core cannot read this tile in this layout."""
-    reader, row, mn = CONSUMER[problem.consumer], problem.data_type, problem.tile[0]
+    reader = CONSUMER[problem.consumer]
+    element = problem.data_type
     if reader.loop is not None:
-        missing = reader.missing_kind(problem.arch, row)
-        kinds = [] if missing is None else [PLAN_TYPE.row.violation("data_type", *missing)]
-        return [*reader.loop.unreadable(problem.tile, row, operand_of(problem), canonical), *kinds]
-    told = {"extent": problem.extent_names[0], "rows": mn, "up": rounded_up(mn, SMALLEST_MN)}
-    torn: list[Obstacle] = [PLAN_TILE.broken("tile", **told)] if mn % SMALLEST_MN else []
-    return torn if reader.reads(canonical, problem.major) else [_unread(problem, reader, canonical), *torn]
+        kinds = missing_kind(TYPE_WITHOUT_KIND, reader, problem.arch, element)
+        return [*reader.loop.unreadable(problem.tile, element, operand_of(problem), canonical), *kinds]
+    found: list[Obstacle] = []
+    if not reader.reads(canonical, problem.major):
+        found.append(_unread(problem, reader, canonical))
+    rows = problem.tile[0]
+    if rows % LDMATRIX_ROWS:
+        found.append(broken(PLAN_TILE, extent=problem.extent_names[0], rows=rows, up=rounded_up(rows, LDMATRIX_ROWS)))
+    return found
 
 
-def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> Obstacle:
+def _unread(problem: Problem, reader: Consumer, canonical: CanonicalLayout) -> Broken:
     """Why lanes do not read this layout: for the width of MN-major elements, whatever the swizzle, or for the swizzle."""
-    row, widths = problem.data_type, reader.mn_major_bits()
-    if problem.major == "K" or row.smem_bits in widths:
-        return PLAN_LAYOUT.broken("swizzle", "swizzle", major=problem.major, mode=canonical.mode, data_type=row.name)
-    case = "narrow" if row.smem_bits == 8 and problem.arch.has("ldmatrix_b8") else "major"
-    return PLAN_LAYOUT.broken("major", case, {"major": "K"}, data_type=row.name, widths=widths)
+    element = problem.data_type
+    widths = reader.mn_major_bits()
+    if problem.major == "K" or element.smem_bits in widths:
+        return broken(PLAN_LAYOUT, major=problem.major, mode=canonical.mode, data_type=element.name)
+    bytes_are_transposed = element.smem_bits == 8 and problem.arch.has("ldmatrix_b8")
+    told = BYTES_NOT_TRANSPOSED if bytes_are_transposed else MAJOR_NOT_READ
+    return broken(told, data_type=element.name, widths=widths, change={"major": "K"})
 
 
 def _canonical_tile(problem: Problem, swizzle: Swizzle, atom_order: AtomOrder) -> Layout | list[Obstacle]:
+    """The tile in the atoms of the tensor core."""
     canonical = canonical_layout(problem.major, swizzle, problem.data_type)
-    (mn, k), (atom_mn, atom_k), against = problem.tile, canonical.atom, _unreadable(problem, canonical)
-    if against or (mn % atom_mn == 0 and k % atom_k == 0):
-        return against or canonical.tile(problem.tile, atom_order=atom_order)
-    told = {"major": canonical.major, "mode": canonical.mode, "element_bits": canonical.element_bits}
-    told |= {"atom_mn": atom_mn, "atom_k": atom_k, "up": (rounded_up(mn, atom_mn), rounded_up(k, atom_k))}
+    if against := _unreadable(problem, canonical):
+        return against
+    mn, k = problem.tile
+    atom_mn, atom_k = canonical.atom
+    if mn % atom_mn == 0 and k % atom_k == 0:
+        return canonical.tile(problem.tile, atom_order=atom_order)
     return [
-        _TORN_ATOMS.broken(
-            "tile",
+        broken(
+            PLAN_ATOMS,
             mn=mn,
             k=k,
             names=problem.extent_names,
-            asked=swizzle.name if problem.swizzle and swizzle.bits else None,
-            **told,
+            asked=_swizzle_asked_for(problem),
+            major=canonical.major,
+            mode=canonical.mode,
+            element_bits=canonical.element_bits,
+            atom_mn=atom_mn,
+            atom_k=atom_k,
+            up=(rounded_up(mn, atom_mn), rounded_up(k, atom_k)),
         )
     ]
 
@@ -209,9 +276,11 @@ def counted_accesses(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
         return (problem.consumer,)
     if problem.direction == "store":
         return _epilogues(problem)
-    tile, bits, transposed = (problem.rows, problem.columns), problem.data_type.smem_bits, problem.major == "MN"
-    walks = partial(Access.ldmatrix, tile, bits, transpose=transposed)
-    return () if problem.reads_by_descriptor else (_widest(walks),)
+    if problem.reads_by_descriptor:
+        return ()
+    tile = problem.rows, problem.columns
+    walks = partial(Access.ldmatrix, tile, problem.data_type.smem_bits, transpose=problem.major == "MN")
+    return (_widest(walks),)
 
 
 def cheapest(accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]) -> tuple[str, Mapping[Key, Counted]]:
@@ -219,15 +288,19 @@ def cheapest(accesses: tuple[Access, ...], layouts: Mapping[Key, Layout]) -> tup
 
     Obstacles stand for a layout on which the access would be torn.
     """
+    name = ""
     counts: Mapping[Key, Counted] = dict.fromkeys(layouts, UNCOUNTED)
-    name, least = "", math.inf
+    least = math.inf
     for access in accesses:
         if int(count_ideal(access.op, *access.flat()).sum()) >= least:
             continue  # no layout gives it fewer
         tried = {key: or_obstacles(wavefronts_on, layout, access) for key, layout in layouts.items()}
         taken = [counted.taken or 0 for counted in tried.values() if isinstance(counted, Wavefronts)]
-        if min(taken, default=MAX_TILE_BYTES) < least:
-            name, counts, least = access.name, tried, min(taken, default=MAX_TILE_BYTES)
+        fewest = min(taken, default=MAX_TILE_BYTES)
+        if fewest < least:
+            name = access.name
+            counts = tried
+            least = fewest
     return name, counts
 
 
@@ -235,7 +308,8 @@ def wavefronts_on(layout: Layout, access: Access) -> Wavefronts:
     """What all these accesses take on a layout."""
     offset, mask = access.flat()
     address = placed(access.op, offset, layout)
-    taken, ideal = (count(access.op, address, mask).sum() for count in (count_wavefronts, count_ideal))
+    taken = count_wavefronts(access.op, address, mask).sum()
+    ideal = count_ideal(access.op, address, mask).sum()
     return Wavefronts(int(taken), int(ideal))
 
 
@@ -249,10 +323,12 @@ def _epilogues(problem: Problem) -> tuple[Access, ...] | list[Obstacle]:
 
     In an MN-major tile a lane's neighbours are far apart: single elements.
     """
-    tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
-    transposed, core = problem.major == "MN", problem.tensor_core
+    tile = problem.rows, problem.columns
+    bits = problem.data_type.smem_bits
+    transposed = problem.major == "MN"
+    core = problem.tensor_core
     if transposed and bits < 8:
-        return [PLAN_LAYOUT.broken("major", "element", element_bits=bits)]
+        return [broken(ELEMENTS_NOT_STORED, element_bits=bits)]
     if bits <= 32 and core is not None and core.accumulators == "tensor memory":
         return tmem_epilogues(tile, bits, transpose=transposed)
     if bits == 16 and problem.arch.has("stmatrix"):
@@ -280,14 +356,17 @@ def tmem_epilogues(tile: tuple[int, int], element_bits: int, *, transpose: bool)
 
 def _widest(walks: Callable[..., Access], after: str = "") -> Access:
     """The walk with the most matrices an instruction that the tile allows; its name says what it comes after."""
-    wide = (or_obstacles(partial(walks, count=count)) for count in (4, 2))
-    walk = next((walk for walk in wide if isinstance(walk, Access)), None) or walks(count=1)
+    wider = (or_obstacles(walks, count=count) for count in (4, 2))
+    walk = next((walk for walk in wider if isinstance(walk, Access)), None) or walks(count=1)
     return Access(walk.op, walk.lane_address, walk.active, walk.name + after)
 
 
 def operand_of(problem: Problem) -> Operand:
     """The operand a tile serves as: as asked, else A where its rows allow it."""
-    return problem.operand or ("B" if problem.tile[0] % _loop(problem).extents(problem.data_type).m[0] else "A")
+    if problem.operand is not None:
+        return problem.operand
+    fewest_rows = _loop(problem).extents(problem.data_type).m[0]
+    return "A" if problem.tile[0] % fewest_rows == 0 else "B"
 
 
 def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
@@ -295,20 +374,21 @@ def descriptors_of(problem: Problem, layout: Layout) -> DescriptorLoop:
     return _loop(problem)(layout, operand_of(problem), problem.data_type)
 
 
-# fmt: off
-PLAN_DESCRIPTORS = plan_rule(
-    "plan-descriptors", "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.", 'PTX ISA, "matrix descriptor"',
-    'ts.plan((64, 64), "bf16", consumer="wgmma").best.descriptors()',
-    'ts.plan((64, 64), "bf16", consumer="ldmatrix").best.descriptors()',
-    said=("consumer = {consumer} for a {direction}", "{readers: and } read shared memory by descriptor",
-          "Use address(mn, k), or plan for wgmma."),
+PLAN_DESCRIPTORS = rule(
+    "plan-descriptors",
+    "wgmma and tcgen05 read shared memory by descriptor; other consumers have none.",
+    argument="consumer",
+    found="consumer = {consumer} for a {direction}",
+    limit="{readers:and} read shared memory by descriptor",
+    fix="Use address(mn, k), or plan for wgmma.",
+    source='PTX ISA, "matrix descriptor"',
+    passing='ts.plan((64, 64), "bf16", consumer="wgmma").best.descriptors()',
+    failing='ts.plan((64, 64), "bf16", consumer="ldmatrix").best.descriptors()',
 )
-# fmt: on
 
 
 def _loop(problem: Problem) -> type[DescriptorLoop]:
     if problem.reads_by_descriptor and problem.tensor_core is not None and problem.tensor_core.loop is not None:
         return problem.tensor_core.loop
     readers = tuple(name for name, row in CONSUMER.items() if row.reads_by_descriptor)
-    told = {"consumer": problem.consumer_name, "direction": problem.direction, "readers": readers}
-    raise PLAN_DESCRIPTORS.broken("consumer", **told).error()
+    raise PLAN_DESCRIPTORS.error(consumer=problem.consumer_name, direction=problem.direction, readers=readers)

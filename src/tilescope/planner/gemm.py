@@ -4,16 +4,16 @@
                                            ├─▶ tensor core ─▶ accumulators ─▶ slices of the tile ─▶ C
                       B (tile_n x tile_k) ─┘
 
-Every tile shape worth trying is planned. The cheapest is the answer (gemm_plan.py says what cheap means). The others are
+Every tile shape worth trying is planned. The cheapest is the answer (gemm_tiles.py says what cheap means). The others are
 kept too: planned tiles with the reason why they come later, refused ones with the rules that they break.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tilescope.arch import Arch, ArchName
 from tilescope.arithmetic import ceil_div, rounded_up
@@ -22,39 +22,30 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
-from tilescope.planner.boxes import proven
-from tilescope.planner.gemm_plan import (
-    GemmPlan,
-    RankedTile,
-    RefusedTile,
-    behind,
-    end_of,
-    rank,
-    regions_of,
-    tile_shapes,
-    weighed,
-)
+from tilescope.planner.gemm_plan import GemmPlan
+from tilescope.planner.gemm_tiles import behind, rank, tile_shapes, weighed
+from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
+from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.plans import Plan
-from tilescope.planner.problem import LARGEST_STAGES, Problem, resolved, uneven_row
-from tilescope.planner.product import (
-    EXTENTS,
+from tilescope.planner.problem import LARGEST_STAGES, Operand, Problem, resolved, uneven_row
+from tilescope.planner.product import Product, Tile, is_exchanged
+from tilescope.planner.product_checks import (
+    FEWEST_STAGES_EXCEED_SMEM,
     GEMM_SMEM,
-    Product,
-    Tile,
-    is_exchanged,
     narrow_instruction,
     product_problems,
     tile_problems,
 )
-from tilescope.planner.reason import Obstacle, violations
-from tilescope.planner.search import PLAN_SMEM, candidates
+from tilescope.planner.proof import proven
+from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
 from tilescope.reading import integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
-LARGEST_EXTENT = 1 << 32
+LARGEST_MATRIX_EXTENT = 1 << 32
+_TILE_K_BITS = 256  # that an instruction takes of k at least
 # Rules that a swizzle breaks and another may keep. The search tries all swizzles, so a refusal by one of these says
 # nothing about the product.
 _SWIZZLE_RULES = {
@@ -67,7 +58,8 @@ _SWIZZLE_RULES = {
     "wgmma-layout",
 }
 
-Planner = Callable[..., Plan | list[Obstacle]]  # of a matrix and its tile
+Matrix = Literal["A", "B", "C"]
+EXTENTS: dict[Matrix, tuple[str, str]] = {"A": ("m", "k"), "B": ("n", "k"), "C": ("m", "n")}
 
 
 def plan_gemm(
@@ -98,120 +90,226 @@ def plan_gemm(
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
-    row, (target, device) = DataType.named(data_type), resolved(arch, card)
-    output = DataType.named(("s32" if row.name == "b1" else row) if output_type is None else output_type)
-    chosen = consumers_of(target)[0] if consumer is None else known_name("consumer", consumer, CONSUMER)
-    extents = integer("m", m, 1, LARGEST_EXTENT), integer("n", n, 1, LARGEST_EXTENT), integer("k", k, 1, LARGEST_EXTENT)
-    majors = major_named(a_major, "a_major"), major_named(b_major, "b_major")
-    available = sms if sms is not None or device is None else device.sms
-    product = Product(extents, row, output, target, device, chosen, *majors, available)
-    asked = None if tile is None else integers("tile", tile, 3, 1, LARGEST_EXTENT)
+    row = DataType.named(data_type)
+    target, device = resolved(arch, card)
+    if output_type is None:
+        output = DataType.named("s32") if row.name == "b1" else row
+    else:
+        output = DataType.named(output_type)
+    product = Product(
+        data_type=row,
+        output_type=output,
+        arch=target,
+        card=device,
+        consumer=consumers_of(target)[0] if consumer is None else known_name("consumer", consumer, CONSUMER),
+        shape=(
+            integer("m", m, 1, LARGEST_MATRIX_EXTENT),
+            integer("n", n, 1, LARGEST_MATRIX_EXTENT),
+            integer("k", k, 1, LARGEST_MATRIX_EXTENT),
+        ),
+        a_major=major_named(a_major, "a_major"),
+        b_major=major_named(b_major, "b_major"),
+        sms=device.sms if sms is None and device is not None else sms,
+    )
+    asked = None
+    if tile is not None:
+        tile_m, tile_n, tile_k = integers("tile", tile, 3, 1, LARGEST_MATRIX_EXTENT)
+        asked = (tile_m, tile_n, tile_k)
     if problems := violations(product_problems(product)):
         raise PlanError(problems)
-    return _best(product, asked, stages)  # type: ignore[arg-type]  # three extents
+    return _best(product, asked, stages)
 
 
 def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
     """The plan of the tile that was asked for, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
-    plan_of: Planner = cache(partial(_matrix_plan, product))  # several tiles have the same tile of A or of B
-    shapes = [asked] if asked is not None else tile_shapes(product, lambda *tile: isinstance(plan_of(*tile), Plan))
-    attempts = [_attempt(product, shape, stages, plan_of, asked=asked is not None) for shape in shapes]
-    successes = [attempt for attempt in attempts if attempt.plans]
+    search = _TileSearch(product, stages, is_asked=asked is not None)
+    shapes = [asked] if asked is not None else tile_shapes(product, search.reads)
+    attempts = [search.attempt(shape) for shape in shapes]
+    successes = [attempt for attempt in attempts if attempt.plans is not None]
     lowest_us = min(attempt.cost.floor_us or 0.0 for attempt in successes or attempts)
     attempts.sort(key=lambda attempt: rank(attempt.cost, lowest_us))
-    planned = [(attempt.cost, attempt.plans) for attempt in attempts if attempt.plans]
+    planned = [(attempt.cost, attempt.plans) for attempt in attempts if attempt.plans is not None]
     if not planned:  # the tile that passed most checks gives the most useful reasons
         nearest = max(attempts, key=lambda tried: (tried.checks_passed, tried.cost.stages, -len(tried.obstacles)))
         raise PlanError(violations(nearest.obstacles))
-    best, (a, b, epilogue) = planned[0]
+    best, plans = planned[0]
+    others = (replace(cost, behind=behind(cost, best, lowest_us)) for cost, _ in planned[1:])
+    refused = (
+        RefusedTile(
+            tile=attempt.cost.tile,
+            violations=violations(attempt.obstacles),
+            would_lead=rank(attempt.cost, lowest_us) < rank(best, lowest_us),
+        )
+        for attempt in attempts
+        if attempt.plans is None
+    )
     return GemmPlan(
         shape=product.shape,
         data_type=product.data_type,
         output_type=product.output_type,
         tile=best.tile,
         stages=best.stages,
-        a=proven(a),
-        b=proven(b),
-        epilogue=epilogue and proven(epilogue),
+        a=proven(plans.a),
+        b=proven(plans.b),
+        epilogue=None if plans.epilogue is None else proven(plans.epilogue),
         sms=product.sms,
-        ranked=(best, *(replace(cost, behind=behind(cost, best, lowest_us)) for cost, _ in planned[1:])),
-        refused=tuple(
-            RefusedTile(
-                tile=attempt.cost.tile,
-                violations=violations(attempt.obstacles),
-                would_lead=rank(attempt.cost, lowest_us) < rank(best, lowest_us),
-            )
-            for attempt in attempts
-            if not attempt.plans
-        ),
+        ranked=(best, *others),
+        refused=tuple(refused),
     )
+
+
+class _Plans(NamedTuple):
+    """The plans of a tile; without TMA, C has none."""
+
+    a: Plan
+    b: Plan
+    epilogue: Plan | None
+
+    def smem_bytes(self, stages: int) -> int:
+        """Shared memory of a block with so many stages."""
+        return end_of(regions_of(self.a, self.b, self.epilogue, stages))
 
 
 class _Attempt(NamedTuple):
     """A tile: what it costs, and the plans of A, B and C, or the obstacles to them."""
 
     cost: RankedTile
-    plans: tuple[Plan, Plan, Plan | None] | None = None
-    obstacles: list[Obstacle] | tuple[()] = ()
+    plans: _Plans | None
+    obstacles: Sequence[Obstacle] = ()
     checks_passed: int = 0
 
 
-def _attempt(product: Product, tile: Tile, stages: int | None, plan_of: Planner, *, asked: bool) -> _Attempt:
-    def refused(checks_passed: int, obstacles: list[Obstacle], fitting: int = 0) -> _Attempt:
-        return _Attempt(weighed(product, tile, None, fitting), None, obstacles, checks_passed)
+class _TileSearch:
+    """The tiles of one product, tried one after another; several have the same tile of A or of B."""
 
-    if obstacles := tile_problems(product, tile):
-        return refused(0, obstacles)
-    tile_m, tile_n, tile_k = tile
-    a, b = plan_of("A", (tile_m, tile_k)), plan_of("B", (tile_n, tile_k))
-    if isinstance(a, list) or isinstance(b, list):
-        return refused(1, [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan])
-    if obstacles := list(narrow_instruction(product, tile, b)):
-        return refused(2, obstacles)
-    epilogue: Plan | list[Obstacle] | None = None
-    if product.by_tma:
-        span = _span(product)  # stored at a time, where the tile is a whole number of spans
-        epilogue = plan_of("C", (tile_m, tile_n if tile_n % span else span), is_exchanged(product, tile))
-    if isinstance(epilogue, list):
-        return refused(3, epilogue)
-    fitting = _fitting_stages(product, a, b, epilogue, stages)
-    if fitting < (FEWEST_STAGES if stages is None else stages):
-        return refused(4, [_too_many_stages(product, tile, (a, b, epilogue), fitting, stages, asked)], fitting)
-    return _Attempt(weighed(product, tile, (a, b), fitting), (a, b, epilogue))
+    def __init__(self, product: Product, stages: int | None, *, is_asked: bool) -> None:
+        self.product = product
+        self.stages = stages  # None: as many as help
+        self.is_asked = is_asked  # the one tile, which is not replaced by another
+        self.plan_of = cache(partial(_matrix_plan, product))
+
+    def reads(self, matrix: Operand, tile: tuple[int, int]) -> bool:
+        """Whether there is a plan for a tile of A or of B."""
+        return isinstance(self.plan_of(matrix, tile), Plan)
+
+    def attempt(self, tile: Tile) -> _Attempt:
+        """A tile with its plans, or with the first obstacles to them."""
+        product = self.product
+        tile_m, tile_n, tile_k = tile
+        if beyond := tile_problems(product, tile):
+            return self._refused(tile, beyond, checks_passed=0)
+        a = self.plan_of("A", (tile_m, tile_k))
+        b = self.plan_of("B", (tile_n, tile_k))
+        if isinstance(a, list) or isinstance(b, list):
+            unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
+            return self._refused(tile, unplanned, checks_passed=1)
+        if narrow := narrow_instruction(product, tile, b):
+            return self._refused(tile, narrow, checks_passed=2)
+        epilogue = self._epilogue(tile)
+        if isinstance(epilogue, list):
+            return self._refused(tile, epilogue, checks_passed=3)
+        plans = _Plans(a, b, epilogue)
+        fitting = _fitting_stages(product, plans, self.stages)
+        if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
+            exceeding = [self._too_many_stages(tile, plans, fitting)]
+            return self._refused(tile, exceeding, checks_passed=4, fitting=fitting)
+        return _Attempt(weighed(product, tile, (a, b), fitting), plans)
+
+    def _refused(self, tile: Tile, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0) -> _Attempt:
+        return _Attempt(weighed(self.product, tile, None, fitting), None, obstacles, checks_passed)
+
+    def _epilogue(self, tile: Tile) -> Plan | list[Obstacle] | None:
+        """The plan of what is stored of C at a time: a span of columns, where the tile is a whole number of spans."""
+        if not self.product.by_tma:
+            return None
+        rows, columns, _ = tile
+        span = _span(self.product)
+        stored = columns if columns % span else span
+        return self.plan_of("C", (rows, stored), is_exchanged(self.product, tile))
+
+    def _too_many_stages(self, tile: Tile, plans: _Plans, fitting: int) -> Broken:
+        """Why the stages do not fit a block's shared memory, with what would."""
+        is_chosen = self.stages is None
+        wanted = FEWEST_STAGES if self.stages is None else self.stages
+        return broken(
+            FEWEST_STAGES_EXCEED_SMEM if is_chosen else GEMM_SMEM,
+            stages=wanted,
+            a_bytes=plans.a.stage_bytes,
+            b_bytes=plans.b.stage_bytes,
+            epilogue_bytes=None if plans.epilogue is None else plans.epilogue.stage_bytes,
+            needed_bytes=plans.smem_bytes(wanted),
+            arch=self.product.arch.name,
+            limit_bytes=self.product.arch.smem_per_block_bytes,
+            fewest=FEWEST_STAGES if is_chosen else None,
+            fixes=self._fixes(tile, plans, wanted, fitting),
+        )
+
+    def _fixes(self, tile: Tile, plans: _Plans, wanted: int, fitting: int) -> tuple[str, ...]:
+        """Arguments with which all stages fit: fewer of them, or a smaller k."""
+        m, n, k = tile
+        bits = self.product.data_type.smem_bits
+        fixes = []
+        if fitting == 1:
+            fixes.append("stages=1 (copy and product take turns)")
+        elif fitting:
+            fixes.append(f"stages={fitting}")
+        if self.is_asked or not fitting:
+            needed = plans.smem_bytes(wanted)
+            operands = wanted * (plans.a.stage_bytes + plans.b.stage_bytes)
+            for part in (k >> 1, k >> 2, k >> 3):
+                smaller = needed - operands + operands * part // k
+                if part * bits >= _TILE_K_BITS and smaller <= self.product.arch.smem_per_block_bytes:
+                    fixes.append(f"tile=({m}, {n}, {part})")
+                    break
+        return tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",)
 
 
 def _matrix_plan(
-    product: Product, matrix: str, tile: tuple[int, int], exchanged: bool = False
+    product: Product, matrix: Matrix, tile: tuple[int, int], exchanged: bool = False
 ) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
     With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
-    extents, element, order = dict(zip("mnk", product.shape, strict=True)), product.data_type, -1 if exchanged else 1
-    options: dict[str, Any] = {"operand": matrix, "major": product.a_major if matrix == "A" else product.b_major}
+    first, second = EXTENTS[matrix]
+    names = (second, first) if exchanged else (first, second)
+    shape = (tile[1], tile[0]) if exchanged else tile
+    element = product.data_type
+    major = product.a_major if matrix == "A" else product.b_major
     if matrix == "C":
-        options, element = {"direction": "store", "major": "MN" if exchanged else "K"}, product.output_type
-    shape: Any = tile[::order]
-    names: Any = EXTENTS[matrix][::order]
-    obstacles = uneven_row(oriented(options["major"], *names)[1], oriented(options["major"], *shape)[1], element)
+        element = product.output_type
+        major = "MN" if exchanged else "K"
+    obstacles: list[Obstacle] = [*uneven_row(oriented(major, *names)[1], oriented(major, *shape)[1], element)]
     if not obstacles:
-        options |= {"global_shape": tuple(extents[name] for name in names), "extent_names": names, "card": product.card}
-        plans, refused = candidates(Problem(shape, element, consumer=product.consumer, arch=product.arch, **options))
+        extents = dict(zip("mnk", product.shape, strict=True))
+        problem = Problem(
+            shape,
+            element,
+            major=major,
+            consumer=product.consumer,
+            arch=product.arch,
+            card=product.card,
+            operand=None if matrix == "C" else matrix,
+            direction="store" if matrix == "C" else "load",
+            global_shape=(extents[names[0]], extents[names[1]]),
+            extent_names=names,
+        )
+        plans, refused = candidates(problem)
         if plans:
             return plans[0]
         obstacles = _most_telling([candidate.obstacles for candidate in refused])
     return [_of_matrix(obstacle, matrix, tile[1], _span(product)) for obstacle in obstacles]
 
 
-def _of_matrix(obstacle: Obstacle, matrix: str, columns: int, span: int) -> Obstacle:
+def _of_matrix(obstacle: Obstacle, matrix: Matrix, columns: int, span: int) -> Obstacle:
     """The obstacle with the name of its matrix; it changes no argument, since its own are not those of the product."""
     if isinstance(obstacle, Violation):
         return replace(obstacle, change=None)
-    values = {"matrix": matrix, **obstacle.values}
-    if matrix == "C" and columns % span and obstacle.row is PLAN_SMEM.row:
+    facts = {"matrix": matrix, **obstacle.facts}
+    if matrix == "C" and columns % span and obstacle.rule == PLAN_SMEM.name:
         # a whole number of spans would be stored in slices
-        return PLAN_SMEM.broken("tile", "slice", span=span, up=rounded_up(columns, span), **values)
-    return obstacle._replace(values=values, change=None)
+        return broken(SLICE_EXCEEDS_SMEM, span=span, up=rounded_up(columns, span), **facts)
+    return broken(obstacle.told, **facts)
 
 
 def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
@@ -221,7 +319,8 @@ def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     """
     sound = [obstacles for obstacles in refusals if not any(found.rule in _SWIZZLE_RULES for found in obstacles)]
     counted = sound or refusals
-    shared = set.intersection(*({obstacle.rule for obstacle in obstacles} for obstacles in counted))
+    rules = [{obstacle.rule for obstacle in obstacles} for obstacles in counted]
+    shared = set.intersection(*rules)
     fewest = min(counted, key=len)
     return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
 
@@ -231,37 +330,11 @@ def _span(product: Product) -> int:
     return EPILOGUE_ROW_BYTES * 8 // product.output_type.smem_bits
 
 
-def _fitting_stages(product: Product, a: Plan, b: Plan, epilogue: Plan | None, stages: int | None) -> int:
+def _fitting_stages(product: Product, plans: _Plans, stages: int | None) -> int:
     """How many stages fit into shared memory: at most those asked for, or those that are ever chosen."""
     most = MAX_AUTO_STAGES if stages is None else stages
     if stages is None and product.card is not None and product.card.tma is not None and product.by_tma:
-        stage = a.transaction_bytes + b.transaction_bytes
+        stage = plans.a.transaction_bytes + plans.b.transaction_bytes
         most = max(most, ceil_div(product.card.tma.enough_in_flight_bytes, stage))
     budget = product.arch.smem_per_block_bytes
-    return next((count for count in range(most, 0, -1) if end_of(regions_of(a, b, epilogue, count)) <= budget), 0)
-
-
-def _too_many_stages(
-    product: Product, tile: Tile, plans: tuple[Plan, Plan, Plan | None], fitting: int, stages: int | None, asked: bool
-) -> Obstacle:
-    wanted, limit = FEWEST_STAGES if stages is None else stages, product.arch.smem_per_block_bytes
-    a, b, epilogue = plans
-    needed, operands = end_of(regions_of(*plans, wanted)), wanted * (a.stage_bytes + b.stage_bytes)
-    (m, n, k), bits = tile, product.data_type.smem_bits
-    fixes = [f"stages={fitting}" + (" (copy and product take turns)" if fitting == 1 else "")] if fitting else []
-    if asked or not fitting:  # a half, a quarter or an eighth of k, if it is at least 32 bytes
-        parts = (part for part in (k >> 1, k >> 2, k >> 3) if part * bits >= 256)
-        fixes += [f"tile=({m}, {n}, {part})" for part in parts if needed - operands + operands * part // k <= limit][:1]
-    return GEMM_SMEM.broken(
-        "tile" if stages is None else "stages",
-        "stages",
-        stages=wanted,
-        a_bytes=a.stage_bytes,
-        b_bytes=b.stage_bytes,
-        epilogue_bytes=None if epilogue is None else epilogue.stage_bytes,
-        needed_bytes=needed,
-        arch=product.arch.name,
-        limit_bytes=limit,
-        fewest=FEWEST_STAGES if stages is None else None,
-        fixes=tuple(fixes) or (f"tile=(64, 64, {1024 // bits})",),
-    )
+    return next((count for count in range(most, 0, -1) if plans.smem_bytes(count) <= budget), 0)

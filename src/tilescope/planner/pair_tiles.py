@@ -11,14 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import PlanError, Violation
-from tilescope.mma.tcgen05_kind import TCGEN05, in_steps, tcgen05_for
-from tilescope.planner.boxes import proven
+from tilescope.mma.tcgen05_kind import TCGEN05_SHAPE, in_steps, tcgen05_for
+from tilescope.planner.obstacle import violations
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import violations
+from tilescope.planner.proof import proven
 from tilescope.planner.search import candidates
+
+PARTIAL_TILE = TCGEN05_SHAPE.worded(
+    argument="plan",
+    found="{letter} = {elements} in a tile of {operand}",
+    limit="kind {kind} in {form} has {letter} {known}, and a tile is a whole number of instructions",
+    fix="Use {letter} = {up}.",
+)
+PARTIAL_TILE_OF_PAIR = PARTIAL_TILE.worded(
+    found="{letter} = {elements} in a tile of {operand} of a pair",
+    limit="tiles of a pair are those of both blocks; kind {kind} in {form} has {letter} {known}, "
+    "and a tile is a whole number of instructions",
+)
 
 
 def half_of(tile: Plan) -> Plan:
@@ -29,11 +42,11 @@ def half_of(tile: Plan) -> Plan:
     (128, 64)
     """
     mn, k = tile.problem.tile
-    halves, refused = candidates(replace(tile.problem, tile=(mn // 2, k)))
-    if not halves:
-        raise PlanError(violations(obstacle for candidate in refused for obstacle in candidate.obstacles))
-    alike = [half for half in halves if (half.swizzle, half.atom_order) == (tile.swizzle, tile.atom_order)]
-    return proven((alike or halves)[0])
+    tried = candidates(replace(tile.problem, tile=(mn // 2, k)))
+    if not tried.plans:
+        raise PlanError(violations(tried.obstacles()))
+    alike = [half for half in tried.plans if (half.swizzle, half.atom_order) == (tile.swizzle, tile.atom_order)]
+    return proven(alike[0] if alike else tried.plans[0])
 
 
 def partial_instructions(tiles: Sequence[Plan], cta_group: int) -> Iterator[Violation]:
@@ -49,17 +62,24 @@ def partial_instructions(tiles: Sequence[Plan], cta_group: int) -> Iterator[Viol
     operands = ("A", "B") if len(tiles) > 1 else (tiles[0].problem.operand or "B",)
     for operand, plan in zip(operands, tiles, strict=False):
         problem = plan.problem
-        kind, mn = tcgen05_for(problem.data_type), problem.tile[0]
-        transposed = operand == "B" and problem.major == "MN" and problem.data_type.bits == 8
-        shapes = kind.shapes(transposed_bytes=transposed)
+        kind = tcgen05_for(problem.data_type)
+        mn = problem.tile[0]
+        transposed_bytes = operand == "B" and problem.major == "MN" and problem.data_type.bits == 8
+        shapes = kind.shapes(transposed_bytes=transposed_bytes)
         own = next(shape for shape in shapes if shape.form == f"cta_group::{cta_group}")
-        letter, known = ("m", own.m) if operand == "A" else ("n", own.n)
+        letter = "m" if operand == "A" else "n"
+        known = own.m if operand == "A" else own.n
         if mn % known[0] == 0:
             continue
-        found = f"{letter} = {mn} in a tile of {operand}"
-        limit = f"kind {kind.name} in {own.form} has {letter} {in_steps(known)}, and a tile is a whole number of instructions"
-        if cta_group == 2:
-            found += " of a pair"
-            limit = f"tiles of a pair are those of both blocks; {limit}"
-        fix = f"Use {letter} = {rounded_up(mn, known[0])}."
-        yield TCGEN05["shape"].violation("plan", found, limit, fix, **{letter: mn})
+        told = PARTIAL_TILE_OF_PAIR if cta_group == 2 else PARTIAL_TILE
+        value: dict[str, Any] = {letter: mn}
+        yield told.violation(
+            **value,
+            letter=letter,
+            elements=mn,
+            operand=operand,
+            kind=kind.name,
+            form=own.form,
+            known=in_steps(known),
+            up=rounded_up(mn, known[0]),
+        )

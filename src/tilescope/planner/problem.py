@@ -8,9 +8,8 @@ tile (mn, k)     128 x 64 bf16, K-major                     MN-major
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 from tilescope.arch import Arch, ArchName, architectures_with
@@ -19,9 +18,19 @@ from tilescope.card import Card, CardName, card_called
 from tilescope.data_type import DataType
 from tilescope.errors import PlanError, RuleError, Violation, argument_type, unknown_name
 from tilescope.layout import ATOM_ORDERS, AtomOrder, Major, major_named, oriented
-from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of, missing_consumer
-from tilescope.planner.reason import Obstacle, or_obstacles, plan_rule, violations
+from tilescope.mma.consumer import CONSUMER, Consumer, consumers_of
+from tilescope.planner.missing import (
+    CONSUMER_FIX,
+    CONSUMER_FOUND,
+    CONSUMER_LIMIT,
+    KIND_FIX,
+    KIND_FOUND,
+    KIND_LIMIT,
+    missing_consumer,
+)
+from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.reading import attempted, flag, integer, integers, known_name, pair
+from tilescope.rule import UNKNOWN_NAME, rule
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle, SwizzleName
 from tilescope.value import Value, row_field
@@ -33,18 +42,22 @@ Operand = Literal["A", "B"]
 COPIES = get_args(CopyName)
 DEFAULT_ARCH = "sm_90"  # where neither an architecture nor a card is named
 EXTENT_NAMES = {"load": ("mn", "k"), "store": ("m", "n")}  # of an operand, and of a result
-LARGEST_EXTENT = 1 << 20
+LARGEST_TILE_EXTENT = 1 << 20  # elements
 LARGEST_STAGES = 1024  # that may be asked for
+_CHUNK_BITS = CHUNK_BYTES * 8
 
 
-# fmt: off
-PLAN_CARD = plan_rule(
-    "plan-card", "A card has one architecture: if arch is named too, it is the same.", "the table of cards",
-    'ts.plan((64, 64), "bf16", card="H200", arch="sm_90")', 'ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
-    said=("card = {card} with arch = {arch}", "a card has one architecture, and that of the {card} is {own}",
-          'Use arch="{own}", or leave it out.'),
+PLAN_CARD = rule(
+    "plan-card",
+    "A card has one architecture: if arch is named too, it is the same.",
+    argument="card",
+    found="card = {card} with arch = {arch}",
+    limit="a card has one architecture, and that of the {card} is {own}",
+    fix='Use arch="{own}", or leave it out.',
+    source="the table of cards",
+    passing='ts.plan((64, 64), "bf16", card="H200", arch="sm_90")',
+    failing='ts.plan((64, 64), "bf16", card="A100", arch="sm_90")',
 )
-# fmt: on
 
 
 def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tuple[Arch, Card | None]:
@@ -59,10 +72,11 @@ def resolved(arch: ArchName | Arch | None, card: CardName | Card | None) -> tupl
     """
     if card is None:
         target = Arch.named(DEFAULT_ARCH if arch is None else arch)
-        return target, (card_called(arch) if isinstance(arch, str) else None) or Card.of_arch(target)
+        device = card_called(arch) if isinstance(arch, str) else None
+        return target, device or Card.of_arch(target)
     row = Card.named(card)
     if arch is not None and Arch.named(arch) is not row.arch:
-        raise PLAN_CARD.broken("card", card=row.name, arch=Arch.named(arch).name, own=row.arch.name).error()
+        raise PLAN_CARD.error(card=row.name, arch=Arch.named(arch).name, own=row.arch.name)
     return row.arch, row
 
 
@@ -118,26 +132,43 @@ class Problem(Value):
 
         `extent_names` are what sentences call the two extents of the tile.
         """
-        asked = {name: value for name, value in locals().items() if name != "self"}
         problems: list[Violation] = []
-        places = attempted(problems, None, resolved, asked.pop("arch"), asked.pop("card"))
-        said = {name: value for name, value in asked.items() if value is not None or name in _NEEDED}
-        fields = {name: attempted(problems, None, _READERS[name], name, value) for name, value in said.items()}
+
+        def optional(reader: Callable[..., object], argument: str, value: object, *limits: object) -> object:
+            """What the reader makes of an argument that may be left out."""
+            return None if value is None else attempted(problems, None, reader, argument, value, *limits)
+
+        places = attempted(problems, None, resolved, arch, card)
+        fields: dict[str, object] = {
+            "tile": attempted(problems, None, pair, "tile", tile, 1, LARGEST_TILE_EXTENT),
+            "data_type": attempted(problems, None, DataType.named, data_type),
+            "major": attempted(problems, None, major_named, major, "major"),
+            "swizzle": None if swizzle is None else attempted(problems, None, Swizzle.named, swizzle),
+            "atom_order": optional(known_name, "atom_order", atom_order, ATOM_ORDERS),
+            "operand": optional(known_name, "operand", operand, get_args(Operand)),
+            "stages": attempted(problems, None, integer, "stages", stages, 1, LARGEST_STAGES),
+            "copy": optional(known_name, "copy", copy, COPIES),
+            "direction": attempted(problems, None, known_name, "direction", direction, get_args(Direction)),
+            "traffic": attempted(problems, None, known_name, "traffic", traffic, get_args(Traffic)),
+            "fold": attempted(problems, None, flag, "fold", fold),
+            "global_shape": optional(pair, "global_shape", global_shape, 1),
+            "strides_bytes": optional(integers, "strides_bytes", strides_bytes, 1, 0),
+            "extent_names": optional(_two_names, "extent_names", extent_names),
+        }
         if problems or places is None:
             raise RuleError(problems)
         target, device = places
-        unsaid = dict.fromkeys(asked) | {
-            "arch": target,
-            "card": device,
-            "consumer": consumers_of(target)[0],
-            "copy": "tma" if target.has("tma") else "cp.async",
-            "extent_names": EXTENT_NAMES[str(fields["direction"])],
-        }
-        for name, value in (unsaid | fields).items():
+        fields |= {"arch": target, "card": device}
+        fields["consumer"] = consumers_of(target)[0] if consumer is None else consumer
+        if copy is None:
+            fields["copy"] = "tma" if target.has("tma") else "cp.async"
+        if extent_names is None:
+            fields["extent_names"] = EXTENT_NAMES[direction]
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         if contradictions := violations(_contradictions(self)):
             raise PlanError(contradictions)
-        object.__setattr__(self, "consumer", _consumer(self))
+        object.__setattr__(self, "consumer", _read_consumer(self))  # a pattern is read for the tile
 
     @property
     def consumer_name(self) -> str:
@@ -191,175 +222,219 @@ class Problem(Value):
         return self.direction == "load" and isinstance(self.consumer, str)
 
 
-# fmt: off
-PLAN_CONSUMER = plan_rule(
-    "plan-consumer", "The architecture has the consumer: wgmma on sm_90, tcgen05 on sm_100, sm_103 and sm_110, ldmatrix everywhere.",
-    'PTX ISA, "Target ISA Notes" of the instructions',
-    'ts.plan((64, 64), "bf16", consumer="wgmma")', 'ts.plan((64, 64), "bf16", consumer="tcgen05")',
+PLAN_CONSUMER = rule(
+    "plan-consumer",
+    "The architecture has the consumer: wgmma on sm_90, tcgen05 on sm_100, sm_103 and sm_110, ldmatrix everywhere.",
+    argument="consumer",
+    found=CONSUMER_FOUND,
+    limit=CONSUMER_LIMIT,
+    fix=CONSUMER_FIX,
+    source='PTX ISA, "Target ISA Notes" of the instructions',
+    passing='ts.plan((64, 64), "bf16", consumer="wgmma")',
+    failing='ts.plan((64, 64), "bf16", consumer="tcgen05")',
 )
-PLAN_COPY = plan_rule(
+PLAN_COPY = rule(
     "plan-copy",
-    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a tensor map.",
-    "CUDA programming guide, compute capabilities",
-    'ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")', 'ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
-    store=("a store on {arch}", "stores are planned through TMA, which exists on {known:, }",
-           'Use arch="sm_90", or let the threads write their results to global memory.'),
-    load=("copy = tma on {arch}", "TMA exists on {known:, }", 'Use copy="cp.async".'),
-    threads=("copy = {copy} for a store", "planned stores go through TMA", 'Use copy="tma".'),
-    map=("copy = {copy}", "only TMA reads a tensor map", 'Plan with copy="tma".'),
+    "TMA copies tiles from sm_90 on, before that cp.async and ld.global; stores go through TMA, and only TMA reads a "
+    "tensor map.",
+    argument="copy",
+    found="copy = tma on {arch}",
+    limit="TMA exists on {known:, }",
+    fix='Use copy="cp.async".',
+    source="CUDA programming guide, compute capabilities",
+    passing='ts.plan((64, 64), "bf16", arch="sm_80", copy="cp.async")',
+    failing='ts.plan((64, 64), "bf16", arch="sm_80", copy="tma")',
 )
-PLAN_TYPE = plan_rule(
-    "plan-type", "The copy moves the type element by element, and the consumer takes it on this architecture.",
-    'cuda.h, CUtensorMapDataType; PTX ISA, "tcgen05.mma"', 'ts.plan((64, 32), "u8")', 'ts.plan((64, 256), "b1")',
-    bits=("{data_type} by TMA", "TMA moves {elements} elements of {data_type} as one {moved}",
-          'Plan {tile: x } of "{moved}": the same bytes and descriptors.'),
-    spread=("{data_type} by {copy}", "its values are {global_bits} bits in global memory and {smem_bits} in shared memory",
-            'Only TMA spreads them out: use copy="tma".'),
+STORE_WITHOUT_TMA = PLAN_COPY.worded(
+    argument="direction",
+    found="a store on {arch}",
+    limit="stores are planned through TMA, which exists on {known:, }",
+    fix='Use arch="sm_90", or let the threads write their results to global memory.',
 )
-PLAN_ROW = plan_rule(
-    "plan-row", "A row of the tile is a multiple of 16 contiguous bytes.", "cuda.h, cuTensorMapEncodeTiled; measured on an H200",
-    'ts.plan((64, 64), "bf16")', 'ts.plan((64, 63), "bf16")', "measured",
-    said=("{extent} = {elements} elements of {element_bits} bits = {row_bytes:.15g} contiguous bytes",
-          "copies move multiples of 16 bytes", "Use {extent} = {up}."),
+STORE_BY_THREADS = PLAN_COPY.worded(
+    found="copy = {copy} for a store",
+    limit="planned stores go through TMA",
+    fix='Use copy="tma".',
 )
-# fmt: on
+MAP_FOR_THREADS = PLAN_COPY.worded(
+    found="copy = {copy}",
+    limit="only TMA reads a tensor map",
+    fix='Plan with copy="tma".',
+)
+PLAN_TYPE = rule(
+    "plan-type",
+    "The copy moves the type element by element, and the consumer takes it on this architecture.",
+    argument="data_type",
+    found="{data_type} by TMA",
+    limit="TMA moves {elements} elements of {data_type} as one {moved}",
+    fix='Plan {tile: x } of "{moved}": the same bytes and descriptors.',
+    source='cuda.h, CUtensorMapDataType; PTX ISA, "tcgen05.mma"',
+    passing='ts.plan((64, 32), "u8")',
+    failing='ts.plan((64, 256), "b1")',
+)
+TYPE_THAT_TMA_SPREADS = PLAN_TYPE.worded(
+    found="{data_type} by {copy}",
+    limit="its values are {global_bits} bits in global memory and {smem_bits} in shared memory",
+    fix='Only TMA spreads them out: use copy="tma".',
+)
+TYPE_WITHOUT_KIND = PLAN_TYPE.worded(found=KIND_FOUND, limit=KIND_LIMIT, fix=KIND_FIX)
+PLAN_ROW = rule(
+    "plan-row",
+    "A row of the tile is a multiple of 16 contiguous bytes.",
+    argument="tile",
+    found="[[{matrix}: ]]{extent} = {elements} elements of {element_bits} bits = {row_bytes:.15g} contiguous bytes",
+    limit="copies move multiples of 16 bytes",
+    fix="Use {extent} = {up}.",
+    source="cuda.h, cuTensorMapEncodeTiled; measured on an H200",
+    basis="measured",
+    passing='ts.plan((64, 64), "bf16")',
+    failing='ts.plan((64, 63), "bf16")',
+)
+PLAN_PITCH = rule(
+    "plan-pitch",
+    "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.",
+    argument="global_shape",
+    found="rows {pitch_bytes} bytes apart",
+    limit="a thread of {copy} copies 16 aligned bytes",
+    fix="Pad the rows to {up} bytes.",
+    source='PTX ISA, "cp.async"',
+    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(144,))',
+    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(130,))',
+)
+PITCH_ASKED_FOR = PLAN_PITCH.worded(argument="strides_bytes[0]")
+PLAN_SWIZZLE = rule(
+    "plan-swizzle",
+    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
+    argument="swizzle",
+    found="swizzle {swizzle} by {copy}",
+    limit="a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",
+    fix='Use swizzle="128B", or copy="tma".',
+    source='PTX ISA, "cp.async"; the table of swizzles',
+    passing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
+    failing='ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
+)
+SWIZZLE_LEAVES_TILE = PLAN_SWIZZLE.worded(
+    found="swizzle {swizzle} on a tile of {tile_bytes} bytes",
+    limit="it moves pieces within blocks of {block_bytes} bytes, and they would leave the tile",
+    fix="Use a tile of {up} bytes, or a smaller swizzle.",
+)
+PLAN_PATTERN = rule(
+    "plan-pattern",
+    "The access pattern of a load reads shared memory; that of a store writes it.",
+    argument="consumer",
+    found="{pattern} for a load",
+    limit="{op} writes shared memory; a load needs a pattern that reads it",
+    fix='Use consumer="ld.b128 rows", for example.',
+    source="the direction of the instruction",
+    passing='ts.plan((64, 64), "bf16", consumer="ld.b128 rows")',
+    failing='ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
+)
+PATTERN_FOR_STORE = PLAN_PATTERN.worded(
+    found="{pattern} for a store",
+    limit="{op} reads shared memory; a store needs a pattern that writes it",
+    fix='Use consumer="st.b128 rows", for example.',
+)
 
 
-def _contradictions(problem: Problem) -> list[Obstacle]:
-    arch, element, core, copy = problem.arch, problem.data_type, problem.tensor_core, problem.copy
-    stores, by_tma, has_tma = problem.direction == "store", copy == "tma", arch.has("tma")
-    on_arch = {"arch": arch.name, "known": architectures_with("tma")}
-    missing = missing_consumer(core.name, arch) if problem.for_tensor_core and core is not None else None
+def _contradictions(problem: Problem) -> Iterator[Obstacle]:
+    """Arguments that do not go together, whatever the candidate."""
+    core = problem.tensor_core
+    if problem.for_tensor_core and core is not None:
+        yield from missing_consumer(PLAN_CONSUMER.wording, core.name, problem.arch)
+    yield from _wrong_copy(problem)
+    yield from uneven_row(problem.row_names[1], problem.columns, problem.data_type)
+    if problem.copy != "tma":
+        yield from _beyond_threads(problem)
+
+
+def _wrong_copy(problem: Problem) -> Iterator[Violation]:
+    """A copy that the architecture does not have, or that does not move the tile in this direction or of this type."""
+    arch = problem.arch
+    element = problem.data_type
+    if problem.direction == "store" and not arch.has("tma"):
+        yield STORE_WITHOUT_TMA.violation(arch=arch.name, known=architectures_with("tma"))
+    elif problem.direction == "store" and problem.copy != "tma":
+        yield STORE_BY_THREADS.violation(copy=problem.copy)
+    elif problem.copy == "tma" and not arch.has("tma"):
+        yield PLAN_COPY.violation(arch=arch.name, known=architectures_with("tma"))
     together = element.tma.bits // element.bits
-    tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together or 1))
-    # fmt: off
-    checks = (
-        (stores and not has_tma, PLAN_COPY.broken("direction", "store", **on_arch)),
-        (not stores and by_tma and not has_tma, PLAN_COPY.broken("copy", "load", **on_arch)),
-        (stores and has_tma and not by_tma, PLAN_COPY.broken("copy", "threads", copy=copy)),
-        (by_tma and together > 1,
-         PLAN_TYPE.broken("data_type", "bits", data_type=element.name, elements=together, moved=element.tma.name, tile=tile)),
-    )
-    # fmt: on
+    if problem.copy == "tma" and together > 1:
+        tile = oriented(problem.major, problem.rows, ceil_div(problem.columns, together))
+        yield PLAN_TYPE.violation(data_type=element.name, elements=together, moved=element.tma.name, tile=tile)
+
+
+def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Broken]:
+    """Refuse rows that copies do not move; `extent` is the name of the contiguous one."""
+    bits = data_type.bits
+    if elements * bits % _CHUNK_BITS == 0:
+        return []
+    step = 64 if _CHUNK_BITS % bits else _CHUNK_BITS // bits
     return [
-        *([] if missing is None else [PLAN_CONSUMER.row.violation("consumer", *missing)]),
-        *(one for broken, one in checks if broken),
-        *uneven_row(problem.row_names[1], problem.columns, element),
-        *([] if by_tma else _beyond_threads(problem)),
+        broken(
+            PLAN_ROW,
+            extent=extent,
+            elements=elements,
+            element_bits=bits,
+            row_bytes=elements * bits / 8,
+            up=rounded_up(elements, step),
+        )
     ]
 
 
-def uneven_row(extent: str, elements: int, data_type: DataType) -> list[Obstacle]:
-    """Refuse rows that copies do not move; `extent` is the name of the contiguous one."""
-    bits, step = data_type.bits, 64 if 128 % data_type.bits else 128 // data_type.bits
-    told = {
-        "elements": elements,
-        "element_bits": bits,
-        "row_bytes": elements * bits / 8,
-        "up": rounded_up(elements, step),
-    }
-    return [PLAN_ROW.broken("tile", extent=extent, **told)] if elements * bits % 128 else []
-
-
-# fmt: off
-PLAN_PITCH = plan_rule(
-    "plan-pitch", "Threads copy 16 aligned bytes: rows in global memory lie a multiple of 16 bytes apart.", 'PTX ISA, "cp.async"',
-    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(144,))',
-    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ldmatrix", strides_bytes=(130,))',
-    said=("rows {pitch_bytes} bytes apart", "a thread of {copy} copies 16 aligned bytes", "Pad the rows to {up} bytes."),
-)
-PLAN_SWIZZLE = plan_rule(
-    "plan-swizzle",
-    "Threads copy 16 bytes at a time: the swizzle moves pieces of 16 bytes or more, within blocks that lie in the tile.",
-    'PTX ISA, "cp.async"; the table of swizzles',
-    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B")',
-    'ts.plan((64, 64), "bf16", copy="cp.async", consumer="ld.b32 rows", swizzle="128B_ATOM_32B_FLIP_8B")',
-    piece=("swizzle {swizzle} by {copy}", "a thread copies 16 bytes, and the mode moves pieces of {piece_bytes}",
-           'Use swizzle="128B", or copy="tma".'),
-    tile=("swizzle {swizzle} on a tile of {tile_bytes} bytes",
-          "it moves pieces within blocks of {block_bytes} bytes, and they would leave the tile",
-          "Use a tile of {up} bytes, or a smaller swizzle."),
-)
-# fmt: on
-
-
-def _beyond_threads(problem: Problem) -> list[Obstacle]:
+def _beyond_threads(problem: Problem) -> Iterator[Violation]:
     """Refuse what only TMA can do: threads copy 16 aligned bytes at a time."""
-    pitch, copy, element = problem.pitch_bytes, problem.copy, problem.data_type
-    swizzle, tile_bytes = problem.swizzle or SWIZZLE["none"], problem.rows * problem.row_bytes
-    piece, block, name = swizzle.piece_bytes, swizzle.block_bytes, swizzle.name
-    spaced = "global_shape" if problem.strides_bytes is None else "strides_bytes[0]"
-    # fmt: off
-    checks = (
-        (pitch % CHUNK_BYTES,
-         PLAN_PITCH.broken(spaced, pitch_bytes=pitch, copy=copy, up=rounded_up(pitch, CHUNK_BYTES))),
-        (element.smem_bits != element.bits,
-         PLAN_TYPE.broken("data_type", "spread", data_type=element.name, copy=copy, global_bits=element.bits, smem_bits=element.smem_bits)),
-        (piece < CHUNK_BYTES,
-         PLAN_SWIZZLE.broken("swizzle", "piece", {"swizzle": "128B"}, swizzle=name, copy=copy, piece_bytes=piece)),
-        (piece >= CHUNK_BYTES and swizzle.bits and tile_bytes % block,
-         PLAN_SWIZZLE.broken("swizzle", "tile", swizzle=name, tile_bytes=tile_bytes, block_bytes=block,
-                             up=rounded_up(tile_bytes, block))),
-    )
-    # fmt: on
-    return [one for broken, one in checks if broken]
+    copy = problem.copy
+    pitch = problem.pitch_bytes
+    if pitch % CHUNK_BYTES:
+        told = PLAN_PITCH if problem.strides_bytes is None else PITCH_ASKED_FOR
+        yield told.violation(pitch_bytes=pitch, copy=copy, up=rounded_up(pitch, CHUNK_BYTES))
+    element = problem.data_type
+    if element.smem_bits != element.bits:
+        yield TYPE_THAT_TMA_SPREADS.violation(
+            data_type=element.name, copy=copy, global_bits=element.bits, smem_bits=element.smem_bits
+        )
+    swizzle = problem.swizzle or SWIZZLE["none"]
+    tile_bytes = problem.rows * problem.row_bytes
+    block_bytes = swizzle.block_bytes
+    if swizzle.piece_bytes < CHUNK_BYTES:
+        yield PLAN_SWIZZLE.violation(
+            swizzle=swizzle.name, copy=copy, piece_bytes=swizzle.piece_bytes, change={"swizzle": "128B"}
+        )
+    elif swizzle.bits and tile_bytes % block_bytes:
+        up = rounded_up(tile_bytes, block_bytes)
+        yield SWIZZLE_LEAVES_TILE.violation(swizzle=swizzle.name, tile_bytes=tile_bytes, block_bytes=block_bytes, up=up)
 
 
-# fmt: off
-PLAN_PATTERN = plan_rule(
-    "plan-pattern", "The access pattern of a load reads shared memory; that of a store writes it.", "the direction of the instruction",
-    'ts.plan((64, 64), "bf16", consumer="ld.b128 rows")', 'ts.plan((64, 64), "bf16", consumer="st.b128 rows")',
-    load=("{pattern} for a load", "{op} writes shared memory; a load needs a pattern that reads it",
-          'Use consumer="ld.b128 rows", for example.'),
-    store=("{pattern} for a store", "{op} reads shared memory; a store needs a pattern that writes it",
-           'Use consumer="st.b128 rows", for example.'),
-)
-# fmt: on
-
-
-def _consumer(problem: Problem) -> str | Access:
+def _read_consumer(problem: Problem) -> str | Access:
     """A consumer other than a tensor core is an access pattern: an Access, or its text.
 
     It reads a loaded tile, and writes one that is stored.
     """
-    consumer: Any = problem.consumer
-    if isinstance(consumer, str):
-        if consumer in CONSUMER:
-            return consumer
-        tile, bits = (problem.rows, problem.columns), problem.data_type.smem_bits
-        consumer = or_obstacles(Access.named, consumer, tile, bits)
-        if isinstance(consumer, list) and consumer[0].rule != "unknown-name":
-            raise PlanError(violations(consumer))
-    if not isinstance(consumer, Access):
+    asked: object = problem.consumer
+    if isinstance(asked, str) and asked in CONSUMER:
+        return asked
+    pattern = _pattern_called(asked, problem) if isinstance(asked, str) else asked
+    if not isinstance(pattern, Access):
         known = (*CONSUMER, "ldmatrix.x4", "ld.b128 columns")
-        raise RuleError([unknown_name("consumer", "consumer", problem.consumer, known)])
-    if consumer.op.is_load != (problem.direction == "load"):
-        told = {"pattern": consumer.name, "op": consumer.op.name}
-        raise PLAN_PATTERN.broken("consumer", problem.direction, **told).error(PlanError)
-    return consumer
+        raise RuleError([unknown_name("consumer", "consumer", asked, known)])
+    if pattern.op.is_load != (problem.direction == "load"):
+        told = PLAN_PATTERN if problem.direction == "load" else PATTERN_FOR_STORE
+        raise PlanError([told.violation(pattern=pattern.name, op=pattern.op.name)])
+    return pattern
 
 
-def _names(argument: str, value: Any) -> tuple[str, str]:
-    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(name, str) for name in value):
-        return value[0], value[1]
+def _pattern_called(text: str, problem: Problem) -> Access | None:
+    """The access pattern of that name on the problem's tile; None where no pattern has the name."""
+    try:
+        return Access.named(text, (problem.rows, problem.columns), problem.data_type.smem_bits)
+    except RuleError as error:
+        if error.violations[0].rule == UNKNOWN_NAME.name:
+            return None
+        raise PlanError(error.violations) from None
+
+
+def _two_names(argument: str, value: object) -> tuple[str, str]:
+    match value:
+        case [str() as first, str() as second]:
+            return first, second
     raise RuleError([argument_type(argument, value, "two names", 'Use ("mn", "k").')])
-
-
-_NEEDED = ("tile", "data_type", "major", "stages", "direction", "traffic", "fold")
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "tile": partial(pair, least=1, most=LARGEST_EXTENT),
-    "data_type": lambda _, value: DataType.named(value),
-    "major": lambda name, value: major_named(value, name),
-    "consumer": lambda _, value: value,  # read once the tile is known
-    "swizzle": lambda _, value: Swizzle.named(value),
-    "atom_order": partial(known_name, known=ATOM_ORDERS),
-    "operand": partial(known_name, known=get_args(Operand)),
-    "stages": partial(integer, least=1, most=LARGEST_STAGES),
-    "copy": partial(known_name, known=COPIES),
-    "direction": partial(known_name, known=get_args(Direction)),
-    "traffic": partial(known_name, known=get_args(Traffic)),
-    "fold": flag,
-    "global_shape": partial(pair, least=1),
-    "strides_bytes": partial(integers, count=1, least=0),
-    "extent_names": _names,
-}

@@ -1,73 +1,72 @@
-"""Why a plan is ranked where it is: the order of terms, and the reasons of a plan, of a tile or of a GEMM."""
+"""Why a plan is ranked where it is: the order of terms, and the reasons of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
-from tilescope.planner.consumers import LARGEST_PLAIN_ROW
-from tilescope.planner.product import (
-    ACCUMULATOR_BYTES,
-    REGISTER_FILE_BYTES,
-    TENSOR_MEMORY_COLUMNS,
-    Product,
-    accumulator_columns,
-    is_exchanged,
-)
+from tilescope.arithmetic import ceil_div
+from tilescope.planner.planned_tile import Costs, PlannedTile
+from tilescope.planner.problem import Problem
 from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tensor_map.limits import LARGEST_BOX_EXTENT
 
-if TYPE_CHECKING:
-    from tilescope.planner.gemm_plan import GemmPlan
-    from tilescope.planner.plans import Plan
-
-# What plans are compared by after time, and the costs that say so.
-TERMS = {
-    "conflicts": "excess_wavefronts",
-    "request": "gmem_request_bytes",
-    "copies": "tma_instructions",
-    "unused bytes": "waste_bytes",
-    "alignment": "smem_alignment_bytes",
-    "bandwidth": "bandwidth_share",  # names time
-}
+Tile = TypeVar("Tile", bound=PlannedTile)
+# what plans are compared by after time, in the order of `rank`
+_COMPARED = ("conflicts", "request", "copies", "unused bytes", "alignment")
 _ENOUGH = 0.97  # of the full rate: 64 KiB in flight on an SM of an H200 reach it, 48 do not
+_FASTEST = 0.995  # of the fastest rate measured: it is said to be reached
 ALIKE = 1.05  # times whose ratio is less than this are taken for equal: no table is better
+_FATES = {  # of what lies outside the matrix, where threads copy
+    "cp.async": "to be filled by the kernel (cp.async with a smaller source size)",
+    "ld.global": "to be filled by the kernel (a predicate)",
+}
 
 
-def ranked(plans: list[Plan]) -> list[Plan]:
+def ranked(plans: list[Tile]) -> list[Tile]:
     """The plans, best first."""
     fastest = min((plan.costs.cycles or 0 for plan in plans), default=0)
     return sorted(plans, key=lambda plan: rank(plan, fastest))
 
 
-def rank(plan: Plan, fastest_cycles: int) -> tuple[int, ...]:
+def rank(plan: PlannedTile, fastest_cycles: int) -> tuple[int, ...]:
     """What plans are compared by, most important first; smaller is better.
 
     time (the slower of global and shared memory; 0 where it is like the fastest plan's, or where no rates are known), then
     wavefronts lost to conflicts, then bytes of a request, then copies, then shared memory wasted, then alignment.
     """
-    costs, cycles = plan.costs, plan.costs.cycles or 0
-    time = 0 if cycles < ALIKE * fastest_cycles else cycles
-    used = costs.tma_instructions, costs.waste_bytes, costs.smem_alignment_bytes
-    return time, costs.excess_wavefronts, -costs.gmem_request_bytes, *used
+    costs = plan.costs
+    cycles = costs.cycles or 0
+    return (
+        0 if cycles < ALIKE * fastest_cycles else cycles,
+        costs.excess_wavefronts,
+        -costs.gmem_request_bytes,
+        costs.tma_instructions,
+        costs.waste_bytes,
+        costs.smem_alignment_bytes,
+    )
 
 
-def decisive(plan: Plan, best: Plan) -> str | None:
+def decisive(plan: PlannedTile, best: PlannedTile) -> str | None:
     """The first term in which `plan` is behind `best`; None where it is not.
 
     Time is named by what takes it: conflicts, bandwidth, or where that was not measured the request.
     """
     costs = plan.costs
-    slower = "request" if costs.bandwidth_share is None else "bandwidth"
-    time = "conflicts" if costs.wavefronts >= (costs.gmem_cycles or 0) else slower
+    if costs.wavefronts >= (costs.gmem_cycles or 0):
+        time = "conflicts"
+    else:
+        time = "request" if costs.bandwidth_share is None else "bandwidth"
     if costs.cycles is not None and best.costs.cycles is not None and costs.cycles >= ALIKE * best.costs.cycles:
         return time
-    terms = zip(TERMS, rank(plan, 0)[1:], rank(best, 0)[1:], strict=False)
-    # ahead in one: a third plan was so fast that time counts too
-    return next((name if ours > theirs else time for name, ours, theirs in terms if ours != theirs), None)
+    for name, ours, theirs in zip(_COMPARED, rank(plan, 0)[1:], rank(best, 0)[1:], strict=True):
+        if ours != theirs:
+            return name if ours > theirs else time  # ahead in one: a third plan was so fast that time counts too
+    return None
 
 
-def behind(plan: Plan, best: Plan) -> Reason:
+def behind(plan: PlannedTile, best: PlannedTile) -> Reason:
     """Why `plan` comes after `best`: the first term in which they differ.
 
     >>> from tilescope.planner import plan
@@ -78,177 +77,197 @@ def behind(plan: Plan, best: Plan) -> Reason:
     term = decisive(plan, best)
     if term is None:
         return Reason.of("first" if plan == best else "equal")
-    here, there = (getattr(one.costs, TERMS[term]) for one in (plan, best))
-    return Reason.of(f"behind-{term.replace(' ', '-')}", here=here, there=there)
+    return Reason.of(f"behind-{term.replace(' ', '-')}", here=_cost(plan.costs, term), there=_cost(best.costs, term))
 
 
-def reasons_of(plan: Plan) -> Iterator[Reason]:
-    """The reasons of a plan, term by term: a reason takes those of the facts that its sentence names."""
-    problem, costs, span, copies = plan.problem, plan.costs, plan.swizzle.span_bytes, plan.copies
-    tiling, row_bytes, stores = plan.containers.as_rows().tiling, problem.row_bytes, problem.direction == "store"
-    card, is_canonical = problem.card, plan.canonical is not None
-    clock_mhz = None if card is None else card.clock_mhz
-    issue_us = 0.0 if card is None or card.tma is None else card.tma.issue_ns["one thread"] * len(copies) / 1e3
-    memory_us = (costs.gmem_cycles or 0) / clock_mhz if clock_mhz else 0.0
-    # ldmatrix meets no conflict in one box of rows as they lie in global memory: an odd number of chunks a row
-    reads_freely = problem.columns <= LARGEST_PLAIN_ROW and row_bytes // CHUNK_BYTES % 2
-    in_core_matrices = is_canonical and span is None and tiling.grid[1] > 1 and not problem.reads_by_descriptor
-    contiguous, completion = (problem.global_shape or problem.tile)[problem.major == "K"], plan.completion
-    steps = [f"{completion.commit} and {completion.wait}"] if completion.commit and not stores else []
-    steps += [f"{completion.fence} by every writer"] if completion.fence else []
-    # fmt: off
-    facts = {
-        "swizzle": plan.swizzle.name, "span_bytes": span, "spans": span and row_bytes // span,
-        "row_bytes": row_bytes if span or is_canonical else tiling.pitch_bytes,
-        "copy": problem.copy, "copies": len(copies), "box": plan.box, "order": None if 1 in tiling.grid else plan.atom_order,
-        "request_bytes": plan.gmem_request_bytes, "issue_us": issue_us, "memory_us": memory_us, "promotion": plan.l2_promotion,
-        "access": costs.access, "stages": problem.stages if problem.stages > 1 else None, "stage_bytes": plan.stage_bytes,
-        "total_bytes": plan.total_smem_bytes, "barrier_bytes": plan.barrier_bytes, "alignment_bytes": plan.smem_alignment_bytes,
-        "blocks": plan.blocks_per_sm, "steps": (*steps, "a barrier"), "over_bytes": -(contiguous * problem.data_type.bits // 8) % 16,
+def _cost(costs: Costs, term: str) -> float | None:
+    """What a plan costs in a term."""
+    terms = {
+        "conflicts": costs.excess_wavefronts,
+        "request": costs.gmem_request_bytes,
+        "copies": costs.tma_instructions,
+        "unused bytes": costs.waste_bytes,
+        "alignment": costs.smem_alignment_bytes,
+        "bandwidth": costs.bandwidth_share,
     }
-    yield from _told(facts, {
-        "row-of-spans": span and row_bytes > span, "row-is-a-span": span and row_bytes <= span,
-        "core-matrices": span is None and is_canonical, "plain-rows": span is None and not is_canonical,
-        "boxes": copies and not plan.folded, "folded-box": plan.folded, "copied-by-threads": not copies,
-        "issue": len(copies) > 1 and memory_us and issue_us > memory_us,
-    })
+    return terms[term]
+
+
+def reasons_of(plan: PlannedTile) -> Iterator[Reason]:
+    """The reasons of a plan, term by term."""
+    problem = plan.problem
+    yield _swizzle(plan)
+    yield from _copies(plan)
     yield _rate(plan)
-    yield from _told(facts, {
-        "promotion-of-stores": copies and stores, "promotion": copies and not stores and plan.l2_promotion != "none",
-        "promotion-of-sparse-traffic": copies and not stores and plan.l2_promotion == "none",
-    })
+    if plan.copies:
+        yield _promotion(plan)
     yield from _wavefronts(plan)
-    yield from _told(facts, {
-        "plain-rows-would-do": in_core_matrices and reads_freely, "budget": True,
-        "wait-of-store": completion.barrier and stores, "wait": completion.barrier and not stores,
-        "overwrite": stores and facts["over_bytes"],
-    })
-    # fmt: on
-    yield from plan.edge()
+    if _plain_rows_would_do(plan):
+        yield Reason.of("plain-rows-would-do", row_bytes=problem.row_bytes, access=plan.costs.access)
+    yield _budget(plan)
+    yield from _wait(plan)
+    yield from _overwrite(plan)
+    yield from edge_reasons(problem, problem.global_shape or problem.tile)
     for warning in plan.warnings:
         yield Reason.of("warning", rule=warning.rule, found=warning.found, limit=warning.limit, fix=warning.fix)
 
 
-def _told(facts: dict[str, Any], names: dict[str, Any]) -> Iterator[Reason]:
-    """The reasons that hold, in their order."""
-    return (Reason.of(name, **facts) for name, holds in names.items() if holds)
+def _swizzle(plan: PlannedTile) -> Reason:
+    """How the swizzle takes a row of the tile."""
+    name = plan.swizzle.name
+    span_bytes = plan.swizzle.span_bytes
+    row_bytes = plan.problem.row_bytes
+    if span_bytes and row_bytes > span_bytes:
+        spans = row_bytes // span_bytes
+        return Reason.of("row-of-spans", swizzle=name, row_bytes=row_bytes, spans=spans, span_bytes=span_bytes)
+    if span_bytes:
+        return Reason.of("row-is-a-span", swizzle=name, row_bytes=row_bytes)
+    if plan.canonical is not None:
+        return Reason.of("core-matrices")
+    return Reason.of("plain-rows", swizzle=name, row_bytes=plan.containers.as_rows().tiling.pitch_bytes)
 
 
-def _rate(plan: Plan) -> Reason:
+def _copies(plan: PlannedTile) -> Iterator[Reason]:
+    """In which boxes the tile is copied, or by threads; and whether one thread is too slow to issue the copies."""
+    copies = len(plan.copies)
+    request_bytes = plan.gmem_request_bytes
+    if not copies:
+        yield Reason.of("copied-by-threads", copy=plan.problem.copy, request_bytes=request_bytes)
+    elif plan.folded:
+        yield Reason.of("folded-box", box=plan.box, request_bytes=request_bytes)
+    else:
+        has_one_order = 1 in plan.containers.as_rows().tiling.grid
+        order = None if has_one_order else plan.atom_order
+        yield Reason.of("boxes", copies=copies, box=plan.box, order=order, request_bytes=request_bytes)
+    card = plan.problem.card
+    if copies > 1 and card is not None and card.tma is not None and card.clock_mhz:
+        issue_us = card.tma.issue_ns["one thread"] * copies / 1e3
+        memory_us = (plan.costs.gmem_cycles or 0) / card.clock_mhz
+        if memory_us and issue_us > memory_us:
+            yield Reason.of("issue", copies=copies, issue_us=issue_us, memory_us=memory_us)
+
+
+def _rate(plan: PlannedTile) -> Reason:
     """Whose rates the plan was weighed by, what they predict, and what they do not know."""
-    costs, card, request = plan.costs, plan.problem.card, plan.gmem_request_bytes
+    problem = plan.problem
+    costs = plan.costs
+    card = problem.card
     if card is None:
-        return Reason.of("no-card", arch=plan.problem.arch.name)
-    told = {
-        "direction": plan.problem.direction,
-        "gb_per_s": costs.gb_per_s,
-        "card": card.name,
-        "request_bytes": request,
-    }
+        return Reason.of("no-card", arch=problem.arch.name)
     if costs.gb_per_s is None or costs.gmem_cycles is None:
         cells = {"TMA's rates": card.tma, "the clock": card.clock_mhz}
         missing = tuple(name for name, cell in cells.items() if cell is None)
-        return Reason.of("not-weighed", cells=missing, verb="is" if missing == ("the clock",) else "are", **told)
+        verb = "is" if missing == ("the clock",) else "are"
+        return Reason.of("not-weighed", cells=missing, verb=verb, card=card.name)
     if card.tma is None or plan.boxes is None or costs.bandwidth_share is None:
         share = costs.gb_per_s / card.memory_gb_per_s
-        return Reason.of("memory-rate", basis=card.basis("memory_gb_per_s"), share=share if share < 1 else None, **told)
-    full, flying = (card.tma.load(request, plan.l2_promotion, count) for count in (None, plan.in_flight_bytes))
-    too_few = plan.problem.direction == "load" and flying < _ENOUGH * full
-    name, in_flight = (
-        "fastest-rate" if costs.bandwidth_share > 0.995 else "rate",
-        plan.in_flight_bytes if too_few else None,
+        return Reason.of(
+            "memory-rate",
+            direction=problem.direction,
+            gb_per_s=costs.gb_per_s,
+            card=card.name,
+            basis=card.basis("memory_gb_per_s"),
+            request_bytes=plan.gmem_request_bytes,
+            share=share if share < 1 else None,
+        )
+    full = card.tma.load(plan.gmem_request_bytes, plan.l2_promotion, None)
+    flying = card.tma.load(plan.gmem_request_bytes, plan.l2_promotion, plan.in_flight_bytes)
+    too_few = problem.direction == "load" and flying < _ENOUGH * full
+    return Reason.of(
+        "fastest-rate" if costs.bandwidth_share > _FASTEST else "rate",
+        direction=problem.direction,
+        gb_per_s=costs.gb_per_s,
+        card=card.name,
+        share=costs.bandwidth_share,
+        in_flight_bytes=plan.in_flight_bytes if too_few else None,
     )
-    return Reason.of(name, share=costs.bandwidth_share, in_flight_bytes=in_flight, **told)
 
 
-def _wavefronts(plan: Plan) -> Iterator[Reason]:
-    costs, cycles = plan.costs, plan.costs.gmem_cycles
+def _promotion(plan: PlannedTile) -> Reason:
+    if plan.problem.direction == "store":
+        return Reason.of("promotion-of-stores", promotion=plan.l2_promotion)
+    if plan.l2_promotion == "none":
+        return Reason.of("promotion-of-sparse-traffic")
+    return Reason.of("promotion", promotion=plan.l2_promotion)
+
+
+def _wavefronts(plan: PlannedTile) -> Iterator[Reason]:
+    costs = plan.costs
     if costs.read_ideal is None and costs.write_ideal is None:
         yield Reason.of("uncounted")
-    for what, access, taken, ideal in (
-        ("reads", costs.access, costs.read_wavefronts, costs.read_ideal),
-        ("writes", costs.access if plan.boxes else "st.b128", costs.write_wavefronts, costs.write_ideal),
-    ):
-        if taken is not None and ideal is not None:
-            behind = cycles if cycles is not None and costs.wavefronts <= cycles else None
-            name = "wavefronts" if taken > ideal else "no-conflict"
-            yield Reason.of(name, what=what, access=access, taken=taken, lost=taken - ideal, hidden_behind=behind)
+    if costs.read_wavefronts is not None and costs.read_ideal is not None:
+        yield _conflicts(costs, "reads", costs.access, costs.read_wavefronts, costs.read_ideal)
+    if costs.write_wavefronts is not None and costs.write_ideal is not None:
+        access = costs.access if plan.boxes else "st.b128"
+        yield _conflicts(costs, "writes", access, costs.write_wavefronts, costs.write_ideal)
 
 
-def gemm_reasons(best: GemmPlan) -> Iterator[Reason]:
-    """The numbers and choices of a GEMM's plan."""
-    product, (m, n, _), epilogue, in_tmem = best.product, best.tile, best.epilogue, best.product.in_tensor_memory
-    exchanged, taken = is_exchanged(product, best.tile), m * n * ACCUMULATOR_BYTES
-    # fmt: off
-    facts: dict[str, Any] = {
-        "tile": best.tile, "tiles": best.tiles, "sms": best.sms, "rounds": best.rounds,
-        "full": best.tiles / (best.rounds * best.sms) if best.rounds and best.sms else None,
-        "idle": max(0, best.sms - best.tiles) if best.sms else None,
-        "options": ("split K",) if exchanged else ("split K", "swapped operands"), "data_type": product.data_type.name,
-        "m": m, "n": n, "taken": accumulator_columns(best.tile) if in_tmem else taken,
-        "available": TENSOR_MEMORY_COLUMNS if in_tmem else REGISTER_FILE_BYTES,
-        "stages": best.stages, "a_bytes": best.a.stage_bytes, "b_bytes": best.b.stage_bytes,
-        "barriers": None if best.a.boxes is None else 2 * best.stages, "smem_bytes": best.smem_bytes, "budget_bytes": best.budget_bytes,
-        "epilogue_bytes": epilogue and epilogue.stage_bytes, "columns": epilogue and epilogue.problem.columns,
-        "access": epilogue and epilogue.costs.access, "swizzle": epilogue and epilogue.swizzle.name,
-        "slices": best.slices if best.slices > 1 else None,
-    }
-    # fmt: on
-    yield Reason.of("tiles", **facts)
-    yield from _floor(product, best)
-    yield from _choice(best)
-    yield from _told(facts, {"not-planned": True, "tensor-memory": in_tmem, "registers": not in_tmem, "stages": True})
-    rows = {matrix: _row(plan) for matrix, plan in (("A", best.a), ("B", best.b))}
-    shared = {("A", "B"): rows["A"]} if rows["A"] == rows["B"] else {(matrix,): row for matrix, row in rows.items()}
-    yield from (Reason.of("rows", matrices=matrices, **row) for matrices, row in shared.items())
-    scaled, stored = product.tensor_core.is_scaled(product.data_type), epilogue is not None
-    names = {"no-epilogue": not stored, "epilogue": stored, "exchanged": exchanged, "scale-factors": scaled}
-    yield from _told(facts, names)
-    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
-    yield from (edges[name] for name in "mnk" if name in edges)
+def _conflicts(costs: Costs, what: str, access: str, taken: int, ideal: int) -> Reason:
+    """What reads or writes lose to bank conflicts, and whether global memory takes longer anyway."""
+    cycles = costs.gmem_cycles
+    hidden_behind = cycles if cycles is not None and costs.wavefronts <= cycles else None
+    name = "wavefronts" if taken > ideal else "no-conflict"
+    return Reason.of(name, what=what, access=access, taken=taken, lost=taken - ideal, hidden_behind=hidden_behind)
 
 
-def _row(plan: Plan) -> dict[str, Any]:
-    """How wide a row of A or B is in shared memory, and how the swizzle takes it."""
-    problem, span = plan.problem, plan.swizzle.span_bytes
-    return {
-        "columns": problem.columns,
-        "extent": problem.row_names[1],
-        "row_bytes": problem.row_bytes,
-        "spans": None if span is None else problem.row_bytes // span,
-        "swizzle": plan.swizzle.name,
-        "chunk_bytes": CHUNK_BYTES if span is None else None,
-    }
+def _plain_rows_would_do(plan: PlannedTile) -> bool:
+    """Whether ldmatrix would meet no conflict in one box of rows as they lie in global memory: an odd number of chunks a row."""
+    problem = plan.problem
+    in_core_matrices = plan.canonical is not None and plan.swizzle.span_bytes is None
+    if not in_core_matrices or problem.reads_by_descriptor or plan.containers.as_rows().tiling.grid[1] == 1:
+        return False
+    return problem.columns <= LARGEST_BOX_EXTENT and problem.row_bytes // CHUNK_BYTES % 2 == 1
 
 
-def _floor(product: Product, best: GemmPlan) -> Iterator[Reason]:
-    """The floor, whose rates it comes from, and what they do not know."""
-    card, terms = product.card, best.ranked[0].terms
-    if card is None:
-        yield from _told({"arch": product.arch.name}, {"no-card": True, "no-sms": product.sms is None})
+def _budget(plan: PlannedTile) -> Reason:
+    stages = plan.problem.stages
+    return Reason.of(
+        "budget",
+        stages=stages if stages > 1 else None,
+        stage_bytes=plan.stage_bytes,
+        total_bytes=plan.total_smem_bytes,
+        barrier_bytes=plan.barrier_bytes,
+        alignment_bytes=plan.smem_alignment_bytes,
+        blocks=plan.blocks_per_sm,
+    )
+
+
+def _wait(plan: PlannedTile) -> Iterator[Reason]:
+    """What stands between those who write shared memory and those who read it, where a barrier does."""
+    completion = plan.completion
+    if not completion.barrier:
         return
-    said = tuple(map(str, terms))
-    yield Reason.of("floor", floor_us=terms[0].us, card=card.name, bound=terms[0].name, terms=said)
-    known = {
-        "TFLOP/s of this type": card.tflops(product.data_type),
-        "the clock": card.clock_mhz,
-        "one SM's rate": card.tma or not product.by_tma,
-        "bytes in flight": card.tma or not product.by_tma,
-    }
-    if cells := tuple(name for name, cell in known.items() if not cell):
-        yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
+    stores = plan.problem.direction == "store"
+    steps = []
+    if completion.commit and not stores:
+        steps.append(f"{completion.commit} and {completion.wait}")
+    if completion.fence:
+        steps.append(f"{completion.fence} by every writer")
+    steps.append("a barrier")
+    yield Reason.of("wait-of-store" if stores else "wait", steps=tuple(steps))
 
 
-def _choice(best: GemmPlan) -> Iterator[Reason]:
-    for refused in [tile for tile in best.refused if tile.would_lead][:2]:
-        first = refused.violations[0]
-        yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
-    chosen, *near = (tile for tile in best.ranked if tile.behind_in != "floor")
-    if near and chosen.terms:
-        told: dict[str, Any] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
-        if tied := next((tile for tile in near if tile.behind_in in ("instructions", "order")), None):
-            told["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
-            told |= {"more": tied.instructions, "fewest": chosen.instructions}
-        yield Reason.of("near-floors", **told)
-    elif best.others and chosen.terms:
-        yield Reason.of("next-floor", next=best.others[0].tile)
+def _overwrite(plan: PlannedTile) -> Iterator[Reason]:
+    """A store rounds the end of the tensor's rows up."""
+    problem = plan.problem
+    mn, k = problem.global_shape or problem.tile
+    contiguous = k if problem.major == "K" else mn
+    over_bytes = -(contiguous * problem.data_type.bits // 8) % CHUNK_BYTES
+    if problem.direction == "store" and over_bytes:
+        yield Reason.of("overwrite", over_bytes=over_bytes)
+
+
+def edge_reasons(problem: Problem, matrix: tuple[int, int]) -> Iterator[Reason]:
+    """What becomes of the last tiles of a matrix of (mn, k) elements: how much of them lies outside."""
+    fate = _FATES.get(problem.copy, "dropped" if problem.direction == "store" else "filled")
+    for name, whole, part in zip(problem.extent_names, matrix, problem.tile, strict=True):
+        if whole % part:
+            yield Reason.of(
+                "edge",
+                extent=name,
+                tiles=ceil_div(whole, part),
+                part=part,
+                last=whole % part,
+                outside=-whole % part,
+                fate=fate,
+            )

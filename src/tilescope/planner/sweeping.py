@@ -24,9 +24,9 @@ from typing import Any
 
 from tilescope import written
 from tilescope.errors import RuleError, Violation, argument_type, raise_all, unknown_name
-from tilescope.planner.boxes import proven
+from tilescope.planner.obstacle import violations
 from tilescope.planner.problem import Problem
-from tilescope.planner.reason import violations
+from tilescope.planner.proof import proven
 from tilescope.planner.search import candidates
 from tilescope.reading import entries
 from tilescope.rule import rule
@@ -36,10 +36,18 @@ from tilescope.value import Value
 MAX_PROBLEMS = 100_000
 _NAMES = tuple(name for name in signature(Problem.__init__).parameters if name not in ("self", "extent_names"))
 _ALIASES = {"type": "data_type", "dtype": "data_type", "order": "atom_order", "shape": "global_shape"}
-_READ: dict[str, Callable[[str], Any]] = {  # what stands in a file as text and is none
-    **dict.fromkeys(("tile", "global_shape", "strides_bytes"), written.numbers),
+
+
+def _is_yes(text: str) -> bool:
+    return text.strip().casefold() in ("1", "true", "yes")
+
+
+_READERS: dict[str, Callable[[str], object]] = {  # of what stands in a file as text and is none
+    "tile": written.numbers,
+    "global_shape": written.numbers,
+    "strides_bytes": written.numbers,
     "stages": written.number,
-    "fold": lambda text: text.strip().casefold() in ("1", "true", "yes"),
+    "fold": _is_yes,
 }
 
 
@@ -102,32 +110,49 @@ def sweep(problems: Iterable[Problem | Mapping[str, Any]], *, executor: Executor
     if not isinstance(pool, Executor | None):
         fix = "Use ThreadPoolExecutor(2), or leave it out."
         raise RuleError([argument_type("executor", pool, "an executor of concurrent.futures", fix)])
-    return Sweep(tuple(map(_row, listed) if executor is None else executor.map(_row, listed)))
+    rows = map(_row, listed) if executor is None else executor.map(_row, listed)
+    return Sweep(tuple(rows))
 
 
-def _row(asked: Any) -> SweepRow:
+def _row(asked: object) -> SweepRow:
     """One problem planned."""
+    problem = _problem(asked)
+    if not isinstance(problem, Problem):
+        return SweepRow(_in_words(asked), None, violations=problem)
+    named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
+    tried = candidates(problem)
+    if not tried.plans:
+        return SweepRow(named, problem, violations=violations(tried.obstacles()))
+    best = proven(tried.plans[0])
+    return SweepRow(
+        asked=named,
+        problem=problem,
+        swizzle=best.swizzle.name,
+        atom_order=best.atom_order,
+        box=best.box,
+        tma_instructions=best.costs.tma_instructions,
+        gmem_request_bytes=best.costs.gmem_request_bytes,
+        smem_bytes=best.costs.smem_bytes,
+        bandwidth_share=best.costs.bandwidth_share,
+        excess_wavefronts=best.costs.excess_wavefronts,
+        candidates=len(tried.plans),
+    )
+
+
+def _problem(asked: object) -> Problem | tuple[Violation, ...]:
+    """What was asked for as a problem, or why it is none."""
+    if isinstance(asked, Problem):
+        return asked
     try:
-        problem = asked if isinstance(asked, Problem) else Problem(**asked)
+        return Problem(**asked)  # type: ignore[arg-type]  # what is no mapping of its arguments is a TypeError
     except RuleError as error:
-        return SweepRow(_in_words(asked), None, violations=error.violations)
+        return error.violations
     except TypeError:
         wanted = "a Problem, or a mapping of its arguments: tile, data_type, major, consumer, arch, …"
-        wrong = argument_type("problem", asked, wanted, 'Use {"tile": (64, 64), "data_type": "bf16"}.')
-        return SweepRow(_in_words(asked), None, violations=(wrong,))
-    named = f"{by(problem.tile)} {problem.data_type.ptx} {problem.major} {problem.consumer_name} {problem.arch.name}"
-    plans, refused = candidates(problem)
-    if not plans:
-        return SweepRow(
-            named, problem, violations=violations(obstacle for candidate in refused for obstacle in candidate.obstacles)
-        )
-    best = proven(plans[0])
-    told = ("tma_instructions", "gmem_request_bytes", "smem_bytes", "bandwidth_share", "excess_wavefronts")
-    costs: Any = {name: getattr(best.costs, name) for name in told}
-    return SweepRow(named, problem, best.swizzle.name, best.atom_order, best.box, **costs, candidates=len(plans))
+        return (argument_type("problem", asked, wanted, 'Use {"tile": (64, 64), "data_type": "bf16"}.'),)
 
 
-def _in_words(asked: Any) -> str:
+def _in_words(asked: object) -> str:
     """What was asked for, in its own words."""
     if not isinstance(asked, Mapping):
         return printed(asked, 60)
@@ -141,12 +166,15 @@ def read_problems(content: bytes) -> list[dict[str, Any]]:
     >>> read_problems(b'[{"tile": "128x64", "type": "bf16", "stages": 4}]')
     [{'tile': (128, 64), 'data_type': 'bf16', 'stages': 4}]
     """
+    text = content.decode("utf-8-sig", errors="replace").strip()
     try:
-        rows = list(islice(_rows(content.decode("utf-8-sig", errors="replace").strip()), MAX_PROBLEMS + 1))
+        rows = list(islice(_rows(text), MAX_PROBLEMS + 1))
     except (ValueError, RecursionError, csv.Error) as error:  # JSON and TOML say what is wrong with a ValueError
-        raise _wrong(shortened(" ".join(str(error).split()), 80)) from None
-    if not rows or len(rows) > MAX_PROBLEMS:
-        raise _wrong("no problem" if not rows else f"more than {MAX_PROBLEMS} problems", problems=MAX_PROBLEMS)
+        raise PROBLEM_FILE.error(wrong=shortened(" ".join(str(error).split()), 80)) from None
+    if not rows:
+        raise NO_PROBLEM.error(problems=MAX_PROBLEMS)
+    if len(rows) > MAX_PROBLEMS:
+        raise TOO_MANY_PROBLEMS.error(problems=MAX_PROBLEMS)
     return [_arguments(row) for row in rows]
 
 
@@ -159,52 +187,66 @@ def combinations(lists: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
     return (dict(zip(lists, values, strict=True)) for values in product(*lists.values()))
 
 
-def _rows(text: str) -> Iterator[Any]:
-    if text[:1] == "[" and text[:2] != "[[":
+def _rows(text: str) -> Iterator[object]:
+    """The problems of a file, whatever its format."""
+    if text.startswith("[") and not text.startswith("[["):
         yield from json.loads(text)
-    elif text[:1] == "{":
-        for line in text.splitlines() if "\n{" in text else [text]:
-            row = json.loads(line)
-            listed = row.get("problems") if isinstance(row, dict) else None
-            yield from listed if isinstance(listed, list) else [row]
-    elif text[:2] == "[[" or "\n[[" in text:
+    elif text.startswith("{"):
+        yield from _json_lines(text)
+    elif text.startswith("[[") or "\n[[" in text:
         for tables in tomllib.loads(text).values():
-            yield from tables if isinstance(tables, list) else []
+            if isinstance(tables, list):
+                yield from tables
     else:
         for row in csv.DictReader(StringIO(text)):
             yield {name: value for name, value in row.items() if value not in ("", None)}
 
 
-def _arguments(row: Any) -> dict[str, Any]:
+def _json_lines(text: str) -> Iterator[object]:
+    """An object a line, or one object; one that has a list of problems stands for these."""
+    lines = text.splitlines() if "\n{" in text else [text]
+    for line in lines:
+        row = json.loads(line)
+        listed = row.get("problems") if isinstance(row, dict) else None
+        if isinstance(listed, list):
+            yield from listed
+        else:
+            yield row
+
+
+def _arguments(row: object) -> dict[str, Any]:
     """The arguments of one problem, by their names, numbers as numbers."""
     if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-        raise _wrong(f"{shortened(str(row), 40)} in place of a problem", entry=row)
+        raise NOT_A_PROBLEM.error(entry=row, shown=shortened(str(row), 40))
     named = {_ALIASES.get(name.strip(), name.strip()): value for name, value in row.items()}
     unknown = [name for name in named if name not in _NAMES][:4]
     raise_all(unknown_name(shortened(name, 40), "argument of a problem", name, _NAMES) for name in unknown)
     return {name: _value(name, value) for name, value in named.items()}
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: object) -> object:
     if not isinstance(value, str):
         return tuple(value) if isinstance(value, list) else value
+    reader = _READERS.get(name, str.strip)
     try:
-        return _READ.get(name, str.strip)(value)
+        return reader(value)
     except ValueError as error:
-        raise _wrong(f"{name}: {error.args[0]}") from None
+        raise WRONG_ARGUMENT.error(name=name, wrong=error.args[0]) from None
 
 
 PROBLEM_FILE = rule(
     "problem-file",
     "A file of problems is JSON (a list of objects), TOML ([[problem]]) or CSV with named columns, by the arguments of "
     "Problem.",
+    argument="source",
+    found="{wrong}",
+    limit="JSON, TOML or CSV with the arguments of problems, such as tile and data_type",
+    fix='Write [{{"tile": "128x64", "data_type": "bf16"}}], or a CSV whose first line is tile,data_type.',
     source="`ts.Problem`",
     passing='ts.planner.read_problems(b"tile,data_type\\n64x64,bf16\\n")',
     failing='ts.planner.read_problems(b"[1, 2]")',
 )
-
-
-def _wrong(found: str, **values: Any) -> RuleError:
-    limit = "JSON, TOML or CSV with the arguments of problems, such as tile and data_type"
-    fix = 'Write [{"tile": "128x64", "data_type": "bf16"}], or a CSV whose first line is tile,data_type.'
-    return PROBLEM_FILE.error("source", found, limit, fix, **values)
+NO_PROBLEM = PROBLEM_FILE.worded(found="no problem")
+TOO_MANY_PROBLEMS = PROBLEM_FILE.worded(found="more than {problems} problems")
+NOT_A_PROBLEM = PROBLEM_FILE.worded(found="{shown} in place of a problem")
+WRONG_ARGUMENT = PROBLEM_FILE.worded(found="{name}: {wrong}")

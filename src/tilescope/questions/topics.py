@@ -24,7 +24,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import says_nothing_else
-from tilescope.tensor_map import descriptor
+from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 
 LONGEST_TEXT = 8_000  # characters that are read
@@ -304,7 +304,7 @@ def _cause_facts(cause: Cause) -> tuple[tuple[str, str], ...]:
 
 
 def _map_field(name: str) -> Topic | None:
-    field = descriptor.topic(name)
+    field = field_topics.topic(name)
     return None if field is None else Topic(field.name, "tensor map fields", field.meaning, field.see, field.facts)
 
 
@@ -317,7 +317,7 @@ WORD_GROUPS = (
     Group("swizzle modes", SWIZZLE, _swizzle_mode),
     Group("data types", DATA_TYPE, _data_type, _PTX_TYPES),
     Group("architectures", ARCH, _arch),
-    Group("tensor map fields", list(descriptor.topics()), _map_field, descriptor.TOPIC_SPELLINGS),
+    Group("tensor map fields", list(field_topics.topics()), _map_field, field_topics.TOPIC_SPELLINGS),
 )
 CAUSES = Group("causes", CAUSE, _cause)
 GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))

@@ -14,6 +14,7 @@ One `Access` holds one instruction (32 addresses) or all instructions of a walk,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,35 +22,76 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
-from tilescope.errors import RuleError, argument_type, raise_all, unknown_name
+from tilescope.errors import RuleError, Violation, argument_type, raise_all, unknown_name
 from tilescope.layout import Layout, Modes, as_modes
 from tilescope.mma.fragment import Fragment
 from tilescope.mma.fragment import fragment as find_fragment
 from tilescope.reading import flag
 from tilescope.rule import rule
-from tilescope.sentence import counted
 from tilescope.smem import pattern
 from tilescope.smem.banks import Addresses, Mask, checked_lanes, lane_arrays
 from tilescope.smem.expression import lane_values
 from tilescope.smem.op import SMEM_OP, SmemOp, SmemOpName
 from tilescope.value import Value, array_field, read_only, row_field
 
-_PLACED = "rows((8, 64), 16).on(ts.Layout((8, 64), 16))"
-# fmt: off
-TILE_BOUNDS, PATTERN_TILE, PATTERN_OP, PLACED_TWICE = (
-    rule(name, demand, source=source, passing=f"ts.Access.{passing}", failing=f"ts.Access.{failing}")
-    for name, demand, source, passing, failing in (
-        ("tile-bounds", "A pattern stays inside the tile that it is placed on.", "the offsets of the pattern",
-         "rows((64, 64), 16).on(ts.Layout((64, 64), 16))", "rows((64, 64), 16).on(ts.Layout((32, 64), 16))"),
-        ("pattern-tile", "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
-         "`Access.named`", 'named("ld.b128 rows", (64, 64), 16)', 'named("ld.b128 rows")'),
-        ("pattern-op", "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
-         "PTX ISA, ldmatrix and stmatrix", 'rows((64, 64), 16, "st.b128")', 'rows((64, 64), 16, "ldmatrix.x4")'),
-        ("placed-twice", "A pattern is placed on a layout once, from the plain tile.", "`Access.on`", _PLACED,
-         f"{_PLACED}.on(ts.Layout((8, 64), 16))"),
-    )
+TILE_BOUNDS = rule(
+    "tile-bounds",
+    "A pattern stays inside the tile that it is placed on.",
+    argument="accesses",
+    found="{op} reaches byte {last_byte}",
+    limit="the tile has {rows} rows of {row_bytes} bytes, {tile_bytes} in all",
+    fix="Use a tile of at least {rows_needed:row}, as the pattern was made for.",
+    source="the offsets of the pattern",
+    passing="ts.Access.rows((64, 64), 16).on(ts.Layout((64, 64), 16))",
+    failing="ts.Access.rows((64, 64), 16).on(ts.Layout((32, 64), 16))",
 )
-# fmt: on
+PATTERN_TILE = rule(
+    "pattern-tile",
+    "Rows, columns and walks are patterns on a tile; only an expression of lane needs none.",
+    argument="tile",
+    found="pattern {pattern} without a tile",
+    limit="rows, columns and walks need a tile",
+    fix="Add the tile, such as 64x64 bf16, or use a pattern such as 'ld.b32: lane * 4'.",
+    source="`Access.named`",
+    passing='ts.Access.named("ld.b128 rows", (64, 64), 16)',
+    failing='ts.Access.named("ld.b128 rows")',
+)
+PATTERN_OP = rule(
+    "pattern-op",
+    "Rows and columns of a tile are walked by loads and stores; ldmatrix and stmatrix move matrices.",
+    argument="op",
+    found="{op}",
+    limit="lanes of a load or store take rows and columns of a tile",
+    fix="Use the walk: the pattern '{op}' alone.",
+    source="PTX ISA, ldmatrix and stmatrix",
+    passing='ts.Access.rows((64, 64), 16, "st.b128")',
+    failing='ts.Access.rows((64, 64), 16, "ldmatrix.x4")',
+)
+PLACED_TWICE = rule(
+    "placed-twice",
+    "A pattern is placed on a layout once, from the plain tile.",
+    argument="access",
+    found="{pattern} is already placed",
+    limit="a pattern is placed once, from the plain tile",
+    fix="Place the pattern it was made from.",
+    source="`Access.on`",
+    passing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16))",
+    failing="ts.Access.rows((8, 64), 16).on(ts.Layout((8, 64), 16)).on(ts.Layout((8, 64), 16))",
+)
+_FRAGMENT_EXAMPLE = 'Use fragment("mma.m16n8k16", "A", "bf16").'
+_PATTERNS = (
+    "ld.b128 rows",
+    "ld.b32 columns",
+    "st.b128 rows",
+    "ld.b32 lanes 8x4",
+    "transpose",
+    "ldmatrix.x4",
+    "ldmatrix.x4.trans",
+    "stmatrix.x4",
+    "cp.async",
+    "mma.m16n8k16 A bf16",
+    "ld.b32: lane * 4",
+)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -88,11 +130,11 @@ class Access(Value):
         checked_lanes(row, address, mask)
         if not isinstance(name, str):
             raise RuleError([argument_type("name", name, "a text", "Leave it out: the operation names it.")])
-        for field, value in (
-            ("op", row), ("lane_address", read_only(address.copy())),
-            ("active", None if mask is None else read_only(mask.copy())), ("name", name or row.name), ("layout", layout),
-        ):  # fmt: skip
-            object.__setattr__(self, field, value)
+        object.__setattr__(self, "op", row)
+        object.__setattr__(self, "lane_address", read_only(address.copy()))
+        object.__setattr__(self, "active", None if mask is None else read_only(mask.copy()))
+        object.__setattr__(self, "name", name or row.name)
+        object.__setattr__(self, "layout", layout)
 
     @property
     def instructions(self) -> int:
@@ -124,7 +166,8 @@ class Access(Value):
         >>> Access.transpose((32, 32), 32).name
         'ld.b32 columns'
         """
-        if (op := SMEM_OP.get(f"ld.b{element_bits}")) is None:
+        op = SMEM_OP.get(f"ld.b{element_bits}")
+        if op is None:
             raise pattern.no_element_load(element_bits)
         return cls.columns(tile, element_bits, op)
 
@@ -138,7 +181,7 @@ class Access(Value):
         >>> Access.ldmatrix((16, 16), 16).lane_address[0, [0, 8, 16, 24]]
         array([  0, 256,  16, 272])
         """
-        return cls._matrices("ldmatrix", tile, element_bits, count, transpose)
+        return cls._matrices(f"ldmatrix.x{count}{_trans(transpose)}", tile, element_bits)
 
     @classmethod
     def stmatrix(
@@ -149,7 +192,7 @@ class Access(Value):
         >>> Access.stmatrix((64, 64)).name
         'stmatrix.x4'
         """
-        return cls._matrices("stmatrix", tile, element_bits, count, transpose)
+        return cls._matrices(f"stmatrix.x{count}{_trans(transpose)}", tile, element_bits)
 
     @classmethod
     def fragment(
@@ -168,9 +211,7 @@ class Access(Value):
         'st.b16 mma.m16n8k16 D'
         """
         if not isinstance(fragment, Fragment):
-            raise RuleError([argument_type(
-                "fragment", fragment, "the fragment of an operand", 'Use fragment("mma.m16n8k16", "A", "bf16").'
-            )])  # fmt: skip
+            raise RuleError([argument_type("fragment", fragment, "the fragment of an operand", _FRAGMENT_EXAMPLE)])
         trans = _trans(transpose)
         bits = fragment.element_bits if element_bits is None else element_bits
         if fragment.operand not in pattern.RESULTS and bits != fragment.element_bits:
@@ -224,24 +265,17 @@ class Access(Value):
         op, colon, expression = text.partition(":")
         if colon:
             return cls.expression(expression.strip(), SmemOp.named(op))
-        words = text.split() or [""]
         if tile is None:
-            raise PATTERN_TILE.error(
-                "tile", f"pattern {text!r} without a tile", "rows, columns and walks need a tile",
-                "Add the tile, such as 64x64 bf16, or use a pattern such as 'ld.b32: lane * 4'.",
-            )  # fmt: skip
+            raise PATTERN_TILE.error(pattern=repr(text))
+        words = text.split() or [""]
         if words == ["transpose"]:
             return cls.transpose(tile, element_bits)
-        if len(words) == 1 and words[0].casefold().startswith(("cp.async", "ldgsts")):
-            words = [*words, "rows"]
-        if words[1:] in (["rows"], ["columns"]):
-            return cls._vectors(tile, element_bits, words[0], "rows" if words[1] == "rows" else "columns")
-        if len(words) == 3 and words[1] == "lanes" and (block := re.fullmatch(r"(\d{1,2})x(\d{1,2})", words[2])):
-            return cls._vectors(tile, element_bits, words[0], (int(block[1]), int(block[2])))
+        order = _named_order(words)
+        if order is not None:
+            return cls._vectors(tile, element_bits, words[0], order)
         if len(words) == 1 and "matrix" in words[0]:
-            row = SmemOp.named(words[0])
-            return cls(row, *pattern.matrices(row, tile, element_bits))
-        if words[0].startswith(("mma.", "wgmma.")) and 1 < len(words) < 4:
+            return cls._matrices(words[0], tile, element_bits)
+        if len(words) in (2, 3) and words[0].startswith(("mma.", "wgmma.")):
             return cls._named_fragment(words, tile, element_bits)
         raise RuleError([unknown_name("pattern", "pattern", text, _PATTERNS)])
 
@@ -253,10 +287,7 @@ class Access(Value):
         """
         _layout(layout)
         if self.layout is not None:
-            raise PLACED_TWICE.error(
-                "access", f"{self.name} is already placed", "a pattern is placed once, from the plain tile",
-                "Place the pattern it was made from.",
-            )  # fmt: skip
+            raise PLACED_TWICE.error(pattern=self.name)
         offset, _ = self.flat()
         address = np.zeros(self.lane_address.shape, np.int64)
         address[..., : self.op.lanes] = placed(self.op, offset, layout).reshape(*address.shape[:-1], self.op.lanes)
@@ -273,36 +304,49 @@ class Access(Value):
 
     @classmethod
     def _named_fragment(cls, words: list[str], tile: tuple[int, int], element_bits: int) -> Access:
-        operand: Any
-        operand, _, trans = words[1].partition(".")
+        letter, _, trans = words[1].partition(".")
         if trans not in ("", "trans"):
             raise RuleError([unknown_name("operand", "pattern", words[1], ("A", "A.trans", "B", "B.trans", "D"))])
-        held = find_fragment(words[0], operand.upper(), *words[2:])
+        operand: Any = letter.upper()  # the fragment refuses what is none
+        data_type = words[2] if len(words) == 3 else None
+        held = find_fragment(words[0], operand, data_type)
         if held.element_bits != element_bits:
             raise _other_width(held, element_bits)
         return cls.fragment(held, tile, transpose=bool(trans))
 
     @classmethod
-    def _vectors(cls, tile: Any, element_bits: Any, op: Any, order: pattern.Order | pattern.Lanes) -> Access:
+    def _vectors(
+        cls,
+        tile: tuple[int, int],
+        element_bits: int,
+        op: SmemOpName | str | SmemOp,
+        order: pattern.Order | pattern.Lanes,
+    ) -> Access:
         row = SmemOp.named(op)
         if row.is_matrix:
-            raise PATTERN_OP.error(
-                "op", row.name, "lanes of a load or store take rows and columns of a tile",
-                f"Use the walk: the pattern {row.name!r} alone.",
-            )  # fmt: skip
+            raise PATTERN_OP.error(op=row.name)
         said = order if isinstance(order, str) else f"lanes {order[0]}x{order[1]}"
         return cls(row, *pattern.vectors(row, tile, element_bits, order), f"{row.name} {said}")
 
     @classmethod
-    def _matrices(cls, instruction: str, tile: Any, element_bits: Any, count: Any, transpose: bool) -> Access:
-        row = SmemOp.named(f"{instruction}.x{count}{_trans(transpose)}")
+    def _matrices(cls, op: str, tile: tuple[int, int], element_bits: int) -> Access:
+        row = SmemOp.named(op)
         return cls(row, *pattern.matrices(row, tile, element_bits))
 
 
-_PATTERNS = (
-    "ld.b128 rows", "ld.b32 columns", "st.b128 rows", "ld.b32 lanes 8x4", "transpose", "ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4",
-    "cp.async", "mma.m16n8k16 A bf16", "ld.b32: lane * 4",
-)  # fmt: skip
+def _named_order(words: list[str]) -> pattern.Order | pattern.Lanes | None:
+    """How the lanes of "st.b128 rows", "ld.b32 lanes 8x4" or "cp.async" (rows) walk over the tile; None: they do not say."""
+    match words:
+        case [_, "rows"]:
+            return "rows"
+        case [_, "columns"]:
+            return "columns"
+        case [copy] if copy.casefold().startswith(("cp.async", "ldgsts")):
+            return "rows"
+        case [_, "lanes", lanes]:
+            block = re.fullmatch(r"(\d{1,2})x(\d{1,2})", lanes)
+            return None if block is None else (int(block[1]), int(block[2]))
+    return None
 
 
 def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDArray[np.int64]:
@@ -312,55 +356,59 @@ def placed(op: SmemOp, offset: npt.NDArray[np.int64], layout: Layout) -> npt.NDA
     """
     tile = layout.as_rows()
     rows, columns = tile.shape
-    row_bytes, run_bytes = (max(1, count * layout.element_bits // 8) for count in (columns, tile.run_elements))
+    row_bytes = max(1, columns * layout.element_bits // 8)
     row = offset // row_bytes  # np.divmod takes far longer
     byte = offset - row * row_bytes
-    last = int(offset.max()) + op.access_bytes if offset.size else 0
-    whole_bytes = layout.swizzle.flip_bytes or layout.swizzle.atom_bytes
-    problems = []
-    if last > rows * row_bytes:
-        problems.append(TILE_BOUNDS.violation(
-            "accesses", f"{op.name} reaches byte {last - 1}",
-            f"the tile has {rows} rows of {row_bytes} bytes, {rows * row_bytes} in all",
-            f"Use a tile of at least {counted(ceil_div(last, row_bytes), 'row')}, as the pattern was made for.",
-            last_byte=last - 1, tile_bytes=rows * row_bytes,
-        ))  # fmt: skip
-    elif offset.size and (
-        tile.run_elements * layout.element_bits % 8
-        or int((byte - byte // run_bytes * run_bytes).max()) + op.access_bytes > run_bytes
-    ):
-        problems.append(pattern.ACCESS_TORN.violation(
-            "layout", f"{op.access_bytes} bytes a lane across rows of {run_bytes} bytes",
-            "a lane's bytes lie beside each other", "Use wider atoms or a narrower access.",
-            access_bytes=op.access_bytes, run_bytes=run_bytes,
-        ))  # fmt: skip
-    if layout.swizzle.bits and whole_bytes < op.access_bytes:
-        problems.append(pattern.ACCESS_TORN.violation(
-            "layout", f"{op.access_bytes} bytes a lane with swizzle {layout.swizzle.name}",
-            f"the swizzle moves pieces of {whole_bytes} bytes",
-            f"Access at most {whole_bytes} bytes a lane, or use a swizzle with larger atoms.",
-            access_bytes=op.access_bytes, piece_bytes=whole_bytes,
-        ))  # fmt: skip
-    raise_all(problems)
+    raise_all(_placement_problems(op, offset, byte, layout, rows * row_bytes))
     addresses: npt.NDArray[np.int64] = tile.byte_address(row, byte)
     return addresses
 
 
-def _layout(layout: Any) -> Layout:
-    if not isinstance(layout, Layout):
-        raise RuleError(
-            [argument_type("layout", layout, "a Layout", 'Use Layout((64, 64), 16, swizzle="128B"), for example.')]
+def _placement_problems(
+    op: SmemOp, offset: npt.NDArray[np.int64], byte: npt.NDArray[np.int64], layout: Layout, tile_bytes: int
+) -> Iterator[Violation]:
+    """Why lanes cannot take their bytes in a layout; `byte` is the place of each offset in its row."""
+    tile = layout.as_rows()
+    width = op.access_bytes
+    run_bits = tile.run_elements * layout.element_bits
+    run_bytes = max(1, run_bits // 8)
+    last = int(offset.max()) + width if offset.size else 0
+    if last > tile_bytes:
+        rows = tile.shape[0]
+        row_bytes = tile_bytes // rows
+        yield TILE_BOUNDS.violation(
+            op=op.name,
+            last_byte=last - 1,
+            rows=rows,
+            row_bytes=row_bytes,
+            tile_bytes=tile_bytes,
+            rows_needed=ceil_div(last, row_bytes),
         )
+    elif offset.size and (run_bits % 8 or int((byte - byte // run_bytes * run_bytes).max()) + width > run_bytes):
+        yield pattern.ACCESS_TORN.violation(access_bytes=width, run_bytes=run_bytes)
+    piece_bytes = layout.swizzle.flip_bytes or layout.swizzle.atom_bytes
+    if layout.swizzle.bits and piece_bytes < width:
+        yield pattern.TORN_BY_SWIZZLE.violation(
+            access_bytes=width, swizzle=layout.swizzle.name, piece_bytes=piece_bytes
+        )
+
+
+def _layout(layout: object) -> Layout:
+    if not isinstance(layout, Layout):
+        example = 'Use Layout((64, 64), 16, swizzle="128B"), for example.'
+        raise RuleError([argument_type("layout", layout, "a Layout", example)])
     return layout
 
 
-def _trans(transpose: Any) -> str:
+def _trans(transpose: bool) -> str:
     return ".trans" if flag("transpose", transpose) else ""
 
 
-def _other_width(fragment: Fragment, element_bits: Any) -> RuleError:
-    return pattern.FRAGMENT_TILE.error(
-        "element_bits", f"a tile of {element_bits}-bit elements",
-        f"operand {fragment.operand} of {fragment.instruction} has {fragment.element_bits} bits; only results are converted",
-        f"Use element_bits={fragment.element_bits}.", {"element_bits": fragment.element_bits}, element_bits=element_bits,
-    )  # fmt: skip
+def _other_width(fragment: Fragment, element_bits: int) -> RuleError:
+    return pattern.FRAGMENT_WIDTH.error(
+        element_bits=element_bits,
+        letter=fragment.operand,
+        instruction=fragment.instruction,
+        operand_bits=fragment.element_bits,
+        change={"element_bits": fragment.element_bits},
+    )

@@ -16,8 +16,8 @@ same address - or every pair i, i ^ 2 - neighbouring groups go together in twos.
 lane is no obstacle. Copies (cp.async) have another: lanes that write one word wait for each other too, so the largest
 number of lanes of a column counts. Measured on an H200; the recordings are in the tests.
 
-The rule stands here twice: for numpy, and as a loop that numba compiles (the extra `fast`). Loading numba takes a second
-or two the first time (the result is kept on disk), so large batches alone take the loop.
+The rule stands twice: here for numpy, and in wavefront_loop.py as a loop that numba compiles (the extra `fast`). Loading
+numba takes a second or two the first time (the result is kept on disk), so large batches alone take the loop.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, Violation, argument_type, raise_all
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import counted, printed
-from tilescope.smem.op import WARP_LANES, SmemOp, SmemOpName
+from tilescope.smem.op import SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES
 from tilescope.swizzle.permutation import compiler
 
@@ -42,11 +43,22 @@ Mask = npt.NDArray[np.bool_]
 LANE_ALIGNMENT = rule(
     "lane-alignment",
     "A lane's address is a multiple of the bytes that the instruction takes for a lane.",
+    argument="lane_address[{lane}]",
+    found="lane {lane}[[ of access {access:, }]] at address {address}",
+    limit="{op} takes addresses that are multiples of {access_bytes}",
+    fix="Use a start and a row pitch of multiples of {access_bytes}, or a narrower access.",
     source="PTX ISA, ld.shared, st.shared, ldmatrix and stmatrix: the address is aligned to the access size",
     passing='ts.wavefronts("ld.b128", np.arange(32) * 16)',
     failing='ts.wavefronts("ld.b128", np.arange(32) * 8)',
 )
-_LINE_SHIFT = 7  # a line is 128 bytes
+NEGATIVE_ADDRESS = ARGUMENT_RANGE.worded(
+    argument=LANE_ALIGNMENT.argument,
+    found=LANE_ALIGNMENT.found,
+    limit="byte addresses start at 0",
+    fix="Use 0 or more.",
+)
+_SEVERAL_LANES = f"{LANE_ALIGNMENT.found}, as {{wrong_lanes}} of {{lanes}} lanes are"
+_LINE_SHIFT = SMEM_LINE_BYTES.bit_length() - 1
 _LANES = np.arange(WARP_LANES)
 _PAIRS = [(_LANES[_LANES & distance == 0], _LANES[_LANES & distance != 0]) for distance in (1, 2)]  # i and i ^ distance
 _BLOCK_ACCESSES = 2048  # as many as keep the intermediate arrays in the cache
@@ -56,10 +68,12 @@ NEXT_BATCH = 64  # once it is there
 
 @overload
 def wavefronts(
-    op: SmemOpName | SmemOp, lane_address: list[int] | tuple[int, ...] | range, active: Any = None
+    op: SmemOpName | SmemOp, lane_address: list[int] | tuple[int, ...] | range, active: npt.ArrayLike | None = None
 ) -> int: ...
 @overload
-def wavefronts(op: SmemOpName | SmemOp, lane_address: npt.ArrayLike, active: Any = None) -> Any: ...
+def wavefronts(
+    op: SmemOpName | SmemOp, lane_address: npt.ArrayLike, active: npt.ArrayLike | None = None
+) -> Any: ...  # an int or an array, by the shape of the addresses
 def wavefronts(op: Any, lane_address: Any, active: Any = None) -> Any:
     """Wavefronts of warp accesses: (..., 32) byte addresses give (...) counts, 32 addresses give an int.
 
@@ -79,23 +93,27 @@ def wavefronts(op: Any, lane_address: Any, active: Any = None) -> Any:
     row = SmemOp.named(op)
     address, mask = checked_lanes(row, lane_address, active)
     shape = address.shape[:-1]
-    counts = count_wavefronts(
-        row, address.reshape(-1, row.lanes), None if mask is None else mask.reshape(-1, row.lanes)
-    )
+    warp_masks = None if mask is None else mask.reshape(-1, row.lanes)
+    counts = count_wavefronts(row, address.reshape(-1, row.lanes), warp_masks)
     return counts.reshape(shape) if shape else int(counts[0])
 
 
-def lane_arrays(lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]:
+def lane_arrays(lane_address: object, active: object) -> tuple[Addresses, Mask | None]:
     """Addresses and mask of whole warps, (..., 32); the mask is None where every lane is active."""
     address = _address_array(lane_address)
     if address.shape[-1:] != (WARP_LANES,):
         lanes = address.shape[-1] if address.ndim else 1
-        limit = "a warp has 32 lanes: the last axis"
-        raise ARGUMENT_RANGE.error("lane_address", counted(lanes, "lane"), limit, "Use 32 addresses.", lanes=lanes)
+        raise ARGUMENT_RANGE.error(
+            argument="lane_address",
+            found=counted(lanes, "lane"),
+            limit="a warp has 32 lanes: the last axis",
+            fix="Use 32 addresses.",
+            lanes=lanes,
+        )
     return address, _mask_array(active, address.shape)
 
 
-def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresses, Mask | None]:
+def checked_lanes(row: SmemOp, lane_address: object, active: object) -> tuple[Addresses, Mask | None]:
     """Addresses and mask of the lanes that count, (..., row.lanes); a RuleError names all that is wrong."""
     address, mask = lane_arrays(lane_address, active)
     address = address[..., : row.lanes]
@@ -103,7 +121,7 @@ def checked_lanes(row: SmemOp, lane_address: Any, active: Any) -> tuple[Addresse
         mask = mask[..., : row.lanes]
     joined = int(np.bitwise_or.reduce(address, axis=None)) if address.size else 0
     if joined < 0 or joined % row.access_bytes:  # one pass finds that something is wrong, the rest finds what
-        raise_all(_problems(row, address, mask))
+        raise_all(_lane_problems(row, address, mask))
     return address, mask
 
 
@@ -115,11 +133,8 @@ def count_wavefronts(row: SmemOp, address: Addresses, mask: Mask | None) -> Addr
     if compiled is not None:
         counts = np.empty(len(address), np.int64)
         cell_shift = row.cell_bytes.bit_length() - 1
-        compiled(
-            np.ascontiguousarray(address),
-            np.empty((0, 0), np.bool_) if mask is None else np.ascontiguousarray(mask),
-            mask is not None, row.lanes_per_group, cell_shift, row.pairs_merge, counts,
-        )  # fmt: skip
+        flags = np.empty((0, row.lanes), np.bool_) if mask is None else np.ascontiguousarray(mask)
+        compiled(np.ascontiguousarray(address), flags, cell_shift, row.pairs_merge, counts)
         return counts
     if len(address) <= _BLOCK_ACCESSES:
         return _block_counts(row, address, mask)
@@ -156,10 +171,13 @@ def count_least(row: SmemOp, address: Addresses, mask: Mask | None, piece_bytes:
     within = piece_bytes // row.cell_bytes  # cells of a piece
     group = np.arange(len(address))[:, None] * row.groups + np.arange(row.lanes) // row.lanes_per_group
     cell = address // row.cell_bytes
-    column, piece = (group * within + cell % within)[used], (cell // within)[used]
-    pieces = np.unique(column * (int(piece.max(initial=0)) + 1) + piece) // (int(piece.max(initial=0)) + 1)
-    count = np.bincount(pieces, minlength=len(address) * row.groups * within).reshape(len(address), row.groups, within)
-    needed = -(-count.max(axis=2) // (SMEM_LINE_BYTES // piece_bytes))
+    column = (group * within + cell % within)[used]
+    piece = (cell // within)[used]
+    pieces = int(piece.max(initial=0)) + 1
+    columns_of_pieces = np.unique(column * pieces + piece) // pieces  # every piece of a column once
+    wanted = np.bincount(columns_of_pieces, minlength=len(address) * row.groups * within)
+    most_wanted = wanted.reshape(len(address), row.groups, within).max(axis=2)
+    needed = -(-most_wanted // (SMEM_LINE_BYTES // piece_bytes))  # rounded up
     return np.where(pairs_merge(row, address, mask), least, np.maximum(least, needed.sum(axis=1)))
 
 
@@ -218,60 +236,80 @@ def _group_counts(address: Addresses, mask: Mask | None, lanes_per_group: int, c
     return counts
 
 
-def _address_array(lane_address: Any) -> Addresses:
-    problem = None
+def _address_array(lane_address: object) -> Addresses:
     try:
         address = np.asarray(lane_address)
     except (ValueError, TypeError, OverflowError):
-        problem = "lanes of different lengths"
-    else:
-        if address.dtype.kind not in "iu":
-            problem = f"{printed(lane_address, 40)} ({address.dtype})"
-        elif address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
-            problem = f"address {int(address.max()):#x}"
-    if problem is not None:
-        raise ARGUMENT_TYPE.error(
-            "lane_address", problem, "byte addresses are integers from 0 to 2^63 - 1",
-            "Use 32 integers, or an integer array of shape (..., 32).",
-        )  # fmt: skip
+        raise _no_addresses("lanes of different lengths") from None
+    if address.dtype.kind not in "iu":
+        raise _no_addresses(f"{printed(lane_address, 40)} ({address.dtype})")
+    if address.dtype == np.uint64 and address.size and address.max() >= 1 << 63:
+        raise _no_addresses(f"address {int(address.max()):#x}")
     return address.astype(np.int64, copy=False)
 
 
-def _mask_array(active: Any, shape: tuple[int, ...]) -> Mask | None:
+def _no_addresses(found: str) -> RuleError:
+    return ARGUMENT_TYPE.error(
+        argument="lane_address",
+        found=found,
+        limit="byte addresses are integers from 0 to 2^63 - 1",
+        fix="Use 32 integers, or an integer array of shape (..., 32).",
+    )
+
+
+def _mask_array(active: object, shape: tuple[int, ...]) -> Mask | None:
     if active is None:
         return None
-    if isinstance(active, int | np.integer) and not isinstance(active, bool) and 0 <= active < 1 << WARP_LANES:
-        active = [bool(int(active) >> lane & 1) for lane in range(WARP_LANES)]
-    try:
-        lanes = np.asarray(active)
-        mask = np.broadcast_to(lanes.astype(np.bool_), shape)
-    except (ValueError, TypeError, OverflowError):
-        lanes, mask = np.zeros(0), np.zeros(0, np.bool_)
-    if lanes.dtype.kind not in "biu" or lanes.shape[-1:] != (WARP_LANES,) or (lanes != mask).any():
+    lanes = _lane_flags(active)
+    mask = None if lanes is None else _spread(lanes, shape)
+    if mask is None:
         wanted = f"32 booleans (or an array of them that fits {shape}), or an integer with bit i for lane i, below 2^32"
         raise RuleError([argument_type("active", active, wanted, "Use None for a full warp.")])
     return None if mask.all() else mask
 
 
-def _problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterator[Violation]:
-    used, width = np.ones(address.shape, np.bool_) if mask is None else mask, row.access_bytes
-    for broken, wrong, limit, fix in (
-        (ARGUMENT_RANGE, address < 0, "byte addresses start at 0", "Use 0 or more."),
-        (
-            LANE_ALIGNMENT, address % width != 0, f"{row.name} takes addresses that are multiples of {width}",
-            f"Use a start and a row pitch of multiples of {width}, or a narrower access.",
-        ),
-    ):  # fmt: skip
-        where = np.argwhere(wrong & used)
-        if len(where):
-            *access, lane = (int(index) for index in where[0])
-            at = f"lane {lane}" + (f" of access {access if len(access) > 1 else access[0]}" if access else "")
-            more = f", as {len(where)} of {used.sum()} lanes are" if len(where) > 1 else ""
-            first = int(address[tuple(where[0])])
-            yield broken.violation(
-                f"lane_address[{lane}]", f"{at} at address {first}{more}", limit, fix,
-                lane=lane, access=access, address=first, access_bytes=width, wrong_lanes=len(where), lanes=int(used.sum()),
-            )  # fmt: skip
+def _lane_flags(active: object) -> npt.NDArray[np.generic] | None:
+    """The flags of lanes: those listed, or the low 32 bits of an integer; None for anything else."""
+    if isinstance(active, int | np.integer) and not isinstance(active, bool) and 0 <= active < 1 << WARP_LANES:
+        return np.array([bool(int(active) >> lane & 1) for lane in range(WARP_LANES)])
+    try:
+        lanes = np.asarray(active)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    is_flags = lanes.dtype.kind in "biu" and lanes.shape[-1:] == (WARP_LANES,)
+    return lanes if is_flags else None
+
+
+def _spread(lanes: npt.NDArray[np.generic], shape: tuple[int, ...]) -> Mask | None:
+    """The flags for every access; None where they fit no such shape, or are neither 0 nor 1."""
+    try:
+        mask = np.broadcast_to(lanes.astype(np.bool_), shape)
+    except ValueError:
+        return None
+    return None if (lanes != mask).any() else mask
+
+
+def _lane_problems(row: SmemOp, address: Addresses, mask: Mask | None) -> Iterator[Violation]:
+    used = np.ones(address.shape, np.bool_) if mask is None else mask
+    wrong_by_rule = (
+        (NEGATIVE_ADDRESS, address < 0),
+        (LANE_ALIGNMENT.wording, address % row.access_bytes != 0),
+    )
+    for told, is_wrong in wrong_by_rule:
+        where = np.argwhere(is_wrong & used)
+        if len(where) == 0:
+            continue
+        *access, lane = where[0].tolist()
+        found = _SEVERAL_LANES if len(where) > 1 else told.found
+        yield told.worded(found=found).violation(
+            lane=lane,
+            access=tuple(access),
+            address=int(address[tuple(where[0])]),
+            op=row.name,
+            access_bytes=row.access_bytes,
+            wrong_lanes=len(where),
+            lanes=int(used.sum()),
+        )
 
 
 def kernel(accesses: int) -> Callable[..., None] | None:
@@ -282,55 +320,8 @@ def kernel(accesses: int) -> Callable[..., None] | None:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Callable[..., None] | None:
-    numba = compiler()
-    return None if numba is None else numba.compiled(_count)
+    if compiler() is None:
+        return None
+    from tilescope.smem.wavefront_loop import count
 
-
-def _count(
-    address: Any, mask: Any, masked: bool, lanes_per_group: int, cell_shift: int, pairs_merge: bool, counts: Any
-) -> None:
-    """Write the wavefronts of each row of `address` into `counts`.
-
-    Lanes are first dealt to the columns of the line without a look at each other; only a column with more
-    lanes than the degree found so far is looked through for equal lines.
-    """
-    columns = SMEM_LINE_BYTES >> cell_shift
-    lines = np.empty((columns, 32), np.int64)  # that lanes want of each column
-    wanted = np.empty(columns, np.int64)  # how many lanes do
-    lanes = address.shape[1]
-    for access in range(len(address)):
-        per_group = lanes_per_group
-        if pairs_merge:
-            for distance in (1, 2):
-                equal = True
-                for lane in range(lanes):
-                    other = lane ^ distance
-                    if address[access, lane] != address[access, other] and not (
-                        masked and not (mask[access, lane] and mask[access, other])
-                    ):
-                        equal = False
-                        break
-                if equal:
-                    per_group = 2 * lanes_per_group
-        total = 0
-        for first in range(0, lanes, per_group):
-            wanted[:] = 0
-            for lane in range(first, first + per_group):
-                column = (address[access, lane] & (SMEM_LINE_BYTES - 1)) >> cell_shift
-                lines[column, wanted[column]] = address[access, lane] >> _LINE_SHIFT
-                wanted[column] += mask[access, lane] if masked else 1
-            degree = 0
-            for column in range(columns):
-                if wanted[column] > degree:
-                    different = 0
-                    for place in range(wanted[column]):
-                        line = lines[column, place]
-                        known = 0
-                        while known < different and lines[column, known] != line:
-                            known += 1
-                        if known == different:
-                            lines[column, different] = line
-                            different += 1
-                    degree = max(degree, different)
-            total += degree
-        counts[access] = total
+    return count

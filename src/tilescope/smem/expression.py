@@ -14,12 +14,11 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from typing import Any
 
+from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError, argument_type
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.smem.op import WARP_LANES
 from tilescope.written import C_SUFFIX, INTEGER_OPERATIONS
 
 LANE_NAMES = ("lane", "lane_id", "laneid", "tid", "threadIdx.x")
@@ -30,9 +29,43 @@ MAX_NUMBER = 1 << 48
 LANE_EXPRESSION = rule(
     "lane-expression",
     "An expression of lane has C's operators on integers, and gives an address for every lane.",
+    argument="expression",
+    found="{expression}: {unread}",
+    limit="integers, lane, + - * / % ^ & | ~ << >> and parentheses",
+    fix="Use 'lane * 16', for example; the lane is called {lane_names:, }.",
     source="the operators that C and Python share",
     passing='ts.Access.expression("lane / 8 * 16")',
     failing='ts.Access.expression("lane / 0")',
+)
+TOO_LONG = LANE_EXPRESSION.worded(
+    found="{expression}: {characters} characters",
+    limit="at most {most} are read",
+    fix="Pass the 32 addresses instead.",
+)
+OCTAL = LANE_EXPRESSION.worded(
+    found="{expression}: {octal}",
+    limit="C reads a leading 0 as octal, Python refuses it",
+    fix="Write {decimal}.",
+)
+DIVISION_BY_ZERO = LANE_EXPRESSION.worded(
+    found="{expression}: a division by 0 in lane {lane}",
+    limit="a divisor is at least 1",
+    fix="Divide by 1 or more.",
+)
+NEGATIVE_DIVISION = LANE_EXPRESSION.worded(
+    found="{expression}: {dividend} divided by {divisor} in lane {lane}",
+    limit="C and Python divide negative numbers differently",
+    fix="Add a multiple of the divisor first.",
+)
+LONG_SHIFT = LANE_EXPRESSION.worded(
+    found="{expression}: a shift by {shift} in lane {lane}",
+    limit="0 to {most}",
+    fix="Shift by at most {most}.",
+)
+LARGE_NUMBER = LANE_EXPRESSION.worded(
+    found="{expression}: {part} is a number of {bits} bits",
+    limit="values stay below 2^{most_bits}",
+    fix="Shared memory ends at 228 KiB: use smaller numbers.",
 )
 
 _OCTAL = re.compile(r"(?<![\w.])0[0-9]+(?![\w.])")
@@ -53,11 +86,10 @@ def lane_values(text: str) -> tuple[int, ...]:
     if not isinstance(text, str):
         raise RuleError([argument_type("expression", text, "a text", "Use 'lane * 16', for example.")])
     if len(text) > MAX_CHARACTERS:
-        found, fix = f"{len(text)} characters", "Pass the 32 addresses instead."
-        raise _problem(text, found, f"at most {MAX_CHARACTERS} are read", fix, characters=len(text))
-    if octal := _OCTAL.search(text):
-        number = octal[0].lstrip("0") or "0"
-        raise _problem(text, octal[0], "C reads a leading 0 as octal, Python refuses it", f"Write {number}.")
+        raise TOO_LONG.error(expression=_shown(text), characters=len(text), most=MAX_CHARACTERS)
+    octal = _OCTAL.search(text)
+    if octal:
+        raise OCTAL.error(expression=_shown(text), octal=octal[0], decimal=octal[0].lstrip("0") or "0")
     plain = re.sub(r"[\s\0]", " ", C_SUFFIX.sub(r"\1", text)).strip()
     try:
         return tuple(_values(ast.parse(plain, mode="eval").body, plain))
@@ -74,41 +106,46 @@ def _values(node: ast.expr, text: str) -> list[int]:
         return list(range(WARP_LANES))
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return _bounded(text, part, [node.value] * WARP_LANES)
-    operation: Any = INTEGER_OPERATIONS.get(type(node.op)) if isinstance(node, ast.BinOp | ast.UnaryOp) else None
-    if operation is None:
-        raise _unreadable(text, f"{shortened(part, 20)!r}")
-    if isinstance(node, ast.UnaryOp):
-        return _bounded(text, part, list(map(operation, _values(node.operand, text))))
-    assert isinstance(node, ast.BinOp)
-    left, right = _values(node.left, text), _values(node.right, text)
-    for lane, (one, other) in enumerate(zip(left, right, strict=True)):
-        if operation in (operator.floordiv, operator.mod):
-            if other == 0:
-                found, limit, fix = "a division by 0", "a divisor is at least 1", "Divide by 1 or more."
-                raise _problem(text, f"{found} in lane {lane}", limit, fix, lane=lane, divisor=other)
-            if one < 0 or other < 0:
-                found, limit = f"{one} divided by {other}", "C and Python divide negative numbers differently"
-                fix = "Add a multiple of the divisor first."
-                raise _problem(text, f"{found} in lane {lane}", limit, fix, lane=lane, dividend=one, divisor=other)
-        elif operation in (operator.lshift, operator.rshift) and not 0 <= other <= MAX_SHIFT:
-            limit, fix = f"0 to {MAX_SHIFT}", f"Shift by at most {MAX_SHIFT}."
-            raise _problem(text, f"a shift by {other} in lane {lane}", limit, fix, lane=lane, shift=other)
-    return _bounded(text, part, list(map(operation, left, right)))
+    if isinstance(node, ast.UnaryOp) and type(node.op) in INTEGER_OPERATIONS:
+        change_sign = INTEGER_OPERATIONS[type(node.op)]
+        return _bounded(text, part, [change_sign(value) for value in _values(node.operand, text)])
+    if isinstance(node, ast.BinOp) and type(node.op) in INTEGER_OPERATIONS:
+        combine = INTEGER_OPERATIONS[type(node.op)]
+        left = _values(node.left, text)
+        right = _values(node.right, text)
+        if combine in (operator.floordiv, operator.mod):
+            _require_divisible(text, left, right)
+        elif combine in (operator.lshift, operator.rshift):
+            _require_short_shifts(text, right)
+        return _bounded(text, part, [combine(one, other) for one, other in zip(left, right, strict=True)])
+    raise _unreadable(text, repr(shortened(part, 20)))
+
+
+def _require_divisible(text: str, dividends: list[int], divisors: list[int]) -> None:
+    for lane, (dividend, divisor) in enumerate(zip(dividends, divisors, strict=True)):
+        if divisor == 0:
+            raise DIVISION_BY_ZERO.error(expression=_shown(text), lane=lane, divisor=divisor)
+        if dividend < 0 or divisor < 0:
+            raise NEGATIVE_DIVISION.error(expression=_shown(text), lane=lane, dividend=dividend, divisor=divisor)
+
+
+def _require_short_shifts(text: str, shifts: list[int]) -> None:
+    for lane, shift in enumerate(shifts):
+        if not 0 <= shift <= MAX_SHIFT:
+            raise LONG_SHIFT.error(expression=_shown(text), lane=lane, shift=shift, most=MAX_SHIFT)
 
 
 def _bounded(text: str, part: str, values: list[int]) -> list[int]:
     bits = max(map(abs, values)).bit_length()
-    if bits >= MAX_NUMBER.bit_length():
-        limit = f"values stay below 2^{MAX_NUMBER.bit_length() - 1}"
-        fix = "Shared memory ends at 228 KiB: use smaller numbers."
-        raise _problem(text, f"{shortened(part, 20)} is a number of {bits} bits", limit, fix, bits=bits)
+    most_bits = MAX_NUMBER.bit_length() - 1
+    if bits > most_bits:
+        raise LARGE_NUMBER.error(expression=_shown(text), part=shortened(part, 20), bits=bits, most_bits=most_bits)
     return values
 
 
-def _unreadable(text: str, found: str) -> RuleError:
-    limit = "integers, lane, + - * / % ^ & | ~ << >> and parentheses"
-    return _problem(text, found, limit, f"Use 'lane * 16', for example; the lane is called {', '.join(LANE_NAMES)}.")
+def _unreadable(text: str, unread: str) -> RuleError:
+    return LANE_EXPRESSION.error(expression=_shown(text), unread=unread, lane_names=LANE_NAMES)
 
 
-def _problem(text: str, found: str, limit: str, fix: str, **values: int) -> RuleError:
-    return LANE_EXPRESSION.error("expression", f"{shortened(text, 60)}: {found}", limit, fix, **values)
+def _shown(text: str) -> str:
+    return shortened(text, 60)

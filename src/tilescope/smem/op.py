@@ -26,20 +26,44 @@ from tilescope.rule import rule
 from tilescope.sentence import shortened
 from tilescope.value import Row
 
-WARP_LANES = 32
 BANKS = 32
 BANK_BYTES = 4
 
 SmemOpName = Literal[
-    "ld.b8", "ld.b16", "ld.b32", "ld.b64", "ld.b128", "st.b8", "st.b16", "st.b32", "st.b64", "st.b128",
-    "ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4", "ldmatrix.x1.trans", "ldmatrix.x2.trans", "ldmatrix.x4.trans",
-    "stmatrix.x1", "stmatrix.x2", "stmatrix.x4", "stmatrix.x1.trans", "stmatrix.x2.trans", "stmatrix.x4.trans",
-    "cp.async.4", "cp.async.8", "cp.async.16",
-]  # fmt: skip
+    "ld.b8",
+    "ld.b16",
+    "ld.b32",
+    "ld.b64",
+    "ld.b128",
+    "st.b8",
+    "st.b16",
+    "st.b32",
+    "st.b64",
+    "st.b128",
+    "ldmatrix.x1",
+    "ldmatrix.x2",
+    "ldmatrix.x4",
+    "ldmatrix.x1.trans",
+    "ldmatrix.x2.trans",
+    "ldmatrix.x4.trans",
+    "stmatrix.x1",
+    "stmatrix.x2",
+    "stmatrix.x4",
+    "stmatrix.x1.trans",
+    "stmatrix.x2.trans",
+    "stmatrix.x4.trans",
+    "cp.async.4",
+    "cp.async.8",
+    "cp.async.16",
+]
 
 COPY_PAST_L1 = rule(
     "copy-past-l1",
     "The wavefronts of cp.async are those of its .ca form; the .cg form goes past L1, and its time does not follow banks.",
+    argument="op",
+    found="{operation}, which goes past L1",
+    limit="wavefronts are counted of cp.async.ca; .cg is quick where every 8 lanes write one line of 128 bytes",
+    fix="Use cp.async.16 to count the banks of its writes as .ca makes them.",
     source="measured on an H200: Nsight Compute counts no conflict of cp.async.cg; 8 lanes that write one line of 128 bytes in any "
     "order are quick, and lanes that write one line each are slow, whatever their banks",
     passing='ts.wavefronts("cp.async.ca", np.arange(32) * 16)',
@@ -74,14 +98,8 @@ class SmemOp(Row):
         ('cp.async.16', 'cp.async.4', 'cp.async.8')
         """
         if isinstance(name, str) and _PAST_L1.match(name.strip().casefold()):
-            raise COPY_PAST_L1.error(
-                "op",
-                f"{shortened(name)}, which goes past L1",
-                "wavefronts are counted of cp.async.ca; .cg is quick where every 8 lanes write one line of 128 bytes",
-                "Use cp.async.16 to count the banks of its writes as .ca makes them.",
-                {"op": "cp.async.16"},
-            )
-        return known_row(SmemOp, "operation", "op", name, SMEM_OP, _canonical)
+            raise COPY_PAST_L1.error(operation=shortened(name), change={"op": "cp.async.16"})
+        return known_row(SmemOp, "operation", "op", name, SMEM_OP, plain=_canonical)
 
     @property
     def is_load(self) -> bool:
@@ -148,11 +166,22 @@ def _canonical(name: str) -> str:
     plain = re.fullmatch(r"(ld|st)(?:\.[\w:]+)*?(?:\.v([24]))?\.(?:bf|[bfsu])(8|16|32|64|128)", folded)
     if plain:
         return f"{plain[1]}.b{int(plain[2] or 1) * int(plain[3])}"
+    return _canonical_matrix(folded)
+
+
+def _canonical_matrix(folded: str) -> str:
+    """The table's name for "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"; other forms than 8 x 8 keep theirs."""
     matrix = re.fullmatch(r"(ld|st)matrix((?:\.[\w:]+)*)", folded)
-    if matrix and not {"m16n16", "m8n16", "m16n8", "b8"} & set(matrix[2].split(".")):
-        counts = [part for part in matrix[2].split(".") if part in ("x1", "x2", "x4")]
-        return ".".join([matrix[1] + "matrix", *counts, *(["trans"] if ".trans" in matrix[2] else [])])
-    return folded
+    if matrix is None:
+        return folded
+    qualifiers = matrix[2].split(".")
+    if any(other_form in qualifiers for other_form in ("m16n16", "m8n16", "m16n8", "b8")):
+        return folded
+    parts = [f"{matrix[1]}matrix"]
+    parts += [part for part in qualifiers if part in ("x1", "x2", "x4")]
+    if ".trans" in matrix[2]:
+        parts.append("trans")
+    return ".".join(parts)
 
 
 # Groups and pairs: measured on an H200 (compute capability 9.0).

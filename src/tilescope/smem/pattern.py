@@ -13,79 +13,183 @@ Each function gives (instructions, 32) byte offsets, and which lanes take part (
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import ARCH
+from tilescope.arch import ARCH, WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, raise_all
 from tilescope.layout import Layout, Modes
 from tilescope.mma.fragment import Fragment
 from tilescope.rule import rule
-from tilescope.sentence import by, printed
-from tilescope.smem.op import WARP_LANES, SmemOp
+from tilescope.sentence import printed
+from tilescope.smem.op import SmemOp
 from tilescope.swizzle import CHUNK_BYTES
 
 Offsets = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]
 Order = Literal["rows", "columns"]
 Lanes = tuple[int, int]  # how many rows, and pieces of a row, the 32 lanes take together
 MATRIX_ROWS = 8
+_EXTENTS = {"A": ("m", "k"), "B": ("n", "k")}  # of an operand as it lies in a tile; results are m x n
 RESULTS = ("D", "tmem")  # operands that are stored from registers; what tcgen05.ld brings are results too
 MAX_TILE_BYTES = max(arch.smem_per_sm_bytes for arch in ARCH.values())
 
-# fmt: off
-(TILE_WIDTH, LANE_BLOCK, MATRIX_TILE, MATRIX_TRANSPOSE, FRAGMENT_TILE, THREAD_VALUES, ACCESS_TORN, ELEMENT_LOAD,
- TILE_SIZE) = (
-    rule(name, demand, source=source, passing=f"ts.Access.{passing}", failing=f"ts.Access.{failing}")
-    for name, demand, source, passing, failing in (
-        ("tile-width", "A row of the tile is a multiple of what one lane takes.", "the walk by rows or columns",
-         'rows((8, 64), 16, "ld.b128")', 'rows((8, 60), 16, "ld.b128")'),
-        ("lane-block", "Lanes dealt as a block are 32, and whole blocks cover the tile.", "a warp has 32 lanes",
-         'named("ld.b32 lanes 8x4", (64, 64), 32)', 'named("ld.b32 lanes 8x5", (64, 64), 32)'),
-        ("matrix-tile", "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
-         "PTX ISA, ldmatrix and stmatrix: matrices of 8 rows of 16 bytes", "ldmatrix((64, 64), 16)", "ldmatrix((24, 64), 16)"),
-        ("matrix-transpose", "ldmatrix.trans transposes elements of 16 bits.", "PTX ISA, ldmatrix .m8n8 .b16",
-         "ldmatrix((64, 64), 16, transpose=True)", "ldmatrix((64, 64), 8, transpose=True)"),
-        ("fragment-tile", "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
-         "PTX ISA, matrix fragments of mma", 'fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (64, 64))',
-         'fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (24, 64))'),
-        ("thread-values", "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
-         "CuTe, thread-value layouts", "thread_values(((32, 32), (1, 32)), ts.Layout((32, 32), 32))",
-         "thread_values(((32, 33), (1, 32)), ts.Layout((32, 32), 32))"),
-        ("access-torn", "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
-         "PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
-         'rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
-         'rows((8, 64), 16, "ld.b64").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))'),
-        ("element-load", "A lane loads 8, 16, 32, 64 or 128 bits.", "PTX ISA, ld.shared", "transpose((64, 64), 8)",
-         "transpose((64, 64), 4)"),
-        ("tile-size", "A tile fits into the shared memory of a multiprocessor.",
-         "CUDA C++ Programming Guide, shared memory per multiprocessor", "rows((912, 256), 8)", "rows((913, 256), 8)"),
-    )
+TILE_WIDTH = rule(
+    "tile-width",
+    "A row of the tile is a multiple of what one lane takes.",
+    argument="tile",
+    found="rows of {row_bytes} bytes",
+    limit="{op} takes {access_bytes} bytes a lane",
+    fix="Widen the tile to {whole_bytes} bytes a row, or use a narrower access.",
+    source="the walk by rows or columns",
+    passing='ts.Access.rows((8, 64), 16, "ld.b128")',
+    failing='ts.Access.rows((8, 60), 16, "ld.b128")',
 )
+LANE_BLOCK = rule(
+    "lane-block",
+    "Lanes dealt as a block are 32, and whole blocks cover the tile.",
+    argument="lanes",
+    found="lanes {lanes:x} on {rows} rows of {pieces} pieces",
+    limit="32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
+    fix="Use lanes 8x4, for example, or a larger tile.",
+    source="a warp has 32 lanes",
+    passing='ts.Access.named("ld.b32 lanes 8x4", (64, 64), 32)',
+    failing='ts.Access.named("ld.b32 lanes 8x5", (64, 64), 32)',
+)
+MATRIX_TILE = rule(
+    "matrix-tile",
+    "A tile for ldmatrix or stmatrix is a whole number of the matrices that one instruction moves.",
+    argument="tile",
+    found="{rows} rows of {row_bytes} bytes",
+    limit="{op} takes {matrix_rows} rows of {matrix_row_bytes} bytes at a time",
+    fix="Use {whole_rows} rows of {whole_row_bytes} bytes.",
+    source="PTX ISA, ldmatrix and stmatrix: matrices of 8 rows of 16 bytes",
+    passing="ts.Access.ldmatrix((64, 64), 16)",
+    failing="ts.Access.ldmatrix((24, 64), 16)",
+)
+MATRIX_TRANSPOSE = rule(
+    "matrix-transpose",
+    "ldmatrix.trans transposes elements of 16 bits.",
+    argument="element_bits",
+    found="{element_bits} bits",
+    limit="{op} transposes elements of 16 bits",
+    fix="Use it without .trans, or 16-bit elements.",
+    source="PTX ISA, ldmatrix .m8n8 .b16",
+    passing="ts.Access.ldmatrix((64, 64), 16, transpose=True)",
+    failing="ts.Access.ldmatrix((64, 64), 8, transpose=True)",
+)
+FRAGMENT_TILE = rule(
+    "fragment-tile",
+    "A fragment is loaded from a tile that is a whole number of its operand, of the same element width.",
+    argument="tile",
+    found="{tile: x } elements ({extents: x })",
+    limit="operand {letter} of {instruction} takes {operand: x }",
+    fix="Use {whole: x }.",
+    source="PTX ISA, matrix fragments of mma",
+    passing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (64, 64))',
+    failing='ts.Access.fragment(ts.fragment("mma.m16n8k16", "A", "bf16"), (24, 64))',
+)
+SEVERAL_MATRICES = FRAGMENT_TILE.worded(
+    argument="fragment",
+    found="{instruction} holds {matrices} matrices",
+    limit="a tile is read as blocks of one operand",
+    fix="Use Access.ldmatrix or Access.stmatrix.",
+)
+FRAGMENT_WIDTH = FRAGMENT_TILE.worded(
+    argument="element_bits",
+    found="a tile of {element_bits}-bit elements",
+    limit="operand {letter} of {instruction} has {operand_bits} bits; only results are converted",
+    fix="Use element_bits={operand_bits}.",
+)
+THREAD_VALUES = rule(
+    "thread-values",
+    "A thread-value layout has two indices, thread and value, and leads to indices inside its tile.",
+    argument="tv",
+    found="{tv}, {indices} indices, offsets up to {last_offset}",
+    limit="two indices, thread and value, and offsets within the {elements} elements of the tile",
+    fix="Use offsets of at most {last_element}, such as (32,{values_each}):(1,32).",
+    source="CuTe, thread-value layouts",
+    passing="ts.Access.thread_values(((32, 32), (1, 32)), ts.Layout((32, 32), 32))",
+    failing="ts.Access.thread_values(((32, 33), (1, 32)), ts.Layout((32, 32), 32))",
+)
+ACCESS_TORN = rule(
+    "access-torn",
+    "The bytes that one lane takes at once lie beside each other, and the swizzle moves them together.",
+    argument="layout",
+    found="{access_bytes} bytes a lane across rows of {run_bytes} bytes",
+    limit="a lane's bytes lie beside each other",
+    fix="Use wider atoms or a narrower access.",
+    source="PTX ISA, ld.shared and st.shared: one address for all bytes of a vector",
+    passing='ts.Access.rows((8, 64), 16, "ld.b32").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
+    failing='ts.Access.rows((8, 64), 16, "ld.b64").on(ts.Layout((8, 64), 16, swizzle="xor:3,2,5"))',
+)
+TORN_BY_SWIZZLE = ACCESS_TORN.worded(
+    found="{access_bytes} bytes a lane with swizzle {swizzle}",
+    limit="the swizzle moves pieces of {piece_bytes} bytes",
+    fix="Access at most {piece_bytes} bytes a lane, or use a swizzle with larger atoms.",
+)
+TORN_VALUES = ACCESS_TORN.worded(
+    argument="op",
+    found="{op} of {tv}",
+    limit="a thread's neighbouring values allow {together_bytes} bytes",
+    fix="Use {widest}.",
+)
+ELEMENT_LOAD = rule(
+    "element-load",
+    "A lane loads 8, 16, 32, 64 or 128 bits.",
+    argument="element_bits",
+    found="single elements of {width} bits",
+    limit="a lane moves 8, 16, 32, 64 or 128 bits",
+    fix="Use 8-bit elements, or the K-major tile, where neighbours share a byte.",
+    source="PTX ISA, ld.shared",
+    passing="ts.Access.transpose((64, 64), 8)",
+    failing="ts.Access.transpose((64, 64), 4)",
+)
+TILE_SIZE = rule(
+    "tile-size",
+    "A tile fits into the shared memory of a multiprocessor.",
+    argument="tile",
+    found="{rows} rows of {row_bytes} bytes, {tile_bytes} in all",
+    limit="no multiprocessor has more than {limit_bytes} bytes of shared memory",
+    fix="Use at most {most_rows} rows.",
+    source="CUDA C++ Programming Guide, shared memory per multiprocessor",
+    passing="ts.Access.rows((912, 256), 8)",
+    failing="ts.Access.rows((913, 256), 8)",
+)
+ROW_SIZE = TILE_SIZE.worded(fix="Use shorter rows.")
 
-# How many matrices an instruction takes down and across the tile, and which follow each other first:
+
+class MatrixWalk(NamedTuple):
+    """How many matrices an instruction takes down and across the tile, and which follow each other first."""
+
+    down: int
+    across: int
+    first: Order
+
+
 # ldmatrix as the operands of mma.m16n8k16 want them (x2: B, x4: A), stmatrix as its results come.
-_MATRICES: dict[tuple[bool, bool, int], tuple[int, int, Order]] = {
-    # load,  trans, count: down across first
-    (True,  False, 1): (1, 1, "columns"),
-    (True,  False, 2): (1, 2, "columns"),
-    (True,  False, 4): (2, 2, "columns"),
-    (True,  True,  1): (1, 1, "rows"),
-    (True,  True,  2): (2, 1, "rows"),
-    (True,  True,  4): (2, 2, "rows"),
-    (False, False, 1): (1, 1, "columns"),
-    (False, False, 2): (2, 1, "columns"),
-    (False, False, 4): (2, 2, "columns"),
-    (False, True,  1): (1, 1, "rows"),
-    (False, True,  2): (1, 2, "rows"),
-    (False, True,  4): (2, 2, "rows"),
+# fmt: off
+_MATRICES: dict[tuple[bool, bool, int], MatrixWalk] = {
+    # load,  trans, count:   down across first
+    (True,  False, 1): MatrixWalk(1, 1, "columns"),
+    (True,  False, 2): MatrixWalk(1, 2, "columns"),
+    (True,  False, 4): MatrixWalk(2, 2, "columns"),
+    (True,  True,  1): MatrixWalk(1, 1, "rows"),
+    (True,  True,  2): MatrixWalk(2, 1, "rows"),
+    (True,  True,  4): MatrixWalk(2, 2, "rows"),
+    (False, False, 1): MatrixWalk(1, 1, "columns"),
+    (False, False, 2): MatrixWalk(2, 1, "columns"),
+    (False, False, 4): MatrixWalk(2, 2, "columns"),
+    (False, True,  1): MatrixWalk(1, 1, "rows"),
+    (False, True,  2): MatrixWalk(1, 2, "rows"),
+    (False, True,  4): MatrixWalk(2, 2, "rows"),
 }
 # fmt: on
 
 
-def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> Offsets:
+def vectors(op: SmemOp, tile: tuple[int, int], element_bits: int, order: Order | Lanes) -> Offsets:
     """The whole tile in pieces of one lane's access, in the order in which lanes take them, or block by block.
 
     >>> offsets, active = vectors(SmemOp.named("ld.b128"), (8, 64), 16, "columns")
@@ -97,26 +201,19 @@ def vectors(op: SmemOp, tile: Any, element_bits: Any, order: Order | Lanes) -> O
     rows, row_bytes = tile_bytes(tile, element_bits)
     width = op.access_bytes
     if row_bytes % width:
-        raise TILE_WIDTH.error(
-            "tile", f"rows of {row_bytes} bytes", f"{op.name} takes {width} bytes a lane",
-            f"Widen the tile to {rounded_up(row_bytes, width)} bytes a row, or use a narrower access.",
-            row_bytes=row_bytes, access_bytes=width,
-        )  # fmt: skip
+        whole_bytes = rounded_up(row_bytes, width)
+        raise TILE_WIDTH.error(row_bytes=row_bytes, op=op.name, access_bytes=width, whole_bytes=whole_bytes)
     offset = np.arange(rows)[:, None] * row_bytes + np.arange(0, row_bytes, width)
     if isinstance(order, str):
         return _warps((offset if order == "rows" else offset.T).reshape(-1, 1))
     down, across = order
     if down < 1 or across < 1 or down * across != WARP_LANES or rows % down or offset.shape[1] % across:
-        raise LANE_BLOCK.error(
-            "lanes", f"lanes {down}x{across} on {rows} rows of {offset.shape[1]} pieces",
-            "32 lanes as rows x pieces, which divide the rows of the tile and the pieces of a row",
-            "Use lanes 8x4, for example, or a larger tile.", lanes=order, rows=rows, pieces=offset.shape[1],
-        )  # fmt: skip
+        raise LANE_BLOCK.error(lanes=order, rows=rows, pieces=offset.shape[1])
     blocks = offset.reshape(rows // down, down, -1, across).swapaxes(1, 2)
     return blocks.reshape(-1, WARP_LANES), None
 
 
-def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
+def matrices(op: SmemOp, tile: tuple[int, int], element_bits: int) -> Offsets:
     """An ldmatrix or stmatrix walk over the tile, along each band of rows.
 
     >>> offsets, _ = matrices(SmemOp.named("ldmatrix.x4"), (64, 64), 16)
@@ -125,23 +222,29 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     """
     rows, row_bytes = tile_bytes(tile, element_bits)
     transposed = op.name.endswith(".trans")
-    down, across, order = _MATRICES[op.is_load, transposed, op.groups]
-    high, wide_bytes = down * MATRIX_ROWS, across * CHUNK_BYTES
+    walk = _MATRICES[op.is_load, transposed, op.groups]
+    high = walk.down * MATRIX_ROWS
+    wide_bytes = walk.across * CHUNK_BYTES
     problems = []
     if rows % high or row_bytes % wide_bytes:
-        problems.append(MATRIX_TILE.violation(
-            "tile", f"{rows} rows of {row_bytes} bytes", f"{op.name} takes {high} rows of {wide_bytes} bytes at a time",
-            f"Use {rounded_up(rows, high)} rows of {rounded_up(row_bytes, wide_bytes)} bytes.",
-            rows=rows, row_bytes=row_bytes, matrix_rows=high, matrix_row_bytes=wide_bytes,
-        ))  # fmt: skip
+        problem = MATRIX_TILE.violation(
+            rows=rows,
+            row_bytes=row_bytes,
+            op=op.name,
+            matrix_rows=high,
+            matrix_row_bytes=wide_bytes,
+            whole_rows=rounded_up(rows, high),
+            whole_row_bytes=rounded_up(row_bytes, wide_bytes),
+        )
+        problems.append(problem)
     if transposed and element_bits != 16:
-        problems.append(MATRIX_TRANSPOSE.violation(
-            "element_bits", f"{element_bits} bits", f"{op.name} transposes elements of 16 bits",
-            "Use it without .trans, or 16-bit elements.", element_bits=element_bits,
-        ))  # fmt: skip
+        problems.append(MATRIX_TRANSPOSE.violation(element_bits=element_bits, op=op.name))
     raise_all(problems)
     matrix = np.arange(op.groups)
-    below, beside = (matrix % down, matrix // down) if order == "columns" else (matrix // across, matrix % across)
+    if walk.first == "columns":
+        beside, below = np.divmod(matrix, walk.down)
+    else:
+        below, beside = np.divmod(matrix, walk.across)
     lane = (below[:, None] * MATRIX_ROWS + np.arange(MATRIX_ROWS)) * row_bytes + beside[:, None] * CHUNK_BYTES
     corner = np.arange(0, rows, high)[:, None] * row_bytes + np.arange(0, row_bytes, wide_bytes)
     offset = corner.reshape(-1, 1) + lane.reshape(1, -1)
@@ -149,7 +252,7 @@ def matrices(op: SmemOp, tile: Any, element_bits: Any) -> Offsets:
     return np.concatenate([offset, unasked], axis=1), None
 
 
-def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tuple[SmemOp, Offsets]:
+def fragments(fragment: Fragment, tile: tuple[int, int], transpose: bool, bits: int) -> tuple[SmemOp, Offsets]:
     """Loads (stores for D) of an operand's registers straight from the tile, as wide as its values lie together.
 
     `bits` of an element in the tile: the operand's own, but results may be converted on their way.
@@ -160,10 +263,7 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     ('ld.b32', (16, 32), [0, 4, 8, 12, 128, 132])
     """
     if fragment.matrices > 1:
-        raise FRAGMENT_TILE.error(
-            "fragment", f"{fragment.instruction} holds {fragment.matrices} matrices",
-            "a tile is read as blocks of one operand", "Use Access.ldmatrix or Access.stmatrix.",
-        )  # fmt: skip
+        raise SEVERAL_MATRICES.error(instruction=fragment.instruction, matrices=fragment.matrices)
     rows, row_bytes = tile_bytes(tile, bits)
     _, down, across = fragment.indices()
     if (fragment.operand == "B") != transpose:  # a K-major B lies as n rows of k
@@ -171,13 +271,17 @@ def fragments(fragment: Fragment, tile: Any, transpose: bool, bits: int) -> tupl
     high, wide = int(down.max()) + 1, int(across.max()) + 1
     columns = row_bytes * 8 // bits
     if rows % high or columns % wide:
-        whole = rounded_up(rows, high), rounded_up(columns, wide)
-        names = {"A": "mk", "B": "nk"}.get(fragment.operand, "mn")[:: -1 if transpose else 1]
+        whole = (rounded_up(rows, high), rounded_up(columns, wide))
+        outer, inner = _EXTENTS.get(fragment.operand, ("m", "n"))
         raise FRAGMENT_TILE.error(
-            "tile", f"{rows} x {columns} elements ({by(names)})",
-            f"operand {fragment.operand} of {fragment.instruction} takes {high} x {wide}", f"Use {by(whole)}.",
-            {"tile": whole}, tile=(rows, columns), operand=(high, wide),
-        )  # fmt: skip
+            tile=(rows, columns),
+            extents=(inner, outer) if transpose else (outer, inner),
+            letter=fragment.operand,
+            instruction=fragment.instruction,
+            operand=(high, wide),
+            whole=whole,
+            change={"tile": whole},
+        )
     corner = np.arange(0, rows, high)[:, None] * columns + np.arange(0, columns, wide)
     element = corner.reshape(-1, 1, 1) + (down * columns + across)  # block, thread, value
     op = _widest(element, bits, columns, "st" if fragment.operand in RESULTS else "ld")
@@ -195,21 +299,27 @@ def thread_values(tv: Modes, layout: Layout, op: SmemOp | None) -> tuple[SmemOp,
     index = tv.offsets() if tv.size <= MAX_TILE_BYTES * 8 else np.array([-1])
     if index.ndim != 2 or index.min() < 0 or index.max() >= layout.elements:
         raise THREAD_VALUES.error(
-            "tv", f"{tv}, {index.ndim} indices, offsets up to {index.max()}",
-            f"two indices, thread and value, and offsets within the {layout.elements} elements of the tile",
-            f"Use offsets of at most {layout.elements - 1}, such as (32,{max(1, layout.elements // 32)}):(1,32).",
-            indices=index.ndim, last_offset=int(index.max()), elements=layout.elements,
-        )  # fmt: skip
+            tv=str(tv),
+            indices=index.ndim,
+            last_offset=int(index.max()),
+            elements=layout.elements,
+            last_element=layout.elements - 1,
+            values_each=max(1, layout.elements // WARP_LANES),
+        )
     coord = np.unravel_index(index, layout.shape, order="F")
     bits = layout.element_bits
-    element = (layout.address(*coord) * 8 + (layout.bit_offsets()[coord] % 8 if bits < 8 else 0)) // bits
+    bit_in_byte = layout.bit_offsets()[coord] % 8 if bits < 8 else 0
+    element = (layout.address(*coord) * 8 + bit_in_byte) // bits
     widest = _widest(element[None], bits, 128, "ld" if op is None or op.is_load else "st")
     if op is not None and op.access_bytes > widest.access_bytes:
-        raise ACCESS_TORN.error(
-            "op", f"{op.name} of {tv}", f"a thread's neighbouring values allow {widest.access_bytes} bytes",
-            f"Use {widest.name}.", {"op": widest.name},
-            access_bytes=op.access_bytes, together_bytes=widest.access_bytes,
-        )  # fmt: skip
+        raise TORN_VALUES.error(
+            op=op.name,
+            tv=str(tv),
+            access_bytes=op.access_bytes,
+            together_bytes=widest.access_bytes,
+            widest=widest.name,
+            change={"op": widest.name},
+        )
     op = op or widest
     return op, _warps(element[:, :: max(1, op.access_bytes * 8 // bits)] * bits // 8)
 
@@ -226,25 +336,25 @@ def _widest(element: npt.NDArray[np.int64], bits: int, columns: int, direction: 
     raise no_element_load(bits)
 
 
-def no_element_load(element_bits: Any) -> RuleError:
+def no_element_load(element_bits: object) -> RuleError:
     """The error for single elements of a width that no lane loads."""
-    return ELEMENT_LOAD.error(
-        "element_bits", f"single elements of {printed(element_bits)} bits", "a lane moves 8, 16, 32, 64 or 128 bits",
-        "Use 8-bit elements, or the K-major tile, where neighbours share a byte.", element_bits=element_bits,
-    )  # fmt: skip
+    return ELEMENT_LOAD.error(width=printed(element_bits), element_bits=element_bits)
 
 
-def tile_bytes(tile: Any, element_bits: Any) -> tuple[int, int]:
+def tile_bytes(tile: tuple[int, int], element_bits: int) -> tuple[int, int]:
     """Rows, and bytes of a row, of a plain tile (rows, columns) of elements that fits shared memory."""
     plain = Layout(tile, element_bits)
-    rows, row_bytes = plain.shape[0], plain.size_bytes // plain.shape[0]
+    rows = plain.shape[0]
+    row_bytes = plain.size_bytes // rows
     if plain.size_bytes > MAX_TILE_BYTES:
-        raise TILE_SIZE.error(
-            "tile", f"{rows} rows of {row_bytes} bytes, {plain.size_bytes} in all",
-            f"no multiprocessor has more than {MAX_TILE_BYTES} bytes of shared memory",
-            f"Use at most {MAX_TILE_BYTES // row_bytes} rows." if row_bytes <= MAX_TILE_BYTES else "Use shorter rows.",
-            rows=rows, row_bytes=row_bytes, tile_bytes=plain.size_bytes, limit_bytes=MAX_TILE_BYTES,
-        )  # fmt: skip
+        told = TILE_SIZE.wording if row_bytes <= MAX_TILE_BYTES else ROW_SIZE
+        raise told.error(
+            rows=rows,
+            row_bytes=row_bytes,
+            tile_bytes=plain.size_bytes,
+            limit_bytes=MAX_TILE_BYTES,
+            most_rows=MAX_TILE_BYTES // row_bytes,
+        )
     return rows, row_bytes
 
 
@@ -252,6 +362,9 @@ def _warps(offset: npt.NDArray[np.int64]) -> Offsets:
     """Offsets (thread, value), an instruction for each value of 32 threads; the last lanes of the last ones may be idle."""
     threads, values = offset.shape
     idle = -threads % WARP_LANES
-    padded = np.concatenate([offset, np.zeros((idle, values), np.int64)]) if idle else offset
-    mask = np.repeat(np.arange(len(padded)).reshape(-1, WARP_LANES) < threads, values, axis=0) if idle else None
-    return padded.reshape(-1, WARP_LANES, values).swapaxes(1, 2).reshape(-1, WARP_LANES), mask
+    mask = None
+    if idle:
+        offset = np.concatenate([offset, np.zeros((idle, values), np.int64)])
+        takes_part = np.arange(len(offset)).reshape(-1, WARP_LANES) < threads
+        mask = np.repeat(takes_part, values, axis=0)
+    return offset.reshape(-1, WARP_LANES, values).swapaxes(1, 2).reshape(-1, WARP_LANES), mask

@@ -11,23 +11,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError
 from tilescope.layout import AtomOrder, Layout, Major, oriented
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE
-from tilescope.sentence import counted
 from tilescope.smem.access import Access
 from tilescope.smem.banks import LANE_ALIGNMENT, checked_lanes, count_ideal, count_wavefronts, pairs_merge
-from tilescope.smem.op import BANK_BYTES, WARP_LANES, SmemOp, SmemOpName
+from tilescope.smem.op import BANK_BYTES, SmemOp, SmemOpName
 from tilescope.swizzle import SMEM_LINE_BYTES, Swizzle
 from tilescope.value import Value, hex_field, row_field
 
+MISALIGNED_ROWS = LANE_ALIGNMENT.worded(
+    argument="--pad",
+    found="--pad {pad_bytes} makes a row {row_bytes} + {pad_bytes} bytes",
+    limit="{op} takes addresses that are multiples of {multiple_bytes}",
+    fix="Use --pad {enough_bytes}, {enough_elements:element}: --pad counts bytes.",
+)
 COUNTER_CAVEAT = (
     "Compare the wavefront counter first: the conflict counter also takes in waiting for other traffic, and counters "
     "without _op_ld or _op_st count one more for the launch. Nsight Compute's n-way is wavefronts per instruction, so a "
@@ -143,27 +148,21 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
     address, mask = checked_lanes(row, lane_address, active)
     if address.ndim != 1:
         raise ARGUMENT_RANGE.error(
-            "lane_address", f"an array of shape {(*address.shape[:-1], WARP_LANES)}",
-            "a report is about the 32 addresses of one access", "Use wavefronts() to count many at once.",
-        )  # fmt: skip
+            argument="lane_address",
+            found=f"an array of shape {(*address.shape[:-1], WARP_LANES)}",
+            limit="a report is about the 32 addresses of one access",
+            fix="Use wavefronts() to count many at once.",
+        )
     places: list[int] = address.tolist()
     used = [True] * row.lanes if mask is None else mask.tolist()
     merged = bool(pairs_merge(row, address[None], None if mask is None else mask[None])[0])
-    per_group = row.lanes_per_group * (2 if merged else 1)
+    per_group = 2 * row.lanes_per_group if merged else row.lanes_per_group
     groups = tuple(
         _group(row, [lane for lane in range(first, first + per_group) if used[lane]], places)
         for first in range(0, row.lanes, per_group)
     )
     wavefronts = sum(group.wavefronts for group in groups)
     ideal = sum(1 for group in groups if group.lanes)
-    notes = []
-    if merged:
-        notes.append(_MERGED)
-    if row.is_matrix and mask is not None:
-        notes.append(_ALIGNED.format(row.name))
-    if row.is_copy:
-        notes.append(_COPIED)
-    notes.append(COUNTER_CAVEAT)
     shown = [place if taken else None for place, taken in zip(places, used, strict=True)]
     return BankReport(
         op=row,
@@ -175,8 +174,21 @@ def bank_report(op: SmemOpName | SmemOp, lane_address: Any, active: Any = None) 
             row.wavefront_counter: wavefronts,
             row.conflict_counter: wavefronts - ideal,
         },
-        notes=tuple(notes),
+        notes=_notes(row, merged=merged, masked=mask is not None),
     )
+
+
+def _notes(row: SmemOp, *, merged: bool, masked: bool) -> tuple[str, ...]:
+    """What a reader of the counts must know of the operation and its lanes."""
+    notes = []
+    if merged:
+        notes.append(_MERGED)
+    if row.is_matrix and masked:
+        notes.append(_ALIGNED.format(row.name))
+    if row.is_copy:
+        notes.append(_COPIED)
+    notes.append(COUNTER_CAVEAT)
+    return tuple(notes)
 
 
 def _group(row: SmemOp, lanes: list[int], places: list[int]) -> BankGroup:
@@ -284,6 +296,7 @@ def layout_as_written(
     tile: tuple[int, int],
     bits: int,
     swizzle: Swizzle | str = "none",
+    *,
     pad: int | None = None,
     atom: tuple[int, int] | None = None,
     atom_order: AtomOrder = "column",
@@ -299,7 +312,8 @@ def layout_as_written(
     """
     mode = Swizzle.named(swizzle)
     rows, columns = oriented(major, *tile)
-    row_bytes, span_bytes = columns * bits // 8, mode.span_bytes
+    row_bytes = columns * bits // 8
+    span_bytes = mode.span_bytes
     if span_bytes and atom is None and pad is None:
         if row_bytes > span_bytes and row_bytes % span_bytes == 0:
             atom = oriented(major, rows, span_bytes * 8 // bits)
@@ -333,28 +347,40 @@ def _require_aligned_rows(accesses: list[Access], layout: Layout, pad: int) -> N
     width = widest.access_bytes
     row_bytes = layout.as_rows().shape[1] * layout.element_bits // 8
     if pad % width and row_bytes % width == 0:
-        enough = rounded_up(pad, width)
-        raise LANE_ALIGNMENT.error(
-            "--pad", f"--pad {pad} makes a row {row_bytes} + {pad} bytes",
-            f"{widest.name} takes addresses that are multiples of {width}",
-            f"Use --pad {enough}, {counted(enough * 8 // layout.element_bits, 'element')}: --pad counts bytes.",
-            pad_bytes=pad, row_bytes=row_bytes, multiple_bytes=width,
-        )  # fmt: skip
+        enough_bytes = rounded_up(pad, width)
+        raise MISALIGNED_ROWS.error(
+            pad_bytes=pad,
+            row_bytes=row_bytes,
+            op=widest.name,
+            multiple_bytes=width,
+            enough_bytes=enough_bytes,
+            enough_elements=enough_bytes * 8 // layout.element_bits,
+        )
 
 
 def access_list(accesses: Access | Iterable[Access]) -> list[Access]:
     """One pattern or several as a list; a RuleError for anything else."""
-    patterns: list[Any] = [accesses]
-    if not isinstance(accesses, Access):
-        with suppress(TypeError, NotImplementedError):  # memoryviews of several dimensions say that they iterate
-            patterns = list(accesses)
+    if isinstance(accesses, Access):
+        return [accesses]
+    patterns = _entries(accesses)
     wrong = [pattern for pattern in patterns if not isinstance(pattern, Access)]
     if wrong or not patterns:
-        shown = f"a {type(wrong[0]).__name__}" if wrong else "none"
         raise ARGUMENT_TYPE.error(
-            "accesses", shown, "one Access or more", "Use Access.rows((64, 64), 16), for example."
+            argument="accesses",
+            found=f"a {type(wrong[0]).__name__}" if wrong else "none",
+            limit="one Access or more",
+            fix="Use Access.rows((64, 64), 16), for example.",
         )
     return patterns
+
+
+def _entries(values: Iterable[Access]) -> list[Access]:
+    """What a sequence lists, or a value that is none as the only entry of a list."""
+    try:
+        return list(values)
+    except (TypeError, NotImplementedError):  # memoryviews of several dimensions say that they iterate
+        alone: Any = values
+        return [alone]
 
 
 def _cost(access: Access, layout: Layout | None, explain_as: Access | None = None) -> AccessCost:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,14 @@ _MAX_PADDING_BYTES = 1024
 _BATCH_ACCESSES = 2048  # counted together
 _LANES = ("16x2", "8x4", "4x8", "2x16")  # other ways to deal a warp: rows x pieces
 _UNUSED = -(1 << 62)  # no distance between two lanes
+
+
+class _Walk(NamedTuple):
+    """The instructions of a pattern: offsets in the plain tile, one row for each, and the lanes that take part."""
+
+    op: SmemOp
+    address: Addresses
+    mask: Mask | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,8 @@ class FoundLayout(Value):
         if self.family == "padding":
             return f"pad rows by {self.layout.padding_bytes} bytes"
         across = self.layout.as_rows().tiling.grid[1]
-        return f"swizzle {self.layout.swizzle.name}" + (f" in {across} columns of atoms" if across > 1 else "")
+        swizzled = f"swizzle {self.layout.swizzle.name}"
+        return f"{swizzled} in {across} columns of atoms" if across > 1 else swizzled
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +147,9 @@ class LayoutSearch(Value):
                 for old, new in zip(self.patterns, self.other_lanes.patterns, strict=True)
                 if old != new
             ]
+            label = self.other_lanes.best.label
             said.append(
-                f"With the lanes dealt otherwise, {', '.join(changed)} (rows x pieces), {self.other_lanes.best.label} leaves no conflict."
+                f"With the lanes dealt otherwise, {', '.join(changed)} (rows x pieces), {label} leaves no conflict."
             )
         return tuple(said)
 
@@ -195,11 +205,11 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
         access.on(plain)  # refuses what was made for another tile, or placed already
     widest = max((access.op for access in patterns), key=lambda op: op.access_bytes)
     candidates = _candidates(plain, row_bytes, widest.access_bytes, max_padding_bytes)
-    lanes = [(access.op, *access.flat()) for access in patterns]
-    ideal = tuple(int(count_ideal(*warps).sum()) for warps in lanes)
+    walks = [_Walk(access.op, *access.flat()) for access in patterns]
+    ideal = tuple(int(count_ideal(*walk).sum()) for walk in walks)
     everything = []
     for family, layouts in candidates.items():
-        counts = (_family_counts(family, *warps, layouts, row_bytes).tolist() for warps in lanes)
+        counts = [_family_counts(family, walk, layouts, row_bytes).tolist() for walk in walks]
         for layout, *wavefronts in zip(layouts, *counts, strict=True):
             everything.append(FoundLayout(family, layout, tuple(wavefronts), sum(wavefronts) - sum(ideal)))
     least = min(found.excess for found in everything)
@@ -212,7 +222,7 @@ def _searched(patterns: list[Access], plain: Layout, max_padding_bytes: int) -> 
         ideal=ideal,
         found=tuple(found for found in everything if found.excess == least),
         tried={family: len(layouts) for family, layouts in candidates.items()},
-        bound=tuple(int(count_least(*warps, widest.access_bytes).sum()) for warps in lanes),
+        bound=tuple(int(count_least(*walk, widest.access_bytes).sum()) for walk in walks),
         widest=widest,
         hardware=min(by_hardware, key=lambda found: found.excess, default=None),
     )
@@ -226,17 +236,18 @@ def _plain_tile(tile: tuple[int, int] | Layout, element_bits: int | None) -> Lay
             raise RuleError([argument_type("element_bits", None, wanted, "Use 16 for bf16 or f16, 32 for f32.")])
         return Layout(tile, element_bits)
     if element_bits not in (None, tile.element_bits):
-        raise RuleError([argument_range(
-            "element_bits", element_bits, f"the layout has elements of {tile.element_bits} bits", "Leave element_bits out.",
-            {"element_bits": tile.element_bits},
-        )])  # fmt: skip
+        limit = f"the layout has elements of {tile.element_bits} bits"
+        change = {"element_bits": tile.element_bits}
+        raise RuleError([argument_range("element_bits", element_bits, limit, "Leave element_bits out.", change)])
     shape = tile.as_rows().tiling.shape
     return Layout(oriented(tile.major, *shape), tile.element_bits, major=tile.major or "K")
 
 
 def _candidates(plain: Layout, row_bytes: int, widest_bytes: int, max_padding_bytes: int) -> dict[Family, list[Layout]]:
     """Every layout to try that keeps accesses of `widest_bytes` whole."""
-    (rows, columns), bits, major = plain.as_rows().shape, plain.element_bits, plain.major or "K"
+    rows, columns = plain.as_rows().shape
+    bits = plain.element_bits
+    major = plain.major or "K"
     modes = [mode for mode in SWIZZLE.values() if _fits(plain, row_bytes, mode, widest_bytes)]
     modes.sort(key=lambda mode: (mode.feature != "tma", -(mode.span_bytes or 0)))  # every TMA has it; widest first
     atoms = {mode: oriented(major, rows, (mode.span_bytes or 0) * 8 // bits) for mode in modes}
@@ -268,7 +279,8 @@ def _fits(plain: Layout, row_bytes: int, mode: Swizzle, widest_bytes: int) -> bo
 
 def _xor_swizzles(tile_size_bytes: int, piece_bytes: int) -> Iterator[Swizzle]:
     """XOR swizzles that move bank bits by bits that the tile has: large pieces first, few bits first."""
-    line_bits, tile_bits = SMEM_LINE_BYTES.bit_length() - 1, (tile_size_bytes - 1).bit_length()
+    line_bits = SMEM_LINE_BYTES.bit_length() - 1
+    tile_bits = (tile_size_bytes - 1).bit_length()
     for base in reversed(range(piece_bytes.bit_length() - 1, line_bits)):
         for bits in range(1, line_bits - base + 1):
             if tile_size_bytes % (1 << base + bits) == 0:  # the tile is permuted within itself
@@ -280,18 +292,20 @@ def _triple(swizzle: Swizzle) -> tuple[int, int, int, int]:
     return swizzle.bits, swizzle.base, swizzle.shift, swizzle.flip_bytes
 
 
-def _family_counts(
-    family: Family, op: SmemOp, address: Addresses, mask: Mask | None, layouts: list[Layout], row_bytes: int
-) -> Addresses:
+def _family_counts(family: Family, walk: _Walk, layouts: list[Layout], row_bytes: int) -> Addresses:
     """Wavefronts of all the pattern's instructions together, on each layout."""
-    index, weight = _kinds(family, address, mask, row_bytes) if layouts else (np.arange(0), np.arange(0))
-    kinds = address[index]
+    if not layouts:
+        return np.zeros(0, np.int64)
+    index, weight = _kinds(family, walk.address, walk.mask, row_bytes)
+    kinds = walk.address[index]
+    kind_masks = None if walk.mask is None else walk.mask[index]
     batch = max(1, _BATCH_ACCESSES // max(1, len(kinds)))
-    totals = [np.zeros(0, np.int64)]
+    totals = []
     for first in range(0, len(layouts), batch):
         here = layouts[first : first + batch]
-        physical = np.concatenate([_moved(family, op, kinds, layout, row_bytes) for layout in here])
-        counts = count_wavefronts(op, physical, None if mask is None else np.tile(mask[index], (len(here), 1)))
+        physical = np.concatenate([_moved(family, walk.op, kinds, layout, row_bytes) for layout in here])
+        masks = None if kind_masks is None else np.tile(kind_masks, (len(here), 1))
+        counts = count_wavefronts(walk.op, physical, masks)
         totals.append(counts.reshape(len(here), len(kinds)) @ weight)
     return np.concatenate(totals)
 
@@ -308,12 +322,15 @@ def _kinds(family: Family, address: Addresses, mask: Mask | None, row_bytes: int
         parts = []
         for place in np.divmod(address, row_bytes):  # row, byte in it
             start = np.take_along_axis(place, first, axis=1)
-            parts += [np.where(used, place - start, _UNUSED), start % BANK_BYTES]  # moved by whole words for any pitch
+            parts.append(np.where(used, place - start, _UNUSED))
+            parts.append(start % BANK_BYTES)  # moved by whole words for any pitch
         key = np.concatenate(parts, axis=1)
     numbers: dict[bytes, list[int]] = {}  # np.unique by rows takes twice as long
     for number, row in enumerate(key):
         numbers.setdefault(row.tobytes(), []).append(number)
-    return np.array([alike[0] for alike in numbers.values()]), np.array([len(alike) for alike in numbers.values()])
+    first_of_kind = np.array([alike[0] for alike in numbers.values()])
+    occurrences = np.array([len(alike) for alike in numbers.values()])
+    return first_of_kind, occurrences
 
 
 def _moved(family: Family, op: SmemOp, offset: Addresses, layout: Layout, row_bytes: int) -> Addresses:

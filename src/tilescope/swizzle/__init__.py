@@ -16,6 +16,12 @@ from tilescope.swizzle.mode import (
 )
 
 __all__ = [
-    "CHUNKS_PER_LINE", "CHUNK_BYTES", "SMEM_ALIGNMENT", "SMEM_LINE_BYTES", "SWIZZLE", "Addresses", "Swizzle",
+    "CHUNKS_PER_LINE",
+    "CHUNK_BYTES",
+    "SMEM_ALIGNMENT",
+    "SMEM_LINE_BYTES",
+    "SWIZZLE",
+    "Addresses",
+    "Swizzle",
     "SwizzleName",
-]  # fmt: skip
+]

@@ -21,7 +21,7 @@ Every mode is its own inverse, and no mode moves data out of its line.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +30,26 @@ from tilescope.arch import Basis, architectures_with
 from tilescope.errors import RuleError, argument_range, argument_type, unknown_name
 from tilescope.reading import integer, integer_array, plain_int
 from tilescope.rule import rule
-from tilescope.sentence import printed
 from tilescope.swizzle.permutation import permuted
-from tilescope.swizzle.spelling import XOR_SWIZZLE, ptx_pair, written_triple
+from tilescope.swizzle.spelling import XOR_BEYOND_ADDRESS, XOR_SWIZZLE, ptx_pair, written_triple
 from tilescope.value import Row
 
-SwizzleName = Literal[
-    "none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"
-]  # fmt: skip
+SwizzleName = Literal["none", "32B", "64B", "96B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"]
 SMEM_LINE_BYTES = 128  # 32 banks of 4 bytes
 CHUNK_BYTES = 16  # what ldmatrix reads of a row, and the smallest piece TMA moves
 CHUNKS_PER_LINE = SMEM_LINE_BYTES // CHUNK_BYTES
 _ADDRESS_BITS = 32  # widest XOR swizzle worth describing
 
 Addresses = npt.NDArray[np.integer[Any]]
+AddressOrArray = TypeVar("AddressOrArray", int, Addresses)
 
 SWIZZLE_CHUNKS = rule(
     "swizzle-chunks",
     "A table of chunks exists for swizzles that move 16-byte chunks within their 128-byte line.",
+    argument="swizzle",
+    found="{swizzle} moves pieces of {atom_bytes} bytes within blocks of {block_bytes}",
+    limit="chunk tables show 16-byte chunks that stay within their 128-byte line",
+    fix="Use apply() on byte addresses.",
     source="the definition of a chunk",
     passing="ts.Swizzle.xor(3, 4, 3).pattern()",
     failing="ts.Swizzle.xor(5, 2, 5).pattern()",
@@ -55,6 +57,10 @@ SWIZZLE_CHUNKS = rule(
 SMEM_ALIGNMENT = rule(
     "smem-alignment",
     "A tile that TMA writes starts at a shared address that is a multiple of 128 bytes, swizzled or not.",
+    argument="address",
+    found="a box at {address:#x}",
+    limit="TMA writes boxes at multiples of 128 bytes",
+    fix="Use {below:#x}.",
     source="measured on an H200",
     basis="measured",
     passing='ts.Swizzle.named("128B").chunk_in_row(1, 0, address=0x480)',
@@ -101,19 +107,17 @@ class Swizzle(Row):
         """
         if isinstance(name, Swizzle):
             return name
-        text = name if isinstance(name, str) else ""
-        row = SWIZZLE.get(text) or _BY_FOLDED_NAME.get(text.strip().casefold().removeprefix("cu_tensor_map_swizzle_"))
-        triple = written_triple(text) if row is None else None
-        if triple is not None:
-            return cls.xor(*triple)
-        if row is None:
-            by_code = {mode.driver_code: mode.name for mode in SWIZZLE.values() if mode.driver_code is not None}
-            unknown = unknown_name("swizzle", "swizzle", name, SWIZZLE)
-            if isinstance(name, int) and not isinstance(name, bool) and name in by_code:  # what a CUtensorMapSwizzle is
-                meant = by_code[name]
-                unknown = replace(unknown, fix=f"Did you mean {meant}, the driver's {name}?", change={"swizzle": meant})
-            raise RuleError([unknown])
-        return row
+        if not isinstance(name, str):
+            raise _unknown(name)
+        if name in SWIZZLE:
+            return SWIZZLE[name]
+        folded = name.strip().casefold().removeprefix("cu_tensor_map_swizzle_")
+        if folded in _BY_FOLDED_NAME:
+            return _BY_FOLDED_NAME[folded]
+        triple = written_triple(name)
+        if triple is None:
+            raise _unknown(name)
+        return cls.xor(*triple)
 
     @classmethod
     def xor(cls, bits: int, base: int, shift: int) -> Swizzle:
@@ -123,20 +127,29 @@ class Swizzle(Row):
         >>> transpose.apply(1 * 128 + 0 * 4)
         132
         """
-        bits, base, shift = integer("bits", bits), integer("base", base), integer("shift", shift)
+        bits = integer("bits", bits)
+        base = integer("base", base)
+        shift = integer("shift", shift)
         top = base + abs(shift) + bits - 1
         if bits < 0 or base < 0 or top >= _ADDRESS_BITS:
-            written = ",".join(map(printed, (bits, base, shift)))
-            found = f"xor:{written} uses address bits {printed(base)} to {printed(top)}"
-            limit = f"bits 0 to {_ADDRESS_BITS - 1} of an address exist"
-            fix = f"Use xor:3,4,3, for example: bits >= 0, base >= 0, base + |shift| + bits <= {_ADDRESS_BITS}."
-            raise XOR_SWIZZLE.error("bits, base, shift", found, limit, fix, bits=bits, base=base, shift=shift, top=top)
+            raise XOR_BEYOND_ADDRESS.error(bits=bits, base=base, shift=shift, top=top, address_bits=_ADDRESS_BITS)
         if abs(shift) < bits:
-            limit = "the changed bits must not overlap the bits that change them, or the map is not its own inverse"
-            fix = f"Use shift = {-bits if shift < 0 else bits}."
-            raise XOR_SWIZZLE.error("shift", f"shift = {shift} with bits = {bits}", limit, fix, bits=bits, shift=shift)
-        codes = (None, None, None, None, None, None)
-        return cls(f"xor:{bits},{base},{shift}", None, bits, base, shift, 0, *codes, "documented")
+            raise XOR_SWIZZLE.error(bits=bits, shift=shift, least=-bits if shift < 0 else bits)
+        return cls(
+            name=f"xor:{bits},{base},{shift}",
+            span_bytes=None,
+            bits=bits,
+            base=base,
+            shift=shift,
+            flip_bytes=0,
+            driver_code=None,
+            ptx_mode=None,
+            ptx_atomicity=None,
+            wgmma_code=None,
+            tcgen05_code=None,
+            feature=None,
+            basis="documented",
+        )
 
     @classmethod
     def from_ptx(cls, mode: int | str, atomicity: int | str | None = None) -> Swizzle:
@@ -172,7 +185,9 @@ class Swizzle(Row):
         >>> [SWIZZLE[name].repeat_bytes for name in ("none", "32B", "64B", "128B")]
         [128, 256, 512, 1024]
         """
-        return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits)) if self.bits else SMEM_LINE_BYTES
+        if self.bits == 0:
+            return SMEM_LINE_BYTES
+        return max(SMEM_LINE_BYTES, 1 << (self.base + abs(self.shift) + self.bits))
 
     @property
     def period_lines(self) -> int:
@@ -244,7 +259,7 @@ class Swizzle(Row):
         if type(address) is int:
             if address < 0:
                 raise _not_an_address(address)
-            return address ^ self._change(address)  # type: ignore[no-any-return]
+            return address ^ self._change(address)
         array = integer_array(address)
         if array is None or (array.dtype.kind == "i" and array.size and array.min() < 0):
             raise _not_an_address(address)
@@ -253,9 +268,10 @@ class Swizzle(Row):
         physical: Addresses = array ^ self._change(array)
         return physical if isinstance(address, np.ndarray) or physical.ndim else int(physical)
 
-    def _change(self, address: Any) -> Any:
+    def _change(self, address: AddressOrArray) -> AddressOrArray:
         """The bits that differ between the logical and the physical address."""
-        source, target = (self.base + self.shift, self.base) if self.shift > 0 else (self.base, self.base - self.shift)
+        source = self.base + max(self.shift, 0)
+        target = self.base + max(-self.shift, 0)
         change = (address >> source & (1 << self.bits) - 1) << target
         if self.flip_bytes:
             change = change | (address >> 7 & 1) * self.flip_bytes
@@ -268,7 +284,8 @@ class Swizzle(Row):
         2
         """
         self._require_whole_chunks()
-        line, chunk = integer("line", line, least=0), integer("chunk", chunk, 0, CHUNKS_PER_LINE - 1)
+        line = integer("line", line, least=0)
+        chunk = integer("chunk", chunk, 0, CHUNKS_PER_LINE - 1)
         return self.apply(line * SMEM_LINE_BYTES + chunk * CHUNK_BYTES) % SMEM_LINE_BYTES // CHUNK_BYTES
 
     def chunk_in_row(self, row: int, chunk: int, address: int = 0) -> int:
@@ -287,11 +304,11 @@ class Swizzle(Row):
         """
         self._require_whole_chunks()
         span_bytes = self.span_bytes or SMEM_LINE_BYTES
-        row, chunk = integer("row", row, least=0), integer("chunk", chunk, 0, span_bytes // CHUNK_BYTES - 1)
+        row = integer("row", row, least=0)
+        chunk = integer("chunk", chunk, 0, span_bytes // CHUNK_BYTES - 1)
         start = integer("address", address, least=0)
         if start % SMEM_LINE_BYTES:
-            limit, below = "TMA writes boxes at multiples of 128 bytes", start // SMEM_LINE_BYTES * SMEM_LINE_BYTES
-            raise SMEM_ALIGNMENT.error("address", f"a box at {start:#x}", limit, f"Use {below:#x}.", address=start)
+            raise SMEM_ALIGNMENT.error(address=start, below=start // SMEM_LINE_BYTES * SMEM_LINE_BYTES)
         start += row * span_bytes
         return (self.apply(start + chunk * CHUNK_BYTES) - start) // CHUNK_BYTES
 
@@ -301,8 +318,8 @@ class Swizzle(Row):
         >>> Swizzle.named("32B").pattern()
         ((0, 1, 2, 3, 4, 5, 6, 7), (1, 0, 3, 2, 5, 4, 7, 6))
         """
-        lines, places = range(self.period_lines), range(CHUNKS_PER_LINE)
-        return tuple(tuple(self.chunk_in_line(line, place) for place in places) for line in lines)
+        places = range(CHUNKS_PER_LINE)
+        return tuple(tuple(self.chunk_in_line(line, place) for place in places) for line in range(self.period_lines))
 
     def base_offset(self, address: int) -> int:
         """Which line of the pattern a buffer at shared address `address` starts on.
@@ -340,13 +357,21 @@ class Swizzle(Row):
 
     def _require_whole_chunks(self) -> None:
         if self.bits and (self.base < 4 or self.block_bytes > SMEM_LINE_BYTES):
-            values = {"atom_bytes": self.atom_bytes, "block_bytes": self.block_bytes}
-            found = f"{self.name} moves pieces of {self.atom_bytes} bytes within blocks of {self.block_bytes}"
-            limit = "chunk tables show 16-byte chunks that stay within their 128-byte line"
-            raise SWIZZLE_CHUNKS.error("swizzle", found, limit, "Use apply() on byte addresses.", **values)
+            raise SWIZZLE_CHUNKS.error(swizzle=self.name, atom_bytes=self.atom_bytes, block_bytes=self.block_bytes)
 
     def __str__(self) -> str:
         return self.name
+
+
+def _unknown(name: object) -> RuleError:
+    """The error for what names no swizzle; a number may be a CUtensorMapSwizzle of the driver."""
+    unknown = unknown_name("swizzle", "swizzle", name, SWIZZLE)
+    if isinstance(name, int) and not isinstance(name, bool):
+        for mode in SWIZZLE.values():
+            if mode.driver_code == name:
+                fix = f"Did you mean {mode.name}, the driver's {name}?"
+                return RuleError([replace(unknown, fix=fix, change={"swizzle": mode.name})])
+    return RuleError([unknown])
 
 
 def _not_an_address(address: object) -> RuleError:

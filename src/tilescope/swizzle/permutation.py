@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tilescope.swizzle.mode import Swizzle
 
 Bytes = npt.NDArray[np.uint8]
+AnyArray: TypeAlias = "npt.NDArray[Any]"
 
 STREAMED_BYTES = 1 << 26  # from this size on; below it, loading numba and a cold cache cost more than they save
 _PIECES: dict[int, type[np.generic]] = {
@@ -51,6 +52,10 @@ _SHARE_BYTES = 1 << 20  # what is worth a thread of its own
 OUT_ARRAY = rule(
     "out-array",
     "An array for a result has the result's size, is C-contiguous and can be written.",
+    argument="out",
+    found="{given}",
+    limit="a writeable C-contiguous array of {bytes} bytes",
+    fix="Use np.empty({bytes}, np.uint8).",
     source="the bytes of the result",
     passing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(1024, "u1"))',
     failing='ts.Swizzle.named("128B").swizzle(bytes(1024), out=np.empty(512, "u1"))',
@@ -58,6 +63,10 @@ OUT_ARRAY = rule(
 SWIZZLE_CLOSURE = rule(
     "swizzle-closure",
     "A buffer is swizzled in place only where the swizzle sends none of its bytes outside it.",
+    argument="data",
+    found="{bytes} bytes from address {address:#x}",
+    limit="swizzle {swizzle} permutes whole blocks of {block_bytes} bytes",
+    fix="Start at {padded_start:#x} and pad to {padded_bytes} bytes.",
     source="the blocks that a mode permutes within themselves",
     basis="measured",
     passing='ts.Swizzle.named("128B").swizzle(bytes(128))',
@@ -65,7 +74,12 @@ SWIZZLE_CLOSURE = rule(
 )
 
 
-def permuted(mode: Swizzle, data: Any, address: Any, *, out: Any, threads: Any) -> Any:
+BYTE_LEAVES = SWIZZLE_CLOSURE.worded(
+    found="{bytes} bytes from address {address:#x}: logical byte {logical:#x} would leave to {physical:#x}"
+)
+
+
+def permuted(mode: Swizzle, data: object, address: object, *, out: object, threads: object) -> bytes | AnyArray:
     """The bytes of `data`, which lies at `address`, at the places that the mode gives them.
 
     Bytes give bytes, arrays keep shape and dtype; with `out` the result is written there.
@@ -78,13 +92,15 @@ def permuted(mode: Swizzle, data: Any, address: Any, *, out: Any, threads: Any) 
         problems += _closure_problems(mode, start, source.nbytes)
     if problems or start is None:
         raise RuleError(problems)
-    target = np.empty_like(source) if out is None else out
+    target = out if isinstance(out, np.ndarray) else np.empty_like(source)
     if source.nbytes:
         _permute(mode, start % mode.repeat_bytes, source, target, workers)
-    return target.tobytes() if out is None and isinstance(data, bytes | bytearray | memoryview) else target
+    if out is None and isinstance(data, bytes | bytearray | memoryview):
+        return target.tobytes()
+    return target
 
 
-def _contiguous(data: Any) -> npt.NDArray[Any]:
+def _contiguous(data: object) -> AnyArray:
     """`data` as a C-contiguous array of plain bytes; bytes become uint8, arrays stay what they are."""
     if isinstance(data, bytes | bytearray | memoryview):
         return np.frombuffer(bytes(data) if isinstance(data, memoryview) else data, np.uint8)
@@ -98,40 +114,42 @@ def _contiguous(data: Any) -> npt.NDArray[Any]:
     return array
 
 
-def out_problems(out: Any, length_bytes: int) -> list[Violation]:
+def out_problems(out: object, length_bytes: int) -> list[Violation]:
     """Why `out` cannot take a result of `length_bytes`."""
-    out_bytes = out.nbytes if isinstance(out, np.ndarray) else None
     if not isinstance(out, np.ndarray):
-        found = f"a {type(out).__name__}"
-    elif out.dtype.hasobject:
-        found = "an array of objects"
+        return [OUT_ARRAY.violation(given=f"a {type(out).__name__}", out_bytes=None, bytes=length_bytes)]
+    if out.dtype.hasobject:
+        given = "an array of objects"
     elif not out.flags.c_contiguous:
-        found = "an array that is not C-contiguous"
+        given = "an array that is not C-contiguous"
     elif not out.flags.writeable:
-        found = "a read-only array"
-    elif out_bytes != length_bytes:
-        found = f"an array of {out_bytes} bytes"
+        given = "a read-only array"
+    elif out.nbytes != length_bytes:
+        given = f"an array of {out.nbytes} bytes"
     else:
         return []
-    limit, fix = f"a writeable C-contiguous array of {length_bytes} bytes", f"Use np.empty({length_bytes}, np.uint8)."
-    return [OUT_ARRAY.violation("out", found, limit, fix, out_bytes=out_bytes, bytes=length_bytes)]
+    return [OUT_ARRAY.violation(given=given, out_bytes=out.nbytes, bytes=length_bytes)]
 
 
 def _closure_problems(mode: Swizzle, address: int, length_bytes: int) -> list[Violation]:
     """A buffer is a whole number of aligned blocks, or bytes would leave it."""
-    block, end = mode.block_bytes, address + length_bytes
+    block = mode.block_bytes
+    end = address + length_bytes
     if address % block == 0 and end % block == 0:
         return []
-    found = f"{length_bytes} bytes from address {address:#x}"
-    values = {"address": address, "bytes": length_bytes, "block_bytes": block}
+    start = address // block * block
+    facts: dict[str, Any] = {
+        "swizzle": mode.name,
+        "address": address,
+        "bytes": length_bytes,
+        "block_bytes": block,
+        "padded_start": start,
+        "padded_bytes": rounded_up(end, block) - start,
+    }
     leaving = _first_leaving(mode, address, end)
-    if leaving is not None:
-        values |= {"logical": leaving, "physical": mode.apply(leaving)}
-        found += f": logical byte {leaving:#x} would leave to {values['physical']:#x}"
-    start, stop = address // block * block, rounded_up(end, block)
-    limit = f"swizzle {mode.name} permutes whole blocks of {block} bytes"
-    fix = f"Start at {start:#x} and pad to {stop - start} bytes."
-    return [SWIZZLE_CLOSURE.violation("data", found, limit, fix, **values)]
+    if leaving is None:
+        return [SWIZZLE_CLOSURE.violation(**facts)]
+    return [BYTE_LEAVES.violation(**facts, logical=leaving, physical=mode.apply(leaving))]
 
 
 def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
@@ -149,13 +167,16 @@ def _first_leaving(mode: Swizzle, address: int, end: int) -> int | None:
     return None
 
 
-def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.NDArray[Any], threads: int) -> None:
+def _permute(mode: Swizzle, address: int, source: AnyArray, target: AnyArray, threads: int) -> None:
     """Fill the target; it and the source are C-contiguous, of one size that is not 0, and may overlap."""
-    flat, out = (array.reshape(-1).view(np.uint8) for array in (source, target))
+    flat = source.reshape(-1).view(np.uint8)
+    out = target.reshape(-1).view(np.uint8)
     if np.may_share_memory(flat, out):
         flat = flat.copy()
-    piece, group = mode.piece_bytes if mode.bits else 1, max(mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
-    pieces, places = (array.view(_PIECES[piece]) for array in (flat, out))
+    piece = mode.piece_bytes if mode.bits else 1
+    group = max(mode.repeat_bytes, _SHORTEST_GROUP_BYTES)
+    pieces = flat.view(_PIECES[piece])
+    places = out.view(_PIECES[piece])
     is_large = len(flat) >= STREAMED_BYTES and group <= _LONGEST_GROUP_BYTES
     streaming = compiler() if is_large and piece == 16 and out.ctypes.data % 16 == 0 else None
 
@@ -169,8 +190,9 @@ def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.
     def take(begin: int, end: int) -> None:
         """Whole groups, by rows."""
         order = _group_order(mode, address, group)
-        rows, placed = (array[begin // piece : end // piece].reshape(-1, len(order)) for array in (pieces, places))
-        np.take(rows, order, axis=1, out=placed, mode="wrap")
+        within = slice(begin // piece, end // piece)
+        rows = pieces[within].reshape(-1, len(order))
+        np.take(rows, order, axis=1, out=places[within].reshape(-1, len(order)), mode="wrap")
 
     def copy(begin: int, end: int) -> None:
         """Every byte keeps its place."""
@@ -182,16 +204,22 @@ def _permute(mode: Swizzle, address: int, source: npt.NDArray[Any], target: npt.
         order = _offsets(mode, address + begin, group)
         streaming.stream(flat.ctypes.data + begin, out.ctypes.data + begin, order, end - begin)
 
-    work, begin, unit_bytes = take, 0, group
+    work = take
+    unit_bytes = group
+    begin = 0
     if mode.bits == 0:
-        work, unit_bytes = copy, 1
+        work = copy
+        unit_bytes = 1
     elif streaming is not None:
-        work, unit_bytes, begin = stream, streaming.BLOCK_BYTES, -out.ctypes.data % streaming.LINE_BYTES
+        work = stream
+        unit_bytes = streaming.BLOCK_BYTES
+        begin = -out.ctypes.data % streaming.LINE_BYTES
     elif group > _LONGEST_GROUP_BYTES:
-        work, unit_bytes = gather, piece
+        work = gather
+        unit_bytes = piece
     end = begin + (len(flat) - begin) // unit_bytes * unit_bytes
     gather(0, begin)
-    in_shares(work, begin, end, unit_bytes, threads)
+    in_shares(work, begin, end, unit_bytes, threads=threads)
     gather(end, len(flat))
 
 
@@ -203,13 +231,19 @@ def _offsets(mode: Swizzle, address: int, length_bytes: int) -> npt.NDArray[np.i
 
 
 @lru_cache(maxsize=64)
-def _group_order(mode: Swizzle, address: int, group_bytes: int) -> np.ndarray[Any, Any]:
+def _group_order(mode: Swizzle, address: int, group_bytes: int) -> npt.NDArray[np.intp]:
     """Which piece a place of a group takes, where groups keep their pieces."""
     return read_only(_offsets(mode, address, group_bytes) // mode.piece_bytes)
 
 
 def in_shares(
-    work: Callable[[int, int], object], begin: int, end: int, unit: int, threads: int, unit_bytes: int | None = None
+    work: Callable[[int, int], object],
+    begin: int,
+    end: int,
+    unit: int,
+    *,
+    threads: int,
+    unit_bytes: int | None = None,
 ) -> None:
     """Run `work` on [begin, end), cut into one share of whole units for every thread that is worth starting.
 

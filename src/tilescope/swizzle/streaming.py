@@ -12,12 +12,12 @@ ahead better when it reads several pages in turn, so four are copied side by sid
 Importing this module loads numba and compiles `stream`, which numba then keeps on disk.
 """
 
-# ruff: noqa: ARG001  an intrinsic takes what numba hands it
+# ruff: noqa: ARG001, PLR0917  an intrinsic takes what numba hands it, one after the other
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +25,24 @@ from llvmlite import ir
 from numba import intp, njit, types, void
 from numba.extending import intrinsic
 
+_Numba: TypeAlias = Any  # numba and llvmlite say no types
+_Intrinsic: TypeAlias = tuple[_Numba, Callable[..., object]]  # a signature, and what makes the instructions
+
 PIECE_BYTES = 16  # what the map keeps whole
 LINE_BYTES = 64  # of the processor's cache; four pieces
 PAGE_BYTES = 1 << 16
 BLOCK_BYTES = 4 * PAGE_BYTES
 
 
-def _line_store(typing: Any, target: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+def _line_store(
+    typing: object, target: object, first: object, second: object, third: object, fourth: object
+) -> _Intrinsic:
     """Write the pieces at four addresses to the line at address `target`, past the cache."""
 
-    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        index, word, pair = ir.IntType(32), ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+    def lowered(context: _Numba, builder: _Numba, signature: object, arguments: _Numba) -> object:
+        index = ir.IntType(32)
+        word = ir.IntType(64)
+        pair = ir.VectorType(word, 2)
         line, *pieces = arguments
         parts = [builder.load(builder.inttoptr(piece, pair.as_pointer()), align=1) for piece in pieces]
         while len(parts) > 1:  # two by two, until one vector of eight words is left
@@ -50,10 +57,10 @@ def _line_store(typing: Any, target: Any, first: Any, second: Any, third: Any, f
     return void(intp, intp, intp, intp, intp), lowered
 
 
-def _full_fence(typing: Any) -> Any:
+def _full_fence(typing: object) -> _Intrinsic:
     """Wait for the stores: non-temporal ones are not ordered before later ones by themselves."""
 
-    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def lowered(context: _Numba, builder: _Numba, signature: object, arguments: object) -> object:
         builder.fence("seq_cst")
         return context.get_dummy_value()
 
@@ -85,7 +92,7 @@ def _stream(source: int, target: int, order: npt.NDArray[np.intp], length_bytes:
     fence()
 
 
-def compiled(loop: Callable[..., None], *signature: Any) -> Callable[..., None]:
+def compiled(loop: Callable[..., None], *signature: _Numba) -> Callable[..., None]:
     """The loop as machine code that leaves other threads running; without a signature, made for its first arguments."""
     make: Any = njit  # its types know fewer ways to call it
     try:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -34,10 +35,11 @@ _ENDINGS = ("s", "es", "ed", "d", "ing", "ly")
 
 _WORDS = table("words")
 _SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
-# _CONTEXT: words of the trade, though no phrase has them; a question with a word of _ELSEWHERE is not about tiles
-_EMPTY, _ASKING, _VAGUE, _CONTEXT, _ELSEWHERE = (
-    frozenset(_WORDS[name]["words"].split()) for name in ("filler", "asking", "vague", "context", "elsewhere")
-)
+_EMPTY = frozenset(_WORDS["filler"]["words"].split())
+_ASKING = frozenset(_WORDS["asking"]["words"].split())
+_VAGUE = frozenset(_WORDS["vague"]["words"].split())
+_CONTEXT = frozenset(_WORDS["context"]["words"].split())  # words of the trade, though no phrase has them
+_ELSEWHERE = frozenset(_WORDS["elsewhere"]["words"].split())  # a question with one of these is not about tiles
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 
 
@@ -71,29 +73,43 @@ def diagnose(question: str) -> Diagnosis:
     ()
     """
     codes = codes_in(question[:MAX_CHARACTERS])
-    mentioned = {*codes.known, *codes.unknown}
-    words = question_words(question) | {str(code) for code in codes.known}
-    strange = not all(word in _weights() or says_nothing_else(word) for word in words)
+    known_codes = {str(code) for code in codes.known}
+    words = question_words(question) | known_codes
+    is_strange = not all(word in _weights() or says_nothing_else(word) for word in words)
     of_code = {name for code in codes.known for name in _symptoms_of_code(code)}
     weight_found = dict.fromkeys(sorted(of_code, key=list(SYMPTOM).index), 0.0)  # best phrase that is there whole
     overlap: dict[str, float] = {}  # share of a phrase's weight that is there
-    for symptom, phrases in ({} if words & _ELSEWHERE else _phrases()).items():
-        if mentioned and SYMPTOM[symptom].codes and symptom not in of_code:
+    for symptom, phrases in _phrases_asked(words):
+        names_a_code = bool(codes.known or codes.unknown)
+        if names_a_code and SYMPTOM[symptom].codes and symptom not in of_code:
             continue  # its words may fit; it is another error
         for phrase in phrases:
             shared = phrase & words
-            if not shared or (strange and (phrase <= _VAGUE or (shared < phrase and len(shared) < 2))):
+            if not _says_enough(phrase, shared, is_strange):
                 continue
             if shared < phrase:
                 overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / _weight(phrase))
                 continue
             weight_found[symptom] = max(weight_found.get(symptom, 0), _weight(phrase))
-            if any(str(code) in phrase for code in codes.known):
+            if phrase & known_codes:
                 of_code.add(symptom)
     named = sorted(weight_found, key=lambda name: (name not in of_code, -weight_found[name]))
     near = sorted((name for name in overlap if overlap[name] >= _LEAST_SHARED), key=lambda name: -overlap[name])
     suggested = () if named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
     return Diagnosis(question, tuple(SYMPTOM[name] for name in named), suggested, codes.unknown)
+
+
+def _phrases_asked(words: frozenset[str]) -> Iterable[tuple[str, tuple[frozenset[str], ...]]]:
+    """The phrases of every symptom; none for a question about other things than tiles."""
+    return () if words & _ELSEWHERE else _phrases().items()
+
+
+def _says_enough(phrase: frozenset[str], shared: frozenset[str], is_strange: bool) -> bool:
+    """Whether the words that a question shares with a phrase count; beside words that nobody knows, vague ones do not."""
+    if not is_strange:
+        return bool(shared)
+    is_whole = shared == phrase
+    return bool(shared) and not phrase <= _VAGUE and (is_whole or len(shared) >= 2)
 
 
 def question_words(question: str) -> frozenset[str]:
@@ -146,8 +162,10 @@ def _known(word: str) -> str:
     for ending in _ENDINGS:
         if word.endswith(ending):
             stem = word.removesuffix(ending)
-            for form in (stem, stem + "e", stem[:-1] if stem[-2:-1] == stem[-1:] else stem):
-                if (folded := _SAME.get(form, form)) in known:
+            has_double_letter = stem[-2:-1] == stem[-1:]  # swapped: swapp, swap
+            for form in (stem, stem + "e", stem[:-1] if has_double_letter else stem):
+                folded = _SAME.get(form, form)
+                if folded in known:
                     return folded
     if len(word) >= _MISSPELT_LETTERS and word.isalpha():
         others = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]

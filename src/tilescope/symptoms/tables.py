@@ -15,23 +15,26 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.tensor_map.arguments import MAP_ALIGNMENTS
+from tilescope.tensor_map.driver_answer import MAP_ALIGNMENTS
 from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.value import Row
 
+Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row
 
-def table(name: str) -> dict[str, dict[str, Any]]:
+
+def table(name: str) -> dict[str, Entry]:
     """The entries of a table, by name; lists are tuples."""
     entries = tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
-    return {
-        title: {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-        for title, entry in entries.items()
-    }
+    return {title: _with_tuples(entry) for title, entry in entries.items()}
+
+
+def _with_tuples(entry: Entry) -> Entry:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 class _Prose(Row):
@@ -42,12 +45,14 @@ class _Prose(Row):
     @classmethod
     def named(cls, name: object) -> Self:
         """The row called `name`, or the row itself; a RuleError names the nearest."""
-        rows: dict[Any, Any] = CAUSE if cls is Cause else SYMPTOM
-        row = name if isinstance(name, cls) else rows.get(name) if isinstance(name, str) else None
-        if row is None:
-            noun = cls.__name__.lower()
-            raise RuleError([unknown_name(noun, noun, name, rows)])
-        return row
+        if isinstance(name, cls):
+            return name
+        rows: dict[str, Any] = CAUSE if cls is Cause else SYMPTOM
+        if isinstance(name, str) and name in rows:
+            row: Self = rows[name]
+            return row
+        noun = cls.__name__.lower()
+        raise RuleError([unknown_name(noun, noun, name, rows)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +112,7 @@ def _with_quotations(text: str) -> str:
     return text
 
 
-def _cause(name: str, entry: dict[str, Any]) -> Cause:
+def _cause(name: str, entry: Entry) -> Cause:
     texts = {key: _with_quotations(entry[key]) for key in ("mechanism", "tell", "fix")}
     return Cause(name, **entry | texts)
 
@@ -118,12 +123,12 @@ SEEN = {name: Symptom(name, **entry) for name, entry in table("symptoms").items(
 
 def _error_symptom(error: CudaError) -> Symptom:
     """What is known of a CUDA error that no symptom of the table is: its names, CUDA's words, and what it means."""
-    other_name = error.runtime_name if error.runtime_name != error.name else ""
-    known_as = [
-        f'CUDA says "{error.words}"' if error.words else "",
-        f"{other_name} in the runtime" if other_name else "",
-    ]
-    note = f"{error.meaning} ({'; '.join(filter(None, known_as))}.)" if any(known_as) else error.meaning
+    known_as = []
+    if error.words:
+        known_as.append(f'CUDA says "{error.words}"')
+    if error.runtime_name and error.runtime_name != error.name:
+        known_as.append(f"{error.runtime_name} in the runtime")
+    note = f"{error.meaning} ({'; '.join(known_as)}.)" if known_as else error.meaning
     return Symptom(f"{error.name} ({error.number})", (), note=note, codes=(error.number,))
 
 

@@ -1,13 +1,15 @@
 """Tensor maps: the arguments, the rules, and the 128 bytes."""
 
-from tilescope.tensor_map import rules  # first: the order of the rules is the order of a report
+from tilescope.tensor_map import rules
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import dumped_arguments
 from tilescope.tensor_map.arguments import MapArguments, MapReport
-from tilescope.tensor_map.checking import REDUCTIONS, Copy
-from tilescope.tensor_map.decoding import TensorMapDiff, decode_tensor_map, descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
+from tilescope.tensor_map.difference import TensorMapDiff
+from tilescope.tensor_map.instruction import REDUCTIONS, Copy
 from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
-from tilescope.tensor_map.rules.accepted import broken_by, require_legal
+from tilescope.tensor_map.pasted import descriptor_bytes
+from tilescope.tensor_map.rules.copies import broken_by, require_legal
 
 __all__ = [
     "REDUCTIONS",

@@ -1,108 +1,35 @@
-"""What the three kinds of map share: their arguments, read and checked, and the sizes of a copy that follow from them.
+"""A sound tensor map of whatever kind: its arguments, what the rules found, and the sizes of a copy.
 
-arguments ── readers ──▶ fields ── rules ──▶ a map, with its findings
-                │                    └─────▶ TensorMapError, with every violation
-                └─ what cannot be read is a violation too; rules that need it are passed over
+arguments ── examination ──▶ record, violations ──▶ a map, with its findings
+                                           └──────▶ TensorMapError, with every violation
 
 Everything is innermost first and in the driver's units: elements for dims and box, bytes for strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from inspect import Signature, signature
-from math import prod
-from operator import itemgetter
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self
+from inspect import signature
+from typing import Any, ClassVar, Self
 
 from tilescope.arch import Arch, Basis
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, TensorMapError, Violation, unknown_name
-from tilescope.reading import integer, integers
-from tilescope.sentence import counted
-from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.checking import CHECKS, Check, Subject, stated
-from tilescope.tensor_map.descriptor import encoded, replacement_fields
+from tilescope.errors import TensorMapError, Violation, unknown_name
+from tilescope.swizzle import Swizzle
+from tilescope.tensor_map.descriptor import encoded
+from tilescope.tensor_map.examination import Examined, Reader
 from tilescope.tensor_map.option import Interleave, L2Promotion, OobFill
-from tilescope.tensor_map.samples import CUDA_H, MATRIX
+from tilescope.tensor_map.record import MapRecord, MapSubject
+from tilescope.tensor_map.replacement import replacement_fields
 from tilescope.value import Row, Value, hex_field, row_field
-
-Arguments = ParamSpec("Arguments")  # of a constructor
-Reader = Callable[[str, Any], Any]
-
-argument_length = stated(
-    "argument-length",
-    "Every sequence has one entry for each dimension; strides_bytes one less, corners two less.",
-    found="{argument} has {has} for rank {rank}",
-    limit="{takes}: {which}",
-    source=CUDA_H,
-    passing=MATRIX | {"strides_bytes": (8192,)},
-    failing=MATRIX | {"strides_bytes": (2, 8192)},
-)
-# Sequences: how many entries they have less than the tensor has dimensions.
-_FEWER = {"strides_bytes": 1, "box": 0, "element_strides": 0, "lower_corner": 2, "upper_corner": 2}
-_ENTRIES = ("one for each dimension", "one for each dimension but the innermost", "one for each of W, H, D")
-_OPTIONS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill", "arch")
-_options_in = itemgetter(*_OPTIONS)
-
-
-def _hardware_swizzle(argument: str, value: Any) -> Swizzle:
-    """A swizzle that TMA knows: one of the table, no software swizzle."""
-    if (row := Swizzle.named(value)).feature is None:
-        raise RuleError([unknown_name("swizzle of TMA", argument, row.name, SWIZZLE)])
-    return row
-
-
-# The readers of the arguments that all kinds of map have.
-COMMON_READERS: dict[str, Reader] = {
-    "data_type": lambda _, value: DataType.named(value).tma,  # the driver's type as which TMA moves it
-    "dims": integers,
-    "strides_bytes": integers,
-    "element_strides": lambda argument, value: None if value is None else integers(argument, value),
-    "interleave": lambda _, value: Interleave.named(value),
-    "swizzle": _hardware_swizzle,
-    "l2_promotion": lambda _, value: L2Promotion.named(value),
-    "oob_fill": lambda _, value: OobFill.named(value),
-    "address": integer,
-    "arch": lambda _, value: Arch.named(value),
-}
-
-
-def check_of(
-    construct: Callable[Concatenate[Any, Arguments], None],
-) -> classmethod[AnyMap, Arguments, tuple[Violation, ...]]:
-    """The class method `check`, which takes the arguments of a constructor."""
-
-    def check(cls: type[AnyMap], /, *values: Arguments.args, **named: Arguments.kwargs) -> tuple[Violation, ...]:
-        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
-
-        >>> from tilescope.tensor_map import TensorMap
-        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
-        ['address-alignment', 'box-range', 'store-overrun']
-        """
-        checked = object.__new__(cls)
-        try:
-            construct(checked, *values, **named)
-        except TensorMapError as error:
-            return error.violations
-        return checked.findings
-
-    own, *arguments = signature(construct).parameters.values()
-    check.__signature__ = Signature(  # type: ignore[attr-defined]
-        [own.replace(name="cls"), *arguments], return_annotation="tuple[Violation, ...]"
-    )
-    return classmethod(check)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
 class AnyMap(Value):
     """A sound tensor map of whatever kind; `findings` are the warnings and notes of the rules."""
 
-    subject: ClassVar[Subject]
-    inner_argument: ClassVar[str]  # the argument that says how long a row of the copy is
+    subject: ClassVar[MapSubject]
     readers: ClassVar[Mapping[str, Reader]]  # of every constructor argument
 
     data_type: DataType = row_field(DataType.named)
@@ -116,35 +43,19 @@ class AnyMap(Value):
     address: int = hex_field()
     arch: Arch = row_field(Arch.named)
     findings: tuple[Violation, ...] = field(init=False, repr=False, compare=False)  # warnings and notes of the rules
+    _record: MapRecord = field(init=False, repr=False, compare=False)  # the arguments, of which the sizes follow
 
-    def _construct(self, arguments: Mapping[str, Any]) -> None:
-        """Read the arguments into this map; raise when an error is among what the rules find."""
+    def _make(self, examined: Examined) -> None:
+        """Take over the record of sound arguments; raise where an error is among the violations."""
+        for violation in examined.violations:
+            if violation.severity == "error":
+                raise TensorMapError(examined.violations)
         place = object.__setattr__
-        violations: list[Violation] = []
-        values = _options_in(arguments)
-        try:
-            options, readers, lengths, checks = _settled(type(self), *values)  # type: ignore[arg-type]  # a class is hashable
-        except (TypeError, ValueError):  # an option that is no key of a cache
-            options, readers, lengths, checks = _settled.__wrapped__(type(self), *values)
-        for name, row in options.items():
-            place(self, name, row)
-        for name, read in readers.items():
-            try:
-                place(self, name, read(name, arguments[name]))
-            except RuleError as error:
-                violations += error.violations
-        violations += _wrong_lengths(self, lengths)
-        is_whole = not violations and self.dims
-        for check in checks:
-            try:
-                if answer := check.broken(self):
-                    violations += check.violations(self, answer)
-            except (AttributeError, IndexError, TypeError, ValueError):
-                if is_whole:  # else an argument that could not be read is not there, or no dimension is the first
-                    raise
-        if "error" in [violation.severity for violation in violations]:
-            raise TensorMapError(violations)
-        place(self, "findings", tuple(violations))
+        record = examined.record
+        for name in self.readers:
+            place(self, name, getattr(record, name))
+        place(self, "findings", examined.violations)
+        place(self, "_record", record)
 
     def __repr__(self) -> str:
         """The constructor call that makes this map, defaults left out."""
@@ -165,7 +76,8 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (64, 64)).with_fields(swizzle="128B").swizzle.name
         '128B'
         """
-        if unknown := [name for name in fields if name not in self.readers]:
+        unknown = [name for name in fields if name not in self.readers]
+        if unknown:
             raise TensorMapError(unknown_name("argument", name, name, self.readers) for name in unknown)
         return type(self)(**{name: fields.get(name, getattr(self, name)) for name in self.readers})
 
@@ -195,21 +107,21 @@ class AnyMap(Value):
     @property
     def is_padded(self) -> bool:
         """Whether the values spread out in shared memory: 16u4_align16b and 16u6_align16b."""
-        return self.data_type.smem_bits > self.data_type.bits
+        return self._record.is_padded
 
     @property
     def inner_elements(self) -> int:
         """Elements of one row of the copy: box[0], or the channels of a pixel."""
-        raise NotImplementedError
+        return self._record.inner_elements
 
     def inner_change(self, elements: int) -> dict[str, Any]:
         """The arguments that make a row of the copy `elements` long."""
-        raise NotImplementedError
+        return self._record.inner_change(elements)
 
     @property
     def inner_bytes(self) -> int:
         """Bytes of one row in shared memory, without the gap up to the swizzle's span."""
-        return self.inner_elements * self.data_type.smem_bits // 8
+        return self._record.inner_bytes
 
     @property
     def visited_elements(self) -> tuple[int, ...]:
@@ -219,23 +131,22 @@ class AnyMap(Value):
 
             box 5, element stride 2:   x . x . x   → 3 visited
         """
-        raise NotImplementedError
+        return self._record.visited_elements
 
     @property
     def box_bytes(self) -> int:
         """The size the driver checks and stores."""
-        raise NotImplementedError
+        return self._record.box_bytes
 
     @property
     def rows(self) -> int:
         """Rows in shared memory; an interleaved map's rows are single pixels."""
-        visited = self.visited_elements
-        return prod(visited if self.interleave.slice_bytes else visited[1:])
+        return self._record.rows
 
     @property
     def pitch_bytes(self) -> int:
         """From one row to the next in shared memory: a swizzled row takes its whole span."""
-        return self.interleave.slice_bytes or max(self.inner_bytes, self.swizzle.span_bytes or 0)
+        return self._record.pitch_bytes
 
     @property
     def smem_bytes(self) -> int:
@@ -245,7 +156,7 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (32, 8), swizzle="128B").smem_bytes  # 8 rows of 128, half gap
         1024
         """
-        return self.rows * self.pitch_bytes
+        return self._record.smem_bytes
 
     @property
     def smem_alignment_bytes(self) -> int:
@@ -265,13 +176,12 @@ class AnyMap(Value):
         >>> TensorMap("bf16", (64, 64), (128,), (32, 8), swizzle="128B").transaction_bytes
         512
         """
-        return self.rows * (self.interleave.slice_bytes or self.inner_elements * self.data_type.bits // 8)
+        return self._record.transaction_bytes
 
     @property
     def reach_bytes(self) -> int:
         """Bytes of global memory from the tensor's first byte to behind its last."""
-        steps = zip(self.dims[1:], self.strides_bytes, strict=True)
-        return row_bytes(self) + sum(max(0, (extent - 1) * stride) for extent, stride in steps)
+        return self._record.reach_bytes
 
     @property
     def is_dense(self) -> bool:
@@ -281,66 +191,9 @@ class AnyMap(Value):
         >>> [TensorMap("u8", (16, 4), (step,), (16, 4)).is_dense for step in (0, 16, 32)]
         [False, True, False]
         """
-        filled = row_bytes(self)
-        for step, extent in sorted(zip(self.strides_bytes, self.dims[1:], strict=True)):
-            if extent > 1 and step != filled:
-                return False
-            filled *= extent
-        return True
+        return self._record.is_dense
 
     @property
     def basis(self) -> Basis:
         """Whether what tilescope says of this map was "measured" on a card or rests on documents."""
-        measured = self.arch.basis == self.swizzle.basis == "measured" and not self.data_type.is_packed
-        return "measured" if measured else "documented"
-
-
-def row_bytes(a: AnyMap) -> int:
-    """Bytes of dim 0 in global memory."""
-    slice_bytes = a.interleave.slice_bytes
-    return a.dims[0] * slice_bytes if slice_bytes else a.dims[0] * a.data_type.bits // 8
-
-
-def _wrong_lengths(a: AnyMap, lengths: Mapping[str, int]) -> list[Violation]:
-    """The sequences that do not fit the rank; they are taken out of the map, as what cannot be read."""
-    wrong: list[Violation] = []
-    if not hasattr(a, "dims"):
-        return wrong
-    rank = len(a.dims)
-    if getattr(a, "element_strides", ()) is None:
-        object.__setattr__(a, "element_strides", (1,) * rank)
-    for name, fewer in lengths.items():
-        entries = getattr(a, name, None)
-        if entries is not None and len(entries) != rank - fewer and (entries or rank > fewer):
-            object.__delattr__(a, name)
-            has, takes = (counted(count, "entry", "entries") for count in (len(entries), max(0, rank - fewer)))
-            fix = f"Use {takes}, innermost first."
-            if name == "strides_bytes" and len(entries) == rank:
-                fix = "strides_bytes leaves out dim 0: drop the first entry."
-            facts = {"argument": name, "entries": len(entries), "rank": rank, "which": _ENTRIES[fewer], "fix": fix}
-            wrong.append(argument_length.told(has=has, takes=takes, **facts))
-    return wrong
-
-
-@lru_cache(maxsize=4096, typed=True)
-def _settled(
-    map_class: type[AnyMap], *values: Any
-) -> tuple[dict[str, Row], dict[str, Reader], dict[str, int], list[Check]]:
-    """What options written like this decide: the rows of those that can be read, and what is left to read, count and check.
-
-    Most checks about packed types, interleave and newer architectures find nothing in a map that has its options and nothing
-    else. Those that ask for more meet a field that is not there: they are left for the whole map.
-    """
-    bare = object.__new__(map_class)
-    readers, options, checks = dict(map_class.readers), {}, []
-    for name, value in zip(_OPTIONS, values, strict=True):
-        with suppress(RuleError):
-            options[name] = readers[name](name, value)
-            object.__setattr__(bare, name, options[name])
-            del readers[name]
-    for check in CHECKS:
-        with suppress(AttributeError):
-            if map_class.subject not in check.rule.subjects or not check.broken(bare):
-                continue
-        checks.append(check)
-    return options, readers, {name: fewer for name, fewer in _FEWER.items() if name in readers}, checks
+        return self._record.basis

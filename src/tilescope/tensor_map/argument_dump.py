@@ -30,73 +30,87 @@ A log is read line by line, however long it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
-from tilescope.data_type import DATA_TYPE
+from tilescope.arch import architectures_with
+from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError
-from tilescope.swizzle import SWIZZLE
-from tilescope.tensor_map.arguments import DriverAnswer, MapArguments, answer_code
-from tilescope.tensor_map.checking import stated
-from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.rule import rule
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.driver_answer import DriverAnswer, answer_code
+from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Option
+
+Argument = int | str | tuple[int, ...]  # a number, a name, or a list
+DriverRow = DataType | Swizzle | Option  # a row of a table that the driver numbers
 
 MAX_MAPS = 256  # different maps that are read from one log
 _LINE_CHARACTERS = 1 << 14
 _DUMP_LINES = 60  # from the first line of a dump to its last, with the lines that other threads print between them
 
 _SAMPLE = "elemType=6 rank=2 elemSize=2 swizzle=3\nshape=[1024, 1024]\nstrides=[2048]\nblockSize=[64, 128]"
-argument_dump = stated(
+ARGUMENT_DUMP = rule(
     "argument-dump",
     "A dump of arguments names at least the extents of the tensor and of its box.",
-    "no arguments of a tensor map",
-    "the arguments that a framework prints or passes to the driver, or JSON",
-    "Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
     argument="text",
+    found="no arguments of a tensor map",
+    limit="the arguments that a framework prints or passes to the driver, or JSON",
+    fix="Paste the lines with globalDim or shape, the call of cuTensorMapEncodeTiled, or give options such as --dims.",
     source="what CUTLASS, TileLang, Triton, TensorRT-LLM, FlashInfer, ThunderKittens and DeepGEMM print",
+    basis="measured",
     subjects=("paste",),
+    architectures=architectures_with("tma"),
     passing=f"ts.tensor_map.dumped_arguments({_SAMPLE!r})",
     failing='ts.tensor_map.dumped_arguments("Triton Error [CUDA]: invalid argument")',
 )
 
-# What dumps and calls of the driver call an argument: our name for it.
-NAMES = {
-    name: ours
-    for ours, names in {
-        "data_type": ("format", "tensorDataType", "elemType", "tma_format", "tmaFormat"),
-        "rank": ("dim", "tensorRank", "rank", "tma_dim"),
-        "address": ("gmem_address", "globalAddress", "global_address", "global_addr", "gmem"),
-        "dims": ("globalDim", "shape", "gmem_shape", "Shape", "global memory"),
-        "all_strides": ("globalStrides", "globalStridesRaw"),
-        "strides_bytes": ("cudaGlobalStrides", "strides", "gmem_stride", "Stride"),
-        "strides_elements": ("outer stride",),
-        "box": ("boxDim", "blockSize", "smem_shape", "tileShapes", "shared memory"),
-        "element_strides": ("elementStrides", "smem_stride", "tileStrides"),
-        "interleave": ("interleave", "tma_interleave"),
-        "swizzle": ("swizzle", "tma_swizzle", "swizzleType"),
-        "swizzle_base": ("base",),
-        "l2_promotion": ("l2Promotion", "tma_l2Promotion"),
-        "oob_fill": ("oobFill", "fill", "tma_oobFill"),
-        "element_bytes": (", elem size",),
-        "element_bytes_of_fork": (" elem size",),
-        "channels_per_pixel": ("smem_box_channel", "channelsPerPixel"),
-        "pixels_per_column": ("smem_box_pixel", "pixelsPerColumn"),
-        "lower_corner": ("pixelBoxLowerCorner", "pixelBoxLower"),
-        "upper_corner": ("pixelBoxUpperCorner", "pixelBoxUpper"),
-    }.items()
-    for name in names
+# Our name for an argument, and what dumps and calls of the driver call it.
+_SPELLINGS = {
+    "data_type": ("format", "tensorDataType", "elemType", "tma_format", "tmaFormat"),
+    "rank": ("dim", "tensorRank", "rank", "tma_dim"),
+    "address": ("gmem_address", "globalAddress", "global_address", "global_addr", "gmem"),
+    "dims": ("globalDim", "shape", "gmem_shape", "Shape", "global memory"),
+    "all_strides": ("globalStrides", "globalStridesRaw"),
+    "strides_bytes": ("cudaGlobalStrides", "strides", "gmem_stride", "Stride"),
+    "strides_elements": ("outer stride",),
+    "box": ("boxDim", "blockSize", "smem_shape", "tileShapes", "shared memory"),
+    "element_strides": ("elementStrides", "smem_stride", "tileStrides"),
+    "interleave": ("interleave", "tma_interleave"),
+    "swizzle": ("swizzle", "tma_swizzle", "swizzleType"),
+    "swizzle_base": ("base",),
+    "l2_promotion": ("l2Promotion", "tma_l2Promotion"),
+    "oob_fill": ("oobFill", "fill", "tma_oobFill"),
+    "element_bytes": (", elem size",),
+    "element_bytes_of_fork": (" elem size",),
+    "channels_per_pixel": ("smem_box_channel", "channelsPerPixel"),
+    "pixels_per_column": ("smem_box_pixel", "pixelsPerColumn"),
+    "lower_corner": ("pixelBoxLowerCorner", "pixelBoxLower"),
+    "upper_corner": ("pixelBoxUpperCorner", "pixelBoxUpper"),
 }
+NAMES = {spelling: argument for argument, spellings in _SPELLINGS.items() for spelling in spellings}
 # Common words that are names in one way of writing alone: Triton's shape=[…]; in the dumps of TensorRT-LLM and DeepGEMM, Shape: 64 16.
 _WITH_EQUALS = ("shape", "strides", "rank", "fill")
 _WITH_COLON = (
-    *("tmaFormat", "gmem", "Shape", "Stride", "tileShapes", "tileStrides", "swizzleType"),
-    *("global memory", "shared memory", "outer stride", "base", ", elem size", " elem size"),
+    "tmaFormat",
+    "gmem",
+    "Shape",
+    "Stride",
+    "tileShapes",
+    "tileStrides",
+    "swizzleType",
+    "global memory",
+    "shared memory",
+    "outer stride",
+    "base",
+    ", elem size",
+    " elem size",
 )
 _COLON_DUMP = re.compile(r"tmaFormat:|Making (?:\dD )?TMA desc:")
 # What frameworks always pass and do not print, by a name that only they use.
 _L2_PROMOTION = {"elemType": "128B", "blockSize": "128B", "tmaFormat": "128B", "outer stride": "256B"}
-TABLES: dict[str, dict[str, Any]] = {
+TABLES: Mapping[str, Mapping[str, DriverRow]] = {
     "data_type": DATA_TYPE,
     "interleave": INTERLEAVE,
     "swizzle": SWIZZLE,
@@ -104,10 +118,18 @@ TABLES: dict[str, dict[str, Any]] = {
     "oob_fill": OOB_FILL,
 }
 LISTS = (
-    *("dims", "all_strides", "strides_bytes", "strides_elements", "box", "element_strides"),
-    *("lower_corner", "upper_corner"),
+    "dims",
+    "all_strides",
+    "strides_bytes",
+    "strides_elements",
+    "box",
+    "element_strides",
+    "lower_corner",
+    "upper_corner",
 )
+_BOX_NAMES = {"box", "channels_per_pixel", "pixels_per_column"}  # one of them tells what a copy brings
 _OF_DEEP_GEMM = ("strides_elements", "swizzle_base", "element_bytes", "element_bytes_of_fork")
+_UNSWIZZLED_BYTES = 16  # DeepGEMM names a swizzle by its width; up to this it is none
 _TYPE_OF_BYTES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}  # where a dump has the size alone
 
 _START = re.compile(
@@ -141,17 +163,19 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    if maps := tuple(maps_in(text.splitlines())):
+    maps = tuple(maps_in(text.splitlines()))
+    if maps:
         return maps
-    raise RuleError([argument_dump.told()])
+    raise ARGUMENT_DUMP.error()
 
 
 def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
     """The maps that the lines of a log dump, each once, as soon as its last line was read."""
     seen: set[str] = set()
     for asked in _dumps(lines):
-        if (key := repr(asked.given)) not in seen:
-            seen.add(key)
+        written = repr(asked.given)
+        if written not in seen:
+            seen.add(written)
             yield asked
         if len(seen) == MAX_MAPS:
             return
@@ -160,7 +184,7 @@ def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
 def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
     dump = _Dump()
     for line in lines:
-        if not dump.arguments and dump.result is None and _FIRST.search(line) is None:
+        if dump.is_empty and _FIRST.search(line) is None:
             continue
         for piece in filter(None, re.split(f"(?={_START.pattern})", line[:_LINE_CHARACTERS])):
             if dump.ends_before(piece):
@@ -175,12 +199,17 @@ def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
 class _Dump:
     """What was read of one dump; the first mention of a name counts."""
 
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Argument] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)  # the framework's
     map_address: int | None = None
     result: int | None = None
     lines: int = 0
     has_colons: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was read yet."""
+        return not self.arguments and self.result is None
 
     def ends_before(self, piece: str) -> bool:
         """Whether the piece belongs to the next dump: it starts one, or says again what this one has said."""
@@ -195,14 +224,18 @@ class _Dump:
 
     def read(self, piece: str) -> None:
         """Take in a line, or a part of one."""
-        if at := _AT.search(piece):
+        at = _AT.search(piece)
+        if at:
             self.map_address = int(at[1], 16)
-        if self.result is None and (result := _RESULT.search(piece)):
+        result = _RESULT.search(piece)
+        if result and self.result is None:
             self.result = answer_code(result[1])
-        self.has_colons = self.has_colons or _COLON_DUMP.search(piece) is not None
+        if _COLON_DUMP.search(piece):
+            self.has_colons = True
         for name, written in self._pairs(piece):
             self.names.add(name)
-            if (value := _value(NAMES[name], written)) is not None:
+            value = _value(NAMES[name], written)
+            if value is not None:
                 self.arguments.setdefault(NAMES[name], value)
 
     def _pairs(self, piece: str) -> Iterator[tuple[str, str]]:
@@ -217,60 +250,115 @@ class _Dump:
 
     def maps(self) -> Iterator[MapArguments]:
         """The map that the dump describes; none where it does not say enough to be one."""
-        arguments = self.arguments
-        if "dims" not in arguments or not arguments.keys() & {"box", "channels_per_pixel", "pixels_per_column"}:
+        if "dims" not in self.arguments or not self.arguments.keys() & _BOX_NAMES:
             return
-        type_from, element_bytes = "the innermost stride", (arguments.get("all_strides") or (0,))[0]
-        deep_gemm = {name: arguments.pop(name) for name in _OF_DEEP_GEMM if name in arguments}
-        if "strides_elements" in deep_gemm:  # in elements, and the swizzle by its width; a fork's strides are in bytes
-            step, width = deep_gemm.get("element_bytes", 1), arguments.get("swizzle", 0)
-            arguments["strides_bytes"] = tuple(stride * step for stride in deep_gemm["strides_elements"])
-            atom = "_ATOM_32B" if deep_gemm.get("swizzle_base") == 32 else ""
-            arguments["swizzle"] = f"{width}B{atom}" if width > 16 else "none"
-            type_from, element_bytes = "elem size", deep_gemm.get("element_bytes_of_fork", step)
+        arguments = dict(self.arguments)
+        element = _element_size(arguments)
+        _translate_deep_gemm(arguments)
         answer = DriverAnswer(self.map_address, self.result)
-        if "data_type" not in arguments and element_bytes in _TYPE_OF_BYTES:
-            arguments["data_type"] = _TYPE_OF_BYTES[element_bytes]
-            answer = replace(answer, type_from=type_from, element_bytes=element_bytes)
-        for name in TABLES.keys() & arguments.keys():
-            arguments[name] = row_name(TABLES[name], arguments[name])
+        if "data_type" not in arguments and element.size_bytes in _TYPE_OF_BYTES:
+            arguments["data_type"] = _TYPE_OF_BYTES[element.size_bytes]
+            answer = replace(answer, type_from=element.said_by, element_bytes=element.size_bytes)
+        for name, table in TABLES.items():
+            code = arguments.get(name)
+            if isinstance(code, int | str):
+                arguments[name] = row_name(table, code)
         cut_to_rank(arguments)
         if "lower_corner" in arguments and "box" in arguments:  # Triton's block of an im2col map: channels, pixels
-            box = arguments.pop("box")
+            box = _entries(arguments, "box")
+            del arguments["box"]
             arguments.update(zip(("channels_per_pixel", "pixels_per_column"), box, strict=False))
-        for name in self.names & _L2_PROMOTION.keys():
-            arguments.setdefault("l2_promotion", _L2_PROMOTION[name])
+        for name, promotion in _L2_PROMOTION.items():
+            if name in self.names:
+                arguments.setdefault("l2_promotion", promotion)
         yield replace(MapArguments.of(arguments), answer=answer)
 
 
-def _value(ours: str, written: str) -> Any:
+class _ElementSize(NamedTuple):
+    """The size of an element, where a dump has it beside the type or instead of it; and what says so."""
+
+    size_bytes: int  # 0: nothing does
+    said_by: str
+
+
+def _element_size(arguments: Mapping[str, Argument]) -> _ElementSize:
+    if "strides_elements" in arguments:
+        size_bytes = _number(arguments, "element_bytes", otherwise=1)
+        return _ElementSize(_number(arguments, "element_bytes_of_fork", otherwise=size_bytes), "elem size")
+    innermost, *_ = _entries(arguments, "all_strides") or (0,)
+    return _ElementSize(innermost, "the innermost stride")
+
+
+def _translate_deep_gemm(arguments: dict[str, Argument]) -> None:
+    """What DeepGEMM says otherwise: strides in elements, a swizzle by its width; the strides of a fork are in bytes."""
+    if "strides_elements" in arguments:
+        step_bytes = _number(arguments, "element_bytes", otherwise=1)
+        strides = _entries(arguments, "strides_elements")
+        arguments["strides_bytes"] = tuple(stride * step_bytes for stride in strides)
+        width_bytes = arguments.get("swizzle", 0)
+        if isinstance(width_bytes, int):
+            atom = "_ATOM_32B" if arguments.get("swizzle_base") == 32 else ""
+            arguments["swizzle"] = f"{width_bytes}B{atom}" if width_bytes > _UNSWIZZLED_BYTES else "none"
+    for name in _OF_DEEP_GEMM:
+        arguments.pop(name, None)
+
+
+def _number(arguments: Mapping[str, Argument], name: str, *, otherwise: int) -> int:
+    value = arguments.get(name)
+    return value if isinstance(value, int) else otherwise
+
+
+def _entries(arguments: Mapping[str, Argument], name: str) -> tuple[int, ...]:
+    """The entries of a list; none where there is none."""
+    value = arguments.get(name)
+    return value if isinstance(value, tuple) else ()
+
+
+def _value(argument: str, written: str) -> Argument | None:
     """A list, the name of an enumerator or a number; None for what cannot be a value of the argument."""
-    if named := re.search("CU_TENSOR_MAP_.*", written):
-        return named[0] if ours in TABLES else None
-    if ours in LISTS:
+    named = re.search("CU_TENSOR_MAP_.*", written)
+    if named:
+        return named[0] if argument in TABLES else None
+    is_hexadecimal = written.startswith("0x")
+    if argument in LISTS:
         listed = re.sub(r"^\d+ (?=[\[(])", "", written)  # a pointer before its list
-        return None if written.startswith("0x") else tuple(int(entry) for entry in re.findall(r"-?\d+", listed))
+        return None if is_hexadecimal else tuple(int(entry) for entry in re.findall(r"-?\d+", listed))
+    if written[-1] in ")]":
+        return None
     number = written.split(maxsplit=1)[0]
-    return None if written[-1] in ")]" else int(number, 0 if number.startswith("0x") else 10)
+    return int(number, 16 if is_hexadecimal else 10)
 
 
-def row_name(table: dict[str, Any], code: int | str) -> str:
+def row_name(table: Mapping[str, DriverRow], code: int | str) -> str:
     """The name of the row that the driver numbers or calls so; an unknown one stays, for a rule to name it."""
     if isinstance(code, int):
         return next((row.name for row in table.values() if row.driver_code == code), f"number {code}")
     short = re.sub(r"^(?:DATA_TYPE|INTERLEAVE|SWIZZLE|L2_PROMOTION|FLOAT_OOB_FILL)_", "", code)
-    for spelling in (code, short):
-        with suppress(RuleError):
-            return str(type(next(iter(table.values()))).named(spelling).name)
-    return code
+    kind = type(next(iter(table.values())))
+    return _name_of(kind, code) or _name_of(kind, short) or code
 
 
-def cut_to_rank(arguments: dict[str, Any]) -> None:
+def _name_of(kind: type[DriverRow], spelling: str) -> str | None:
+    """The name of the row that is spelled so; None where there is none."""
+    try:
+        return kind.named(spelling).name
+    except RuleError:
+        return None
+
+
+def cut_to_rank(arguments: dict[str, Argument]) -> None:
     """Leave out the entries beyond the rank, and the innermost stride, which the driver is not told."""
-    if (strides := arguments.pop("all_strides", None)) is not None:
+    dims = _entries(arguments, "dims")
+    used = len(dims)
+    if "all_strides" in arguments:
+        strides = _entries(arguments, "all_strides")
+        del arguments["all_strides"]
         arguments.setdefault("strides_bytes", strides[1:])
-    used = len([step for step in strides if step]) if strides else len(arguments["dims"])
-    rank = arguments.pop("rank", min(len(arguments["dims"]), max(used, 1)))
+        if strides:
+            used = sum(stride != 0 for stride in strides)
+    rank = _number(arguments, "rank", otherwise=min(len(dims), max(used, 1)))
+    arguments.pop("rank", None)
+    is_im2col = "lower_corner" in arguments
     for name, fewer in (("dims", 0), ("box", 0), ("element_strides", 0), ("strides_bytes", 1)):
-        if name in arguments and not (name == "box" and "lower_corner" in arguments):
-            arguments[name] = arguments[name][: max(0, rank - fewer)]
+        if name in arguments and not (name == "box" and is_im2col):
+            arguments[name] = _entries(arguments, name)[: max(0, rank - fewer)]

@@ -17,120 +17,221 @@ it may stand, the offsets pick the tap. In each dimension:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import TensorMapError
 from tilescope.reading import integer, integers
-from tilescope.sentence import by
-from tilescope.tensor_map.checking import OFFSET_END, Check, stated
+from tilescope.rule import rule
+from tilescope.tensor_map.checking import TMA_ARCHITECTURES
+from tilescope.tensor_map.limits import OFFSET_END
 
 Pass = Literal["forward", "dgrad", "wgrad"]
 PASSES: tuple[Pass, ...] = ("forward", "dgrad", "wgrad")
+Offsets = tuple["Offsets", ...] | tuple[int, ...]  # of a tap, nested like the taps
+
 _CALL = 'ts.Im2colMap.for_convolution(1, 16, 16, 64, 3, 3, 1, {}, data_type="f16", channels_per_pixel=64, pixels_per_column=64)'
-extents = stated(
+CONVOLUTION_EXTENTS = rule(
     "convolution-extents",
     "Extents, strides and dilations of a convolution are at least 1, paddings at least 0; the filter fits the padded image.",
+    argument="{name}",
+    found="{name} = {number}",
+    limit="at least 1",
+    fix="Use {name} = 1.",
     source="the arithmetic of a convolution",
+    basis="measured",
     subjects=("convolution",),
+    architectures=TMA_ARCHITECTURES,
     passing=_CALL.format(1),
     failing=_CALL.format(0),
 )
+_STEPS = CONVOLUTION_EXTENTS.worded(
+    found="{name} = {written}",
+    limit="one integer of at least {least}, or a tuple of {rank}, outermost first",
+    fix="Use {name} = {usual}.",
+)
+_FILTER_BEYOND_IMAGE = CONVOLUTION_EXTENTS.worded(
+    argument="pad",
+    found="a {filter: x } filter on an image of {image: x } with padding {pad}",
+    limit="the filter fits the padded image",
+    fix="Use pad = {wider}, or a smaller filter or dilation.",
+)
+_TAPS_APART = CONVOLUTION_EXTENTS.worded(
+    argument="filter",
+    found="taps up to {reach} pixels apart",
+    limit="offsets of an im2col copy in {rank} dimensions reach {most}",
+    fix="Split the filter into parts of at most {part} pixels.",
+)
+
 _DGRAD = 'ts.tensor_map.Convolution.of((1, 8, 8, 64), (64, 3, 3), "f16", direction="dgrad", stride={stride})'
-without_im2col = stated(
+CONVOLUTION_IM2COL = rule(
     "convolution-im2col",
     "An im2col map walks one, two or three dimensions, in even steps; the gradient of the input does so for stride 1 alone.",
-    documented='PTX ISA, "Im2col mode"',
+    argument="image",
+    found="an image of {image_rank} extents and filters of {filters_rank}",
+    limit="an image is N, one to three extents and C; filters are their count and as many extents",
+    fix="Use NxHxWxC and KxRxS, such as 8x56x56x64 and 128x3x3.",
+    source='PTX ISA, "Im2col mode"',
     subjects=("convolution",),
+    architectures=TMA_ARCHITECTURES,
     passing=_DGRAD.format(stride=1),
     failing=_DGRAD.format(stride=2),
 )
+_STRIDED_DGRAD = CONVOLUTION_IM2COL.worded(
+    argument="stride",
+    found="dgrad with stride {stride}",
+    limit="with a stride, a pixel of the result takes only some of the taps, and which ones changes from pixel to pixel",
+    fix="Split the result into {stride: x } sets of pixels, one for each remainder by the stride: each is a dgrad of stride 1 "
+    "with its own taps.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a convolution decides: arguments of its map, and what a pass says beside them."""
+
+    dims: tuple[int, ...]  # driver order, like everything up to the corners
+    element_strides: tuple[int, ...]
+    lower_corner: tuple[int, ...]
+    upper_corner: tuple[int, ...]
+    offsets: Offsets
+    output_shape: tuple[int, ...]  # of the walk: n, then its extents, outermost first
+    stride: tuple[int, ...]
+    gemm: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolution:
+    """A convolution, as it was read: everything outermost first."""
+
+    n: int
+    sizes: tuple[int, ...]  # of the image
+    c: int
+    taps: tuple[int, ...]
+    pads: tuple[int, ...]
+    steps: tuple[int, ...]
+    gaps: tuple[int, ...]  # between taps
+
+    @property
+    def rank(self) -> int:
+        return len(self.taps)
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """From the first tap to the last."""
+        return tuple((tap - 1) * gap for tap, gap in zip(self.taps, self.gaps, strict=True))
+
+    @property
+    def room(self) -> tuple[int, ...]:
+        """How many places the filter has."""
+        ends = zip(self.sizes, self.pads, self.reach, strict=True)
+        return tuple(size + 2 * pad - reach for size, pad, reach in ends)
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        return tuple((room - 1) // step + 1 for room, step in zip(self.room, self.steps, strict=True))
 
 
 def walk_of(
-    image: tuple[int, ...], filters: tuple[int, ...], direction: Pass, pad: Any, stride: Any, dilation: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of the map that a convolution decides, and what it says beside them; everything outermost first."""
-    count, *filter_shape = filters or (0,)
+    image: tuple[int, ...], filters: tuple[int, ...], direction: Pass, *, pad: object, stride: object, dilation: object
+) -> Walk:
+    """The walk of a pass; everything outermost first."""
+    read = _read(image, filters, pad, stride, dilation)
+    if min(read.room) < 1:
+        wider = max(read.pads) + ceil_div(1 - min(read.room), 2)
+        refused = _FILTER_BEYOND_IMAGE.violation(filter=read.taps, image=read.sizes, pad=read.pads, wider=wider)
+        raise TensorMapError([refused])
+    most = OFFSET_END[read.rank + 2] - 1
+    if max(read.reach) > most:
+        refused = _TAPS_APART.violation(reach=max(read.reach), rank=read.rank, most=most, part=most + 1)
+        raise TensorMapError([refused])
+    if direction == "dgrad" and max(read.steps) > 1:
+        raise TensorMapError([_STRIDED_DGRAD.violation(stride=read.steps)])
+    count = _positive("filters", filters[0])
+    return _backward(read, count) if direction == "dgrad" else _forward(read, count, direction)
+
+
+def _read(
+    image: tuple[int, ...], filters: tuple[int, ...], pad: object, stride: object, dilation: object
+) -> _Convolution:
+    filter_shape = filters[1:]
     rank = len(filter_shape)
     names = ("n", *"dhw"[-rank:], "c") if 1 <= rank <= 3 else ()
     if len(image) != len(names):
-        found = f"an image of {len(image)} extents and filters of {len(filters)}"
-        limit = "an image is N, one to three extents and C; filters are their count and as many extents"
-        numbers = {"image": image, "extents": (len(image), rank)}
-        raise _refused(
-            without_im2col, "image", found, limit, "Use NxHxWxC and KxRxS, such as 8x56x56x64 and 128x3x3.", **numbers
+        refused = CONVOLUTION_IM2COL.violation(
+            image=image, extents=(len(image), rank), image_rank=len(image), filters_rank=len(filters)
         )
+        raise TensorMapError([refused])
     n, *sizes, c = (_positive(name, extent) for name, extent in zip(names, image, strict=True))
-    taps = tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True))
-    pads, steps, spread = (
-        _at_least(least, name, value, rank)
-        for name, value, least in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1))
+    return _Convolution(
+        n=n,
+        sizes=tuple(sizes),
+        c=c,
+        taps=tuple(_positive(name, extent) for name, extent in zip("trs"[-rank:], filter_shape, strict=True)),
+        pads=_at_least(0, "pad", pad, rank),
+        steps=_at_least(1, "stride", stride, rank),
+        gaps=_at_least(1, "dilation", dilation, rank),
     )
-    reach = [(tap - 1) * gap for tap, gap in zip(taps, spread, strict=True)]
-    room = [size + 2 * padding - far for size, padding, far in zip(sizes, pads, reach, strict=True)]
-    if min(room) < 1:
-        found = f"a {by(taps)} filter on an image of {by(sizes)} with padding {pads}"
-        fix = f"Use pad = {max(pads) + ceil_div(1 - min(room), 2)}, or a smaller filter or dilation."
-        numbers = {"filter": taps, "image": tuple(sizes), "pad": pads}
-        raise _refused(extents, "pad", found, "the filter fits the padded image", fix, **numbers)
-    most = OFFSET_END[rank + 2] - 1
-    if max(reach) > most:
-        found = f"taps up to {max(reach)} pixels apart"
-        limit = f"offsets of an im2col copy in {rank} dimensions reach {most}"
-        fix = f"Split the filter into parts of at most {most + 1} pixels."
-        raise _refused(extents, "filter", found, limit, fix, reach=max(reach), most=most)
-    is_dgrad = direction == "dgrad"
-    if is_dgrad and max(steps) > 1:
-        limit = "with a stride, a pixel of the result takes only some of the taps, and which ones changes from pixel to pixel"
-        fix = (
-            f"Split the result into {by(steps)} sets of pixels, one for each remainder by the stride: each is a dgrad of stride 1 "
-            "with its own taps."
-        )
-        raise _refused(without_im2col, "stride", f"dgrad with stride {steps}", limit, fix, stride=steps)
-    count, columns = _positive("filters", count), prod(taps)
-    output = tuple((free - 1) // step + 1 for free, step in zip(room, steps, strict=True))
-    pixels = n * prod(output)
-    gemm = {
-        "forward": (pixels, count, columns * c),
-        "dgrad": (n * prod(sizes), c, columns * count),
-        "wgrad": (count, columns * c, pixels),
-    }[direction]
-    walked, extent, channels = (tuple(sizes), output, count) if is_dgrad else (output, tuple(sizes), c)
-    corners = [(-padding, padding - far) for padding, far in zip(pads, reach, strict=True)]
-    lower, upper = zip(*(corner[::-1] if is_dgrad else corner for corner in corners[::-1]), strict=True)
-    arguments = {"dims": (channels, *extent[::-1], n), "lower_corner": lower, "upper_corner": upper}
-    ahead = [[tap * gap for tap in range(count)] for count, gap in zip(taps, spread, strict=True)]
-    offsets = _nested([far[::-1] if is_dgrad else far for far in ahead])
-    facts = {"offsets": offsets, "output_shape": (n, *walked), "stride": steps, "gemm": gemm}
-    return arguments | {"element_strides": (1, *steps[::-1], 1)}, facts
 
 
-def _nested(ahead: list[list[int]], *outer: int) -> Any:
+def _forward(read: _Convolution, count: int, direction: Pass) -> Walk:
+    """Over the image: its pixels are the rows of the product, or, for the gradient of the filter, what is summed over."""
+    pixels = read.n * prod(read.output)
+    taken = prod(read.taps) * read.c
+    reached = zip(read.taps, read.gaps, strict=True)
+    ends = zip(read.pads[::-1], read.reach[::-1], strict=True)
+    return Walk(
+        dims=(read.c, *read.sizes[::-1], read.n),
+        element_strides=(1, *read.steps[::-1], 1),
+        lower_corner=tuple(-pad for pad in read.pads[::-1]),
+        upper_corner=tuple(pad - reach for pad, reach in ends),
+        offsets=_nested([[tap * gap for tap in range(taps)] for taps, gap in reached]),
+        output_shape=(read.n, *read.output),
+        stride=read.steps,
+        gemm=(count, taken, pixels) if direction == "wgrad" else (pixels, count, taken),
+    )
+
+
+def _backward(read: _Convolution, count: int) -> Walk:
+    """Over the gradient of the output, with corners and taps the other way round."""
+    reached = zip(read.taps, read.gaps, strict=True)
+    ends = zip(read.pads[::-1], read.reach[::-1], strict=True)
+    return Walk(
+        dims=(count, *read.output[::-1], read.n),
+        element_strides=(1, *read.steps[::-1], 1),
+        lower_corner=tuple(pad - reach for pad, reach in ends),
+        upper_corner=tuple(-pad for pad in read.pads[::-1]),
+        offsets=_nested([[tap * gap for tap in reversed(range(taps))] for taps, gap in reached]),
+        output_shape=(read.n, *read.sizes),
+        stride=read.steps,
+        gemm=(read.n * prod(read.sizes), read.c, prod(read.taps) * count),
+    )
+
+
+def _nested(ahead: list[list[int]], *outer: int) -> Offsets:
     """The offsets of every tap, nested like the taps, innermost dimension first: those of each dimension, combined."""
-    return tuple(_nested(ahead[1:], offset, *outer) for offset in ahead[0]) if ahead else outer
+    if not ahead:
+        return outer
+    return tuple(_nested(ahead[1:], offset, *outer) for offset in ahead[0])
 
 
-def _positive(argument: str, value: Any) -> int:
+def _positive(argument: str, value: object) -> int:
     """One integer of at least 1."""
     number = integer(argument, value)
     if number < 1:
-        found, fix = f"{argument} = {number}", f"Use {argument} = 1."
-        raise _refused(extents, argument, found, "at least 1", fix, **{argument: number})
+        facts: dict[str, Any] = {"name": argument, "number": number, argument: number}
+        raise TensorMapError([CONVOLUTION_EXTENTS.violation(**facts)])
     return number
 
 
-def _at_least(least: int, argument: str, value: Any, rank: int) -> tuple[int, ...]:
+def _at_least(least: int, argument: str, value: object, rank: int) -> tuple[int, ...]:
     """`rank` integers of at least `least`; one stands for all of them."""
     numbers = integers(argument, value) if isinstance(value, list | tuple) else (integer(argument, value),)
-    numbers = numbers * rank if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        numbers *= rank
     if len(numbers) != rank or min(numbers) < least:
-        limit = f"one integer of at least {least}, or a tuple of {rank}, outermost first"
-        fix = f"Use {argument} = {max(least, 1)}."
-        raise _refused(extents, argument, f"{argument} = {value}", limit, fix, **{argument: numbers})
+        facts: dict[str, Any] = {"name": argument, "written": str(value), argument: numbers}
+        raise TensorMapError([_STEPS.violation(least=least, rank=rank, usual=max(least, 1), **facts)])
     return numbers
-
-
-def _refused(rule: Check, argument: str, found: str, limit: str, fix: str, **values: Any) -> TensorMapError:
-    return TensorMapError([rule.told(argument=argument, found=found, limit=limit, fix=fix, **values)])

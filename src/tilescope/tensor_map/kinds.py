@@ -19,29 +19,26 @@ What Im2colWideMap is rests on the documents. A 4096 x 4096 bf16 matrix, read in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import accumulate
-from math import prod
-from operator import floordiv, mul
-from typing import Any, ClassVar, Literal
+from operator import mul
+from typing import Any, ClassVar
 
 from tilescope.arch import Arch, ArchName
 from tilescope.data_type import DataType
-from tilescope.errors import TensorMapError
-from tilescope.reading import integer, integers, known_name
+from tilescope.errors import TensorMapError, Violation
+from tilescope.reading import integers, known_name
 from tilescope.swizzle import Swizzle, SwizzleName
-from tilescope.tensor_map.any_map import COMMON_READERS, AnyMap, Reader, check_of
+from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.array import described
-from tilescope.tensor_map.checking import Subject
 from tilescope.tensor_map.convolution import PASSES, Pass, walk_of
+from tilescope.tensor_map.examination import ARGUMENT_LENGTH, READERS, Reader, examined
 from tilescope.tensor_map.option import Interleave, InterleaveName, L2Promotion, L2PromotionName, OobFill, OobFillName
+from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, MapSubject, TiledRecord, WideMode, WideRecord
+from tilescope.tensor_map.rules.tensor import RANK, STRIDE_RANGE
 from tilescope.value import Value
 
-WideMode = Literal["W", "W128"]
-WIDE_MODES: tuple[WideMode, ...] = ("W", "W128")  # CUtensorMapIm2ColWideMode 0 and 1
-_COLUMN_READERS: dict[str, Reader] = {"channels_per_pixel": integer, "pixels_per_column": integer}
-WIDE_128_PIXELS = 128  # what mode W128 loads, whatever pixels_per_column says
+_PLAIN_PIXEL_BYTES = 256  # that a copy takes of a pixel at most, where no swizzle's span divides its channels
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -55,9 +52,8 @@ class TensorMap(AnyMap):
     'Use box[0] <= 64 and one box per span.'
     """
 
-    subject: ClassVar[Subject] = "tiled"
-    inner_argument: ClassVar[str] = "box[0]"
-    readers: ClassVar[Mapping[str, Reader]] = COMMON_READERS | {"box": integers}
+    subject: ClassVar[MapSubject] = "tiled"
+    readers: ClassVar[Mapping[str, Reader]] = READERS["tiled"]
 
     box: tuple[int, ...]
 
@@ -76,9 +72,56 @@ class TensorMap(AnyMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        self._construct(locals())
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "box": box,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(TiledRecord, given))
 
-    check = check_of(__init__)
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        *,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises.
+
+        >>> [broken.rule for broken in TensorMap.check("bf16", (100,), (), (0,), address=8)]
+        ['address-alignment', 'box-range', 'store-overrun']
+        """
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "box": box,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(TiledRecord, given).violations
 
     @classmethod
     def from_array(
@@ -95,7 +138,7 @@ class TensorMap(AnyMap):
         """
         arguments, problems = described(array, box_shape, address, options)
         if problems:
-            about_array = {"rank", "argument-length", "stride-range"}  # said already, in the array's own words
+            about_array = {RANK.name, ARGUMENT_LENGTH.name, STRIDE_RANGE.name}  # said already, in the array's own words
             others = cls.check(**arguments) if arguments else ()
             errors = [other for other in others if other.severity == "error" and other.rule not in about_array]
             raise TensorMapError([*problems, *errors])
@@ -109,55 +152,23 @@ class TensorMap(AnyMap):
         """
         return integers("index", index)[::-1]
 
-    @property
-    def inner_elements(self) -> int:
-        """Elements of one row of the box."""
-        return self.box[0]
-
-    def inner_change(self, elements: int) -> dict[str, Any]:
-        """A box with rows of that many elements."""
-        return {"box": (elements, *self.box[1:])}
-
-    @property
-    def visited_elements(self) -> tuple[int, ...]:
-        """Elements visited in each dimension; an interleaved copy moves one slice, whatever its box says."""
-        if max(self.element_strides) == 1 and not self.interleave.slice_bytes:
-            return self.box
-        visited = [-(-extent // stride) for extent, stride in zip(self.box, self.element_strides, strict=True)]
-        if self.interleave.slice_bytes:
-            visited[-2] = 1
-        else:
-            visited[0] = self.box[0]  # dim 0 ignores its element stride
-        return tuple(visited)
-
-    @property
-    def box_bytes(self) -> int:
-        """The size the driver checks and stores: with the floor of box / element stride, dim 0 included."""
-        return int(prod(map(floordiv, self.box, self.element_strides))) * self.data_type.bits // 8
-
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
 class ColumnMap(AnyMap):
     """A column of pixels, some channels of each."""
 
-    inner_argument: ClassVar[str] = "channels_per_pixel"
-
     channels_per_pixel: int
     pixels_per_column: int
+    _record: ColumnRecord = field(init=False, repr=False, compare=False)
 
     @property
-    def inner_elements(self) -> int:
-        """Channels of one pixel that a copy moves."""
-        return self.channels_per_pixel
+    def corners(self) -> tuple[tuple[int, int, int], ...]:
+        """(dimension, lower corner, upper corner) of what a copy walks: W, H, D, or W alone; interleaved dims start with W."""
+        return self._record.corners
 
-    def inner_change(self, elements: int) -> dict[str, Any]:
-        """That many channels of each pixel."""
-        return {"channels_per_pixel": elements}
-
-    @property
-    def box_bytes(self) -> int:
-        """The size the driver checks and stores: channels x pixels x element bytes."""
-        return self.channels_per_pixel * self.visited_elements[-1] * self.data_type.bits // 8
+    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
+        """The arguments that set the corners."""
+        return self._record.corner_change(lower, upper)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -173,10 +184,8 @@ class Im2colMap(ColumnMap):
     (1024, 1024)
     """
 
-    subject: ClassVar[Subject] = "im2col"
-    readers: ClassVar[Mapping[str, Reader]] = (
-        COMMON_READERS | {"lower_corner": integers, "upper_corner": integers} | _COLUMN_READERS
-    )
+    subject: ClassVar[MapSubject] = "im2col"
+    readers: ClassVar[Mapping[str, Reader]] = READERS["im2col"]
 
     lower_corner: tuple[int, ...]
     upper_corner: tuple[int, ...]
@@ -199,26 +208,61 @@ class Im2colMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_90",
     ) -> None:
-        self._construct(locals())
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_corner": lower_corner,
+            "upper_corner": upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(Im2colRecord, given))
 
-    check = check_of(__init__)
-
-    @property
-    def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """(dimension, lower corner, upper corner) of W, H, D; interleaved dims start with W."""
-        first = 0 if self.interleave.slice_bytes else 1
-        return tuple(zip(range(first, self.rank), self.lower_corner, self.upper_corner, strict=False))
-
-    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
-        """The arguments that set the corners."""
-        return {"lower_corner": lower, "upper_corner": upper}
-
-    @property
-    def visited_elements(self) -> tuple[int, ...]:
-        """Channels of a pixel, and pixels; interleaved, the pixels alone (one slice of channels a copy)."""
-        if self.interleave.slice_bytes:
-            return (self.pixels_per_column,)
-        return self.channels_per_pixel, self.pixels_per_column
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        *,
+        lower_corner: tuple[int, ...],
+        upper_corner: tuple[int, ...],
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "none",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_90",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_corner": lower_corner,
+            "upper_corner": upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(Im2colRecord, given).violations
 
     @classmethod
     def for_convolution(
@@ -247,9 +291,17 @@ class Im2colMap(ColumnMap):
         >>> three.tensor_map.lower_corner, three.tensor_map.upper_corner, three.offsets[2][1]
         ((-1, -1), (-1, -1), (1, 2))
         """
-        options |= {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
-        walk: dict[str, Any] = {"pad": pad, "stride": stride, "dilation": dilation}
-        return Convolution.of((n, h, w, c), (1, r, s), data_type, **walk, **options)
+        return Convolution.of(
+            (n, h, w, c),
+            (1, r, s),
+            data_type,
+            pad=pad,
+            stride=stride,
+            dilation=dilation,
+            channels_per_pixel=channels_per_pixel,
+            pixels_per_column=pixels_per_column,
+            **options,
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -262,13 +314,8 @@ class Im2colWideMap(ColumnMap):
     (4096, 'documented')
     """
 
-    subject: ClassVar[Subject] = "wide"
-    readers: ClassVar[Mapping[str, Reader]] = (
-        COMMON_READERS
-        | {"lower_width": integer, "upper_width": integer}
-        | _COLUMN_READERS
-        | {"mode": partial(known_name, known=WIDE_MODES, what="im2col-wide mode")}
-    )
+    subject: ClassVar[MapSubject] = "wide"
+    readers: ClassVar[Mapping[str, Reader]] = READERS["wide"]
 
     lower_width: int
     upper_width: int
@@ -293,23 +340,64 @@ class Im2colWideMap(ColumnMap):
         address: int = 0,
         arch: ArchName | Arch = "sm_100",
     ) -> None:
-        self._construct(locals())
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_width": lower_width,
+            "upper_width": upper_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "mode": mode,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        self._make(examined(WideRecord, given))
 
-    check = check_of(__init__)
-
-    @property
-    def corners(self) -> tuple[tuple[int, int, int], ...]:
-        """(1, lower_width, upper_width): W alone."""
-        return ((1, self.lower_width, self.upper_width),)
-
-    def corner_change(self, lower: tuple[int, ...], upper: tuple[int, ...]) -> dict[str, Any]:
-        """The arguments that set the corners."""
-        return {"lower_width": lower[0], "upper_width": upper[0]}
-
-    @property
-    def visited_elements(self) -> tuple[int, ...]:
-        """Channels of a pixel, and pixels: those of the map, or 128 in mode W128."""
-        return self.channels_per_pixel, WIDE_128_PIXELS if self.mode == "W128" else self.pixels_per_column
+    @classmethod
+    def check(
+        cls,
+        data_type: DataType | str | Any,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        *,
+        lower_width: int,
+        upper_width: int,
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        mode: WideMode = "W",
+        element_strides: tuple[int, ...] | None = None,
+        interleave: InterleaveName | Interleave = "none",
+        swizzle: SwizzleName | Swizzle = "128B",
+        l2_promotion: L2PromotionName | L2Promotion = "none",
+        oob_fill: OobFillName | OobFill = "zero",
+        address: int = 0,
+        arch: ArchName | Arch = "sm_100",
+    ) -> tuple[Violation, ...]:
+        """Every rule that the constructor's arguments break, and the advice; empty for a sound map. Never raises."""
+        given = {
+            "data_type": data_type,
+            "dims": dims,
+            "strides_bytes": strides_bytes,
+            "lower_width": lower_width,
+            "upper_width": upper_width,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+            "mode": mode,
+            "element_strides": element_strides,
+            "interleave": interleave,
+            "swizzle": swizzle,
+            "l2_promotion": l2_promotion,
+            "oob_fill": oob_fill,
+            "address": address,
+            "arch": arch,
+        }
+        return examined(WideRecord, given).violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,15 +442,31 @@ class Convolution(Value):
         row = DataType.named(data_type).tma
         if len(filters) == len(image) and filters[-1:] == image[-1:]:  # K x R x S x C, as frameworks shape a filter
             filters = filters[:-1]
-        walk, facts = walk_of(image, filters, known_name("direction", direction, PASSES), pad, stride, dilation)
-        pixel_bytes = walk["dims"][0] * row.bits // 8
-        walk["strides_bytes"] = tuple(accumulate((pixel_bytes, *walk["dims"][1:-1]), mul))
+        direction = known_name("direction", direction, PASSES)
+        walk = walk_of(image, filters, direction, pad=pad, stride=stride, dilation=dilation)
+        pixel_bytes = walk.dims[0] * row.bits // 8
         if channels_per_pixel is None:
-            span = next((width for width in (128, 64, 32) if pixel_bytes % width == 0), min(pixel_bytes, 256))
-            options = ({"swizzle": f"{span}B"} if span in (128, 64, 32) else {}) | options
-            channels_per_pixel = span * 8 // row.bits
-        walk |= {"channels_per_pixel": channels_per_pixel, "pixels_per_column": pixels_per_column}
-        return cls(Im2colMap(data_type, **walk | options), direction=direction, **facts)
+            span = _widest_span(pixel_bytes)
+            if span is not None:
+                options = {"swizzle": f"{span}B"} | options
+            channels_per_pixel = (span or min(pixel_bytes, _PLAIN_PIXEL_BYTES)) * 8 // row.bits
+        arguments: dict[str, Any] = {
+            "dims": walk.dims,
+            "strides_bytes": tuple(accumulate((pixel_bytes, *walk.dims[1:-1]), mul)),
+            "element_strides": walk.element_strides,
+            "lower_corner": walk.lower_corner,
+            "upper_corner": walk.upper_corner,
+            "channels_per_pixel": channels_per_pixel,
+            "pixels_per_column": pixels_per_column,
+        }
+        return cls(
+            tensor_map=Im2colMap(data_type, **arguments | options),
+            offsets=walk.offsets,
+            output_shape=walk.output_shape,
+            stride=walk.stride,
+            direction=direction,
+            gemm=walk.gemm,
+        )
 
     @property
     def taps(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -387,3 +491,11 @@ class Convolution(Value):
             output_index, index = divmod(output_index, extent)
             base.append(low + step * index)
         return channel, *base, output_index
+
+
+def _widest_span(pixel_bytes: int) -> int | None:
+    """The widest span of a swizzle that divides the channels of a pixel; None if none does."""
+    for span in (128, 64, 32):
+        if pixel_bytes % span == 0:
+            return span
+    return None

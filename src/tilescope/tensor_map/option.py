@@ -83,4 +83,6 @@ OOB_FILL: dict[str, OobFill] = {row.name: row for row in (
     OobFill("nan",  1, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA"),
 )}
 # fmt: on
-Interleave.table, L2Promotion.table, OobFill.table = INTERLEAVE, L2_PROMOTION, OOB_FILL
+Interleave.table = INTERLEAVE
+L2Promotion.table = L2_PROMOTION
+OobFill.table = OOB_FILL

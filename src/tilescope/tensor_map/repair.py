@@ -13,7 +13,7 @@ a stride of 0 is a broadcast, a small one a sliding window, and their warnings s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,12 @@ from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.errors import TensorMapError, Violation
 from tilescope.tensor_map.option import Interleave
+from tilescope.tensor_map.rules.accepted import SIZE_FLAG, SMEM_CAPACITY
+from tilescope.tensor_map.rules.box import INTERLEAVE_SWIZZLE
+from tilescope.tensor_map.rules.tensor import INTERLEAVE_RANK, RANK, STRIDE_OVERLAP
 
 _MAX_ROUNDS = 40  # every round mends an argument; a map has fewer
-_RANK_RULES = ("rank", "interleave-rank")
+_RANK_RULES = (RANK.name, INTERLEAVE_RANK.name)
 # The arguments that say how much shared memory a copy takes.
 _COPY_ARGUMENTS = (
     "box",
@@ -34,11 +37,11 @@ _COPY_ARGUMENTS = (
     "pixels_per_column",
     "mode",
 )
-Arguments = dict[str, Any]
+Arguments = dict[str, Any]  # of a map, by name, as the user gave them or as they are to be
 Check = Callable[..., tuple[Violation, ...]]
 
 
-def repaired_arguments(check: Check, given: Mapping[str, Any], *, are_strides_given: bool) -> Arguments:
+def repaired_arguments(check: Check, given: Mapping[str, object], *, are_strides_given: bool) -> Arguments:
     """The arguments with the changes that broken rules name, and those that the changes need; TensorMapError where none helps.
 
     `check` is that of the kind of map. Strides that nobody gave follow the dims: dense, rows padded to what the driver takes.
@@ -47,25 +50,39 @@ def repaired_arguments(check: Check, given: Mapping[str, Any], *, are_strides_gi
     before = check(**own)
     if not _errors(before):
         return own
-    if wrong_rank := [found for found in before if found.rule in _RANK_RULES]:
+    wrong_rank = [found for found in before if found.rule in _RANK_RULES]
+    if wrong_rank:
         raise TensorMapError(wrong_rank)
-    repair = _Repair(check, own, {(found.rule, found.argument) for found in before}, dict(own), are_strides_given)
+    repair = _Repair(
+        check=check,
+        own=own,
+        before={(found.rule, found.argument) for found in before},
+        asked=dict(own),
+        are_strides_given=are_strides_given,
+    )
     for _ in range(_MAX_ROUNDS):
         found = check(**repair.asked)
-        if broken := _errors(found):
-            change = next((dict(violation.change) for violation in broken if violation.change), None)
-            if change is None:
-                raise TensorMapError(broken)
+        broken = _errors(found)
+        change = _first_change(broken) if broken else repair.first_cure(found)
+        if change is not None:
+            repair.apply(change)
+        elif broken:
+            raise TensorMapError(broken)
         else:
-            change = next(filter(None, map(repair.cure, found)), None)
-            if change is None:
-                return repair.asked
-        repair.apply(change)
+            return repair.asked
     raise TensorMapError(_errors(before))  # what cures one rule breaks another, such as strides that end below 2^40
 
 
 def _errors(found: tuple[Violation, ...]) -> list[Violation]:
     return [violation for violation in found if violation.severity == "error"]
+
+
+def _first_change(broken: list[Violation]) -> Arguments | None:
+    """The first change that cures one of these."""
+    for violation in broken:
+        if violation.change:
+            return dict(violation.change)
+    return None
 
 
 def _with_legal_rank(check: Check, given: Arguments) -> Arguments:
@@ -101,12 +118,16 @@ class _Repair:
         """Whether a stride is the user's, who meant it to overlap: it is 0, or overlapped as it was given."""
         stride = self.asked["strides_bytes"][axis]
         is_own = self.are_strides_given and stride == self.own["strides_bytes"][axis]
-        return is_own and (stride == 0 or ("stride-overlap", f"strides_bytes[{axis}]") in self.before)
+        return is_own and (stride == 0 or (STRIDE_OVERLAP.name, f"strides_bytes[{axis}]") in self.before)
 
-    def cure(self, warning: Violation) -> Arguments | None:
-        """The change that takes a warning away; None where the user's own values cause it, or where nothing helps."""
-        cure = _CURES.get(warning.rule)
-        return None if cure is None else cure(self, warning)
+    def first_cure(self, warnings: Iterable[Violation]) -> Arguments | None:
+        """The change that takes one of them away; None where the user's own values cause them, or where nothing helps."""
+        for warning in warnings:
+            cure = _CURES.get(warning.rule)
+            change = None if cure is None else cure(self, warning)
+            if change:
+                return change
+        return None
 
     def is_sound(self, change: Arguments) -> bool:
         """Whether the driver takes the map with this change."""
@@ -119,7 +140,8 @@ def _apart(repair: _Repair, overlap: Violation) -> Arguments | None:
     Strides that overlap because the user said so, windows and broadcasts, stay as they are. Another one has to step over them
     only where it was not told of an overlap before.
     """
-    dims, strides = repair.asked["dims"], repair.asked["strides_bytes"]
+    dims = repair.asked["dims"]
+    strides = repair.asked["strides_bytes"]
     windows = [axis for axis in range(len(strides)) if repair.keeps_window(axis)]
     multiple, covered_bytes = _row(repair.asked)
     for stride, axis in sorted((stride, axis) for axis, stride in enumerate(strides)):
@@ -142,7 +164,8 @@ def _without_gaps(repair: _Repair, flag: Violation) -> Arguments | None:
     """Dense strides where those that were put in the place of the user's left gaps."""
     if (flag.rule, flag.argument) in repair.before:
         return None
-    strides, own = list(repair.asked["strides_bytes"]), repair.own["strides_bytes"]
+    strides = list(repair.asked["strides_bytes"])
+    own = repair.own["strides_bytes"]
     dense = _dense_strides(repair.asked)
     for axis in range(len(strides)):
         if strides[axis] != own[axis]:
@@ -172,14 +195,14 @@ def _with_allowed_swizzle(repair: _Repair, warning: Violation) -> Arguments | No
 
 
 _CURES: dict[str, Callable[[_Repair, Violation], Arguments | None]] = {
-    "stride-overlap": _apart,
-    "smem-capacity": _smaller,
-    "descriptor-size-flag": _without_gaps,
-    "interleave-swizzle": _with_allowed_swizzle,
+    STRIDE_OVERLAP.name: _apart,
+    SMEM_CAPACITY.name: _smaller,
+    SIZE_FLAG.name: _without_gaps,
+    INTERLEAVE_SWIZZLE.name: _with_allowed_swizzle,
 }
 
 
-def _row(arguments: Mapping[str, Any]) -> tuple[int, int]:
+def _row(arguments: Arguments) -> tuple[int, int]:
     """What strides are a multiple of, for loads too, and the bytes of a row of the tensor."""
     data_type = DataType.named(arguments["data_type"]).tma
     slice_bytes = Interleave.named(arguments.get("interleave", "none")).slice_bytes
@@ -189,7 +212,7 @@ def _row(arguments: Mapping[str, Any]) -> tuple[int, int]:
     return (32 if is_padded or slice_bytes == 32 else 16), row_bytes
 
 
-def _dense_strides(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+def _dense_strides(arguments: Arguments) -> tuple[int, ...]:
     """Strides without gaps but for the padding of each row to what the driver takes: 16 or 32 bytes.
 
     >>> _dense_strides({"data_type": "f16", "dims": (1023, 1024, 4)})

@@ -28,11 +28,7 @@ _FOUR_BITS = {"data_type": "16u4_align16b", "dims": (4096, 64), "strides_bytes":
 PADDED = _FOUR_BITS | {"swizzle": "128B", "arch": "sm_100"}
 SIX_BITS = PADDED | {"data_type": "16u6_align16b", "strides_bytes": (3072,)}
 
-# What most rules of copies share: measured, with the chip's answer; or from the documents.
-COPY: Sample = {"subjects": ("instruction",), "source": H200, "code": 715}
-NO_FAULT: Sample = {"subjects": ("instruction",), "documented": PTX_COPY}
 
-
-def copied(direction: str, *coords: int, **more: Any) -> Sample:
+def copied(direction: str, *coords: int, **more: object) -> Sample:
     """A copy, as an example has it beside the map."""
     return {"copy": {"direction": direction, "coords": coords} | more}

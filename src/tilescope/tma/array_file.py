@@ -11,23 +11,23 @@ from __future__ import annotations
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
-from tilescope.rule import rule
-from tilescope.sentence import by, counted, shortened
+from tilescope.rule import UNKNOWN_NAME, rule
+from tilescope.sentence import shortened
 from tilescope.tensor_map import TensorMap
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.arguments import MapArguments
-from tilescope.tensor_map.array import array_box, metadata
+from tilescope.tensor_map.array import ARRAY_BOX, metadata
 
+Array = npt.NDArray[np.generic]
 LARGEST_DUMP_BYTES = 16 << 20  # shared memory has less; a larger dump takes long to search
 _MAGIC = b"\x93NUMPY"
-_ONE_ARRAY = "one array of numbers, as np.save writes it"
 _TEXT = re.compile(rb"[\x09-\x0d\x20-\x7e]*")
 _ADDRESS = re.compile(
     rb"^[ \t]*(?:0[xX])?[0-9a-fA-F]+[ \t]*(?:<[^>\n]*>[ \t]*)?:(?=\s)|\|[^\n]*\|[ \t]*$", re.MULTILINE
@@ -39,109 +39,164 @@ _OFFSET = re.compile(rb"^[0-9a-fA-F]{7,16}[ \t]*$", re.MULTILINE)  # hexdump end
 NPY_FILE = rule(
     "npy-file",
     "A .npy file holds one array of numbers, as np.save writes it.",
+    argument="{file}",
+    found="no array: {reason}",
+    limit="one array of numbers, as np.save writes it",
+    fix="Save it with np.save.",
     source="the format of np.save",
     passing='ts.tma.array_file.dump_bytes(ts.tma.array_file.as_npy(np.zeros(4, "f2")))',
     failing='ts.tma.array_file.dump_bytes(ts.tma.array_file.as_npy(np.zeros(4, "f2"))[:40])',
 )
+_NPY_ARCHIVE = NPY_FILE.worded(
+    found="an archive of several arrays", fix="Save one array: np.save(FILE, archive[NAME])."
+)
+# np.save spells float8_e5m2 as '<f1', and np.load does not read that.
+_NPY_OF_E5M2 = NPY_FILE.worded(fix='Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.')
 NPY_TYPE = rule(
     "npy-type",
     "Elements of a .npy file that have no type there, as bfloat16 and fp8, are named by a type of their width.",
+    argument="--type",
+    found="{file} has elements of {dtype}, which say no type",
+    limit="a type of the same width names them",
+    fix="Say what they are, such as --type {example}.",
     source="np.save, which writes such elements as bare bytes",
     passing='ts.tma.array_file.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "bf16")',
     failing='ts.tma.array_file.with_named_elements(np.zeros(4, "V2"), "tensor.npy", "e4m3")',
 )
+_NPY_NO_WIDTH = NPY_TYPE.worded(fix='No type has {element_bytes} bytes; save the bytes: np.save(…, array.view("u1")).')
+_NPY_OTHER_WIDTH = NPY_TYPE.worded(
+    found="--type {type} has {type_bits} bits, and the elements of {file} {element_bits}",
+    fix="Use a type of {element_bits} bits, such as --type u{element_bits}.",
+)
 DUMP_TEXT = rule(
     "dump-text",
     "A dump as text is hexadecimal: whole bytes, or words of one width marked by 0x.",
+    argument="dump",
+    found="'{odd}' among {words:word} of text",
+    limit="hexadecimal bytes, or words of one width marked by 0x",
+    fix="Write it with np.save, dump the bytes to a .bin file, or paste what xxd or cuda-gdb's x/64xw prints.",
     source="what xxd, hexdump, cuda-gdb and printf write",
     passing='ts.tma.array_file.dump_bytes(b"0x40003f80 0x40804040")',
     failing='ts.tma.array_file.dump_bytes(b"3f8 400 404")',
 )
+_NO_NUMBER = DUMP_TEXT.worded(found="no number")
 TILE_FILE = rule(
     "tile-file",
     "A file of bare bytes is a tile if the type and the shape that are said beside it take as many bytes.",
+    argument="tile",
+    found="{file} holds {bytes:byte}",
+    limit="{shape: x } elements of {type} take {needed_bytes} bytes",
+    fix="Write all {needed_bytes} bytes of the tile to the file, and no others.",
     source="rows x columns x bytes of an element",
     passing='ts.tma.array_file.tile_of(bytes(256), "tile.bin", "bf16", (8, 16))',
     failing='ts.tma.array_file.tile_of(bytes(255), "tile.bin", "bf16", (8, 16))',
 )
+_TILE_UNTOLD = TILE_FILE.worded(
+    found="{file} holds {bytes:byte} and no array",
+    limit="its type and shape are said beside it",
+    fix="Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.",
+)
+_TILE_OF_PARTS = TILE_FILE.worded(
+    limit="a tile has elements of whole bytes", fix="Use --type u8 --shape {shape_in_bytes:x}: its rows in bytes."
+)
+_TILE_OF_OTHER_SHAPE = TILE_FILE.worded(fix="Use --shape {fitting:x}, or a --type of another width.")
+_NO_BOX = ARRAY_BOX.worded(
+    argument="--box",
+    found="no box",
+    limit="--npy needs --box, innermost first: the extents of one copy",
+    fix="Add --box {example:,}, for example.",
+)
+_BOX_OF_OTHER_RANK = ARRAY_BOX.worded(
+    argument="--box",
+    found="--box {box:,} has {entries:entry|entries} and {file} {axes} axes",
+    limit="one entry for each axis, innermost first",
+    fix="Use {axes} entries; an array of shape {shape} has dims {dims}.",
+)
 
 
-def read_array(path: str | Path) -> np.ndarray[Any, Any]:
+def read_array(path: str | Path) -> Array:
     """The array of a .npy file, read only where it is needed."""
     with Path(path).open("rb") as file:
         if file.read(2) == b"PK":
-            fix = "Save one array: np.save(FILE, archive[NAME])."
-            raise NPY_FILE.error(str(path), "an archive of several arrays", _ONE_ARRAY, fix)
-    return _saved(path, str(path), mmap_mode="r")
+            raise _NPY_ARCHIVE.error(file=str(path))
+    return _saved(path, str(path), memory_mapped=True)
 
 
-def _saved(file: Any, name: str, **options: Any) -> np.ndarray[Any, Any]:
+def _saved(file: str | Path | IO[bytes], name: str, *, memory_mapped: bool = False) -> Array:
     """The array that np.save wrote to a file."""
     try:
-        array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False, **options)
+        array: Array = np.load(file, allow_pickle=False, mmap_mode="r" if memory_mapped else None)
     except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
-        fix = "Save it with np.save."
-        if "'<f1'" in str(error):  # as which np.save spells float8_e5m2, and np.load does not read it
-            fix = 'Save its bytes, np.save(…, array.view("u1")), and give --type e5m2.'
-        reason = shortened(str(error), 60)
-        raise NPY_FILE.error(name, f"no array: {reason}", _ONE_ARRAY, fix, reason=reason) from None
+        told = _NPY_OF_E5M2 if "'<f1'" in str(error) else NPY_FILE.wording
+        raise told.error(file=name, reason=shortened(str(error), 60)) from None
     return array
 
 
-def as_npy(array: np.ndarray[Any, Any]) -> bytes:
+def as_npy(array: Array) -> bytes:
     """The array as np.save writes it."""
     file = BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
-def with_named_elements(array: np.ndarray[Any, Any], path: str, type_name: str | None) -> np.ndarray[Any, Any]:
+def with_named_elements(array: Array, path: str, type_name: str | None) -> Array:
     """The array with elements of a type that has a name; numpy saves bfloat16 and fp8 as bare bytes."""
-    try:
-        DataType.named(array.dtype)
-    except RuleError as error:
-        if error.violations[0].rule != "unknown-name":  # it has a name, and cannot be moved
-            raise
-    else:
+    if _has_a_name(array.dtype):
         return array
     size = array.dtype.itemsize
-    found, limit = f"{path} has elements of {array.dtype.str}, which say no type", "a type of the same width names them"
-    values = {"element_bytes": size, "element_bits": 8 * size}
     if size not in (1, 2, 4, 8):
-        fix = f'No type has {size} bytes; save the bytes: np.save(…, array.view("u1")).'
-    elif type_name is None:
-        alike = {1: "e4m3", 2: "bf16"}.get(size, f"u{8 * size}")
-        fix = f"Say what they are, such as --type {alike}."
-    elif (bits := DataType.named(type_name).bits) == 8 * size:
-        return array.view(f"u{size}")
-    else:
-        found, values["type_bits"] = f"--type {type_name} has {bits} bits, and the elements of {path} {8 * size}", bits
-        fix = f"Use a type of {8 * size} bits, such as --type u{8 * size}."
-    raise NPY_TYPE.error("--type", found, limit, fix, **values)
-
-
-def map_of_array(array: np.ndarray[Any, Any], path: str, asked: MapArguments | None) -> AnyMap:
-    """The map of an array from a file: its type, dims and strides, with the arguments `asked` in their place."""
-    arguments = {} if asked is None else dict(asked.given)
-    tiled = asked is not None and asked.map_class is TensorMap
-    if asked is None or (tiled and "box" not in arguments):
-        fix = f"Add --box {','.join(str(min(extent, 64)) for extent in array.shape[::-1])}, for example."
-        raise array_box.rule.error(
-            "--box", "no box", "--npy needs --box, innermost first: the extents of one copy", fix
+        raise _NPY_NO_WIDTH.error(file=path, dtype=array.dtype.str, element_bytes=size, element_bits=8 * size)
+    if type_name is None:
+        example = {1: "e4m3", 2: "bf16"}.get(size, f"u{8 * size}")
+        raise NPY_TYPE.error(
+            file=path, dtype=array.dtype.str, example=example, element_bytes=size, element_bits=8 * size
         )
-    array = with_named_elements(array, path, arguments.get("data_type"))
-    if tiled and "dims" not in arguments:
-        box = arguments.pop("box")
-        if len(box) != array.ndim:
-            raise array_box.rule.error(
-                "--box", f"--box {','.join(map(str, box))} has {counted(len(box), 'entry', 'entries')} and {path} {array.ndim} axes",
-                "one entry for each axis, innermost first",
-                f"Use {array.ndim} entries; an array of shape {array.shape} has dims {array.shape[::-1]}.",
-            )  # fmt: skip
-        return TensorMap.from_array(array, tuple(box)[::-1], **({"address": 0} | arguments))
+    bits = DataType.named(type_name).bits
+    if bits != 8 * size:
+        raise _NPY_OTHER_WIDTH.error(
+            file=path, type=type_name, type_bits=bits, element_bytes=size, element_bits=8 * size
+        )
+    return array.view(f"u{size}")
+
+
+def _has_a_name(dtype: np.dtype[np.generic]) -> bool:
+    """Whether elements say their type; RuleError where they do, and it cannot be moved."""
+    try:
+        DataType.named(dtype)
+    except RuleError as error:
+        if error.violations[0].rule != UNKNOWN_NAME.name:
+            raise
+        return False
+    return True
+
+
+def map_of_array(array: Array, path: str, asked: MapArguments | None) -> AnyMap:
+    """The map of an array from a file: its type, dims and strides, with the arguments `asked` in their place."""
+    is_tiled = asked is not None and asked.map_class is TensorMap
+    if asked is None or (is_tiled and "box" not in asked.given):
+        raise _NO_BOX.error(example=tuple(min(extent, 64) for extent in array.shape[::-1]))
+    array = with_named_elements(array, path, asked.given.get("data_type"))
+    if is_tiled and "dims" not in asked.given:
+        return _tiled_map(array, path, asked)
     own = metadata(array)
     known = {"data_type": own.data_type, "dims": own.shape[::-1], "strides_bytes": own.strides_bytes[-2::-1]}
     return asked.completed(MapArguments(asked.map_class, known)).tensor_map()
+
+
+def _tiled_map(array: Array, path: str, asked: MapArguments) -> TensorMap:
+    """The map of a whole array in boxes."""
+    options: dict[str, Any] = {"address": 0, **asked.given}
+    box = tuple(options.pop("box"))
+    if len(box) != array.ndim:
+        raise _BOX_OF_OTHER_RANK.error(
+            box=box,
+            entries=len(box),
+            file=path,
+            axes=array.ndim,
+            shape=array.shape,
+            dims=array.shape[::-1],
+        )
+    return TensorMap.from_array(array, box[::-1], **options)
 
 
 def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
@@ -156,45 +211,49 @@ def dump_bytes(content: bytes) -> npt.NDArray[np.uint8]:
         return np.frombuffer(content, np.uint8)
     plain = _OFFSET.sub(b"", _ADDRESS.sub(b" ", _XXD.sub(rb"\1", _HEXDUMP.sub(rb"\2", content))))
     words = re.findall(rb"[^\s,;{}()\[\]]+", plain)
+    if not words:
+        raise _NO_NUMBER.error(words=0)
     marked = any(word[:2].lower() == b"0x" for word in words)
     number = re.compile(rb"0[xX][0-9a-fA-F]{1,16}" if marked else rb"(?:[0-9a-fA-F]{2})+")
-    odd = next((word for word in words if number.fullmatch(word) is None), None)
-    if odd is not None or not words:
-        raise DUMP_TEXT.error(
-            "dump", f"{shortened(odd.decode(), 20)!r} among {counted(len(words), 'word')} of text" if odd else "no number",
-            "hexadecimal bytes, or words of one width marked by 0x",
-            "Write it with np.save, dump the bytes to a .bin file, or paste what xxd or cuda-gdb's x/64xw prints.",
-            words=len(words),
-        )  # fmt: skip
+    for word in words:
+        if number.fullmatch(word) is None:
+            raise DUMP_TEXT.error(odd=shortened(word.decode(), 20), words=len(words))
     if not marked:
         return np.frombuffer(bytes.fromhex(b"".join(words).decode()), np.uint8)
-    size = next(size for size in (1, 2, 4, 8) if 2 * size >= max(map(len, words)) - 2)
+    longest_digits = max(map(len, words)) - len("0x")
+    size = next(size for size in (1, 2, 4, 8) if 2 * size >= longest_digits)
     return np.frombuffer(b"".join(int(word, 16).to_bytes(size, "little") for word in words), np.uint8)
 
 
-def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> npt.NDArray[Any]:
+def tile_of(content: bytes, path: str, type_name: str | None, shape: tuple[int, ...] | None) -> Array:
     """The 2-D array of a file: of np.save, or bytes (or hexadecimal text) with a type and a shape."""
     if content.startswith(_MAGIC):
         array = np.ascontiguousarray(_saved(BytesIO(content), path))
         if array.dtype.kind == "V":
             array = with_named_elements(array, path, type_name)
-        return array if shape is None or array.size != shape[0] * shape[1] else array.reshape(shape)
+        if shape is None or array.size != shape[0] * shape[1]:
+            return array
+        return array.reshape(shape)
     held = dump_bytes(content)
     if type_name is None or shape is None:
-        raise TILE_FILE.error(
-            "tile", f"{path} holds {counted(len(held), 'byte')} and no array", "its type and shape are said beside it",
-            "Add --type and --shape, such as --type bf16 --shape 64x64, or save the tile with np.save.", bytes=len(held),
-        )  # fmt: skip
-    (rows, columns), bits = shape, DataType.named(type_name).smem_bits
-    needed_bytes = rows * columns * bits // 8
-    if bits >= 8 and needed_bytes == len(held):
-        return held.view(f"u{bits // 8}").reshape(shape)
-    found = f"{path} holds {counted(len(held), 'byte')}"
-    limit = f"{by(shape)} elements of {type_name} take {needed_bytes} bytes"
-    fix = f"Write all {needed_bytes} bytes of the tile to the file, and no others."
+        raise _TILE_UNTOLD.error(file=path, bytes=len(held))
+    return _shaped(held, path, type_name, shape)
+
+
+def _shaped(held: npt.NDArray[np.uint8], path: str, type_name: str, shape: tuple[int, ...]) -> Array:
+    """Bare bytes as a tile of that type and shape."""
+    rows, columns = shape
+    bits = DataType.named(type_name).smem_bits
     if bits < 8:
-        limit = "a tile has elements of whole bytes"
-        fix = f"Use --type u8 --shape {rows}x{columns * bits // 8}: its rows in bytes."
-    elif len(held) and len(held) % (rows * bits // 8) == 0:
-        fix = f"Use --shape {rows}x{len(held) // (rows * bits // 8)}, or a --type of another width."
-    raise TILE_FILE.error("tile", found, limit, fix, bytes=len(held), shape=shape)
+        shape_in_bytes = (rows, columns * bits // 8)
+        raise _TILE_OF_PARTS.error(file=path, bytes=len(held), shape=shape, shape_in_bytes=shape_in_bytes)
+    needed_bytes = rows * columns * bits // 8
+    if needed_bytes == len(held):
+        return held.view(f"u{bits // 8}").reshape(shape)
+    column_bytes = rows * bits // 8
+    if len(held) and column_bytes and len(held) % column_bytes == 0:
+        fitting = (rows, len(held) // column_bytes)
+        raise _TILE_OF_OTHER_SHAPE.error(
+            file=path, bytes=len(held), shape=shape, type=type_name, needed_bytes=needed_bytes, fitting=fitting
+        )
+    raise TILE_FILE.error(file=path, bytes=len(held), shape=shape, type=type_name, needed_bytes=needed_bytes)

@@ -8,10 +8,10 @@ cut down to one without a word, so a barrier that expects the full size never en
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.arithmetic import rounded_up
-from tilescope.errors import MisalignedAddressError, RuleError
+from tilescope.errors import MisalignedAddressError, RuleError, Violation
 from tilescope.reading import integer, readable, writeable
 from tilescope.rule import rule
 from tilescope.swizzle import CHUNK_BYTES
@@ -20,6 +20,10 @@ from tilescope.tma.transfer import MEMORY_EXTENT, require_smem
 ADDRESS = rule(
     "bulk-address",
     "The shared and the global address of a 1-D bulk copy are multiples of 16 bytes.",
+    argument="{name}",
+    found="{name} = {number:#x}",
+    limit="the addresses of a bulk copy are multiples of 16 bytes",
+    fix="Use {below:#x} or {above:#x}.",
     source="an H200, driver 580.159.04, CUDA 13.0",
     basis="measured",
     code=716,
@@ -29,10 +33,21 @@ ADDRESS = rule(
 RANGE = rule(
     "bulk-range",
     "Addresses and size of a 1-D bulk copy are unsigned numbers of their widths.",
+    argument="{name}",
+    found="{name} = {number}",
+    limit="an address is 0 to {last:#x}",
+    fix="Use {name} = {nearest}.",
     source="PTX ISA, cp.async.bulk",
     passing="ts.bulk_load(bytes(64), 0, 16)",
     failing="ts.bulk_load(bytes(64), 0, -16)",
 )
+_SIZE_RANGE = RANGE.worded(limit="a size is 0 to {last} bytes")
+_MEMORY_EXTENT = MEMORY_EXTENT.worded(
+    found="global bytes {address:#x} to {last:#x}",
+    limit="the array holds {memory_address:#x} to {memory_last:#x}",
+    fix="Pass an array of {needed_bytes} bytes or more from {address:#x} on.",
+)
+_EMPTY_MEMORY = _MEMORY_EXTENT.worded(limit="the array is empty")
 _SIZE_END = 1 << 32  # the size is an unsigned 32-bit number
 _SMEM_ADDRESS_END = 1 << 32
 _GMEM_ADDRESS_END = 1 << 64
@@ -61,12 +76,14 @@ def bulk_load(
     [16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31]
     """
     source = readable("memory", memory)
-    offset, size = _request(address, size_bytes, memory_address, smem_address, len(source))
+    asked = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
+    begin = asked.first_byte(len(source))
+    moved = source[begin : begin + asked.moved_bytes]
     if smem is None:
-        return source[offset : offset + size].copy()
+        return moved.copy()
     target = writeable("smem", smem)
-    require_smem("smem", target, size)
-    target[:size] = source[offset : offset + size]
+    require_smem("smem", target, len(moved))
+    target[: len(moved)] = moved
     return smem
 
 
@@ -81,54 +98,84 @@ def bulk_store(
     >>> bulk_store(np.full(32, 7, np.uint8), np.zeros(48, np.uint8), 16, 24)[12:36:4].tolist()
     [0, 7, 7, 7, 7, 0]
     """
-    source, target = readable("smem", smem), writeable("memory", memory)
-    offset, size = _request(address, size_bytes, memory_address, smem_address, len(target))
-    require_smem("smem", source, size)
-    target[offset : offset + size] = source[:size]
+    source = readable("smem", smem)
+    target = writeable("memory", memory)
+    asked = _Request.read(address, size_bytes, memory_address=memory_address, smem_address=smem_address)
+    begin = asked.first_byte(len(target))
+    require_smem("smem", source, asked.moved_bytes)
+    target[begin : begin + asked.moved_bytes] = source[: asked.moved_bytes]
     return memory
 
 
-def _request(
-    address: Any, size_bytes: Any, memory_address: Any, smem_address: Any, memory_bytes: int
-) -> tuple[int, int]:
-    """Where the copy starts in the array of global memory, and how many bytes it moves."""
-    start, size = integer("address", address), integer("size_bytes", size_bytes)
-    first, shared = integer("memory_address", memory_address), integer("smem_address", smem_address)
-    limits = (
-        ("address", start, _GMEM_ADDRESS_END),
-        ("size_bytes", size, _SIZE_END),
-        ("memory_address", first, _GMEM_ADDRESS_END),
-        ("smem_address", shared, _SMEM_ADDRESS_END),
-    )
-    if outside := [limit for limit in limits if not 0 <= limit[1] < limit[2]]:
-        raise RuleError(
-            RANGE.violation(
-                name,
-                f"{name} = {found}",
-                f"a size is 0 to {end - 1} bytes" if name == "size_bytes" else f"an address is 0 to {end - 1:#x}",
-                f"Use {name} = {CHUNK_BYTES if found < 0 else (end - 1) // CHUNK_BYTES * CHUNK_BYTES}.",
-                **{name: found},
-            )
-            for name, found, end in outside
+class _Request(NamedTuple):
+    """A copy that the chip executes."""
+
+    address: int
+    size_bytes: int
+    memory_address: int
+    smem_address: int
+
+    @classmethod
+    def read(cls, address: object, size_bytes: object, *, memory_address: object, smem_address: object) -> _Request:
+        """The arguments as integers that fit their widths; addresses aligned."""
+        asked = cls(
+            address=integer("address", address),
+            size_bytes=integer("size_bytes", size_bytes),
+            memory_address=integer("memory_address", memory_address),
+            smem_address=integer("smem_address", smem_address),
         )
-    if misaligned := [
-        (name, found) for name, found in (("address", start), ("smem_address", shared)) if found % CHUNK_BYTES
-    ]:
-        raise MisalignedAddressError(
-            ADDRESS.violation(
-                name, f"{name} = {found:#x}",
-                "the addresses of a bulk copy are multiples of 16 bytes",
-                f"Use {found // CHUNK_BYTES * CHUNK_BYTES:#x} or {rounded_up(found, CHUNK_BYTES):#x}.",
-                {name: found // CHUNK_BYTES * CHUNK_BYTES}, **{name: found},
+        too_wide = asked._too_wide()
+        if too_wide:
+            raise RuleError(too_wide)
+        misaligned = asked._misaligned()
+        if misaligned:
+            raise MisalignedAddressError(misaligned)
+        return asked
+
+    @property
+    def moved_bytes(self) -> int:
+        """What is left of the size."""
+        return bulk_bytes(self.size_bytes)
+
+    def first_byte(self, memory_bytes: int) -> int:
+        """Where the copy starts in an array of global memory of that length."""
+        offset = self.address - self.memory_address
+        moved = self.moved_bytes
+        if moved and (offset < 0 or offset + moved > memory_bytes):
+            told = _MEMORY_EXTENT if memory_bytes else _EMPTY_MEMORY
+            raise told.error(
+                address=self.address,
+                last=self.address + moved - 1,
+                needed_bytes=moved,
+                memory_address=self.memory_address,
+                memory_last=self.memory_address + memory_bytes - 1,
+                bytes=memory_bytes,
             )
-            for name, found in misaligned
-        )  # fmt: skip
-    moved, offset = bulk_bytes(size), start - first
-    if moved and (offset < 0 or offset + moved > memory_bytes):
-        raise MEMORY_EXTENT.error(
-            "memory", f"global bytes {start:#x} to {start + moved - 1:#x}",
-            f"the array holds {first:#x} to {first + memory_bytes - 1:#x}" if memory_bytes else "the array is empty",
-            f"Pass an array of {moved} bytes or more from {start:#x} on.",
-            address=start, needed_bytes=moved, memory_address=first, bytes=memory_bytes,
-        )  # fmt: skip
-    return offset, moved
+        return offset
+
+    def _too_wide(self) -> list[Violation]:
+        problems = []
+        for name, number, end in (
+            ("address", self.address, _GMEM_ADDRESS_END),
+            ("size_bytes", self.size_bytes, _SIZE_END),
+            ("memory_address", self.memory_address, _GMEM_ADDRESS_END),
+            ("smem_address", self.smem_address, _SMEM_ADDRESS_END),
+        ):
+            if not 0 <= number < end:
+                told = _SIZE_RANGE if name == "size_bytes" else RANGE.wording
+                nearest = CHUNK_BYTES if number < 0 else bulk_bytes(end - 1)
+                value: dict[str, Any] = {name: number}
+                problems.append(told.violation(name=name, number=number, last=end - 1, nearest=nearest, **value))
+        return problems
+
+    def _misaligned(self) -> list[Violation]:
+        problems = []
+        for name, number in (("address", self.address), ("smem_address", self.smem_address)):
+            if number % CHUNK_BYTES:
+                below = number // CHUNK_BYTES * CHUNK_BYTES
+                above = rounded_up(number, CHUNK_BYTES)
+                value: dict[str, Any] = {name: number}
+                problems.append(
+                    ADDRESS.violation(change={name: below}, name=name, number=number, below=below, above=above, **value)
+                )
+        return problems

@@ -28,7 +28,6 @@ has bits 6 i to 6 i + 5, counted from the lowest bit of the first byte.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ from tilescope.swizzle import CHUNK_BYTES
 
 TF32_TYPES = ("tfloat32", "tfloat32_ftz")
 SIX_BIT_TYPE = "16u6_align16b"
-Words = npt.NDArray[Any]  # unsigned integers: the bits of elements
+Words = npt.NDArray[np.integer]  # unsigned integers: the bits of elements
 Combination = Callable[[Words, Words], Words]
 
 
@@ -49,26 +48,44 @@ def combined(operation: str, data_type: DataType, old: Words, new: Words) -> Wor
     >>> hex(combined("add", DataType.named("f16"), one, half)[0])
     '0x3e00'
     """
+    if data_type.is_float and operation == "add":
+        return _float_add(data_type, old, new)
     if data_type.is_float:
-        return _float_add(data_type, old, new) if operation == "add" else _float_extreme(operation, data_type, old, new)
-    kind = f"i{old.itemsize}" if data_type.name in ("int32", "int64") and operation in ("min", "max") else old.dtype
-    return _INTEGER[operation](old.view(kind), new.view(kind)).view(old.dtype)
+        return _float_extreme(operation, data_type, old, new)
+    if data_type.name in _SIGNED and operation in ("min", "max"):
+        signed = f"i{old.itemsize}"
+        return _INTEGER[operation](old.view(signed), new.view(signed)).view(old.dtype)
+    return _INTEGER[operation](old, new)
+
+
+def _incremented(old: Words, new: Words) -> Words:
+    return np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype)
+
+
+def _decremented(old: Words, new: Words) -> Words:
+    return np.where((old == 0) | (old > new), new, old - old.dtype.type(1))
 
 
 _INTEGER: dict[str, Combination] = {
     "add": np.add,
-    "inc": lambda old, new: np.where(old >= new, 0, old + old.dtype.type(1)).astype(old.dtype),
-    "dec": lambda old, new: np.where((old == 0) | (old > new), new, old - old.dtype.type(1)),
+    "inc": _incremented,
+    "dec": _decremented,
     "min": np.minimum,
     "max": np.maximum,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+_SIGNED = ("int32", "int64")
 _FLUSHING = ("float32_ftz", "tfloat32_ftz")
 _CANCELLED_INFINITIES = np.uint64(0xFFF8000000000000)
-_EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float32_ftz": 0x7F800000,
-             "float64": 0x7FF0000000000000}  # fmt: skip
+_EXPONENT = {
+    "float16": 0x7C00,
+    "bfloat16": 0x7F80,
+    "float32": 0x7F800000,
+    "float32_ftz": 0x7F800000,
+    "float64": 0x7FF0000000000000,
+}
 
 
 def _is_nan(data_type: DataType, words: Words) -> npt.NDArray[np.bool_]:
@@ -82,26 +99,39 @@ def _all_but_sign(words: Words) -> int:
 
 
 def _float_add(data_type: DataType, old: Words, new: Words) -> Words:
+    if data_type.name == "bfloat16":
+        return _bfloat16_sum(old, new)
+    flushes = data_type.name in _FLUSHING
+    if flushes:
+        old = _flushed(old)
+        new = _flushed(new)
+    kind = f"f{old.itemsize}"
     with np.errstate(all="ignore"):
-        if data_type.name == "bfloat16":
-            # f32 has more than twice the digits: rounding its sum again gives the correctly rounded one.
-            wide = (old.astype(np.uint32) << 16).view(np.float32) + (new.astype(np.uint32) << 16).view(np.float32)
-            bits = wide.view(np.uint32)
-            total: Words = (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
-            nan = np.isnan(wide)
-        else:
-            flushes = data_type.name in _FLUSHING
-            if flushes:
-                old, new = _flushed(old), _flushed(new)
-            kind = f"f{old.itemsize}"
-            sums = old.view(kind) + new.view(kind)
-            total, nan = sums.view(old.dtype), np.isnan(sums)
-            if flushes:
-                total = _flushed(total)
+        sums = old.view(kind) + new.view(kind)
+    nan = np.isnan(sums)
+    total: Words = sums.view(old.dtype)
+    if flushes:
+        total = _flushed(total)
     if data_type.name == "float64":
-        passed = np.where(_is_nan(data_type, new), new, np.where(_is_nan(data_type, old), old, _CANCELLED_INFINITIES))
+        passed = np.where(_is_nan(data_type, old), old, _CANCELLED_INFINITIES)
+        passed = np.where(_is_nan(data_type, new), new, passed)
         return np.where(nan, passed, total)
-    return np.where(nan, total.dtype.type(_all_but_sign(total)), total)
+    return np.where(nan, _canonical_nan(total), total)
+
+
+def _bfloat16_sum(old: Words, new: Words) -> Words:
+    """f32 has more than twice the digits: rounding its sum again gives the correctly rounded one."""
+    with np.errstate(all="ignore"):
+        wide = (old.astype(np.uint32) << 16).view(np.float32) + (new.astype(np.uint32) << 16).view(np.float32)
+        bits = wide.view(np.uint32)
+        odd = bits >> 16 & 1
+        total: Words = (bits + 0x7FFF + odd >> 16).astype(np.uint16)
+    return np.where(np.isnan(wide), _canonical_nan(total), total)
+
+
+def _canonical_nan(words: Words) -> np.integer:
+    """What every NaN of 16 or 32 bits becomes: all bits but the sign."""
+    return words.dtype.type(_all_but_sign(words))
 
 
 def _flushed(words: Words) -> Words:
@@ -110,14 +140,20 @@ def _flushed(words: Words) -> Words:
 
 
 def _float_extreme(operation: str, data_type: DataType, old: Words, new: Words) -> Words:
-    rest = old.dtype.type(_all_but_sign(old))
-    signed = f"i{old.itemsize}"
-    # As integers, negative floats run backwards; turned round, the order of all numbers is that of their keys.
-    old_key, new_key = (np.where(words > rest, words ^ rest, words).view(signed) for words in (old, new))
+    old_key = _order_key(old)
+    new_key = _order_key(new)
     old_wins = old_key <= new_key if operation == "min" else old_key >= new_key
-    old_nan, new_nan = _is_nan(data_type, old), _is_nan(data_type, new)
+    old_nan = _is_nan(data_type, old)
+    new_nan = _is_nan(data_type, new)
     chosen = np.where((old_wins & ~old_nan) | new_nan, old, new)
-    return np.where(old_nan & new_nan, rest, chosen)
+    return np.where(old_nan & new_nan, _canonical_nan(old), chosen)
+
+
+def _order_key(words: Words) -> npt.NDArray[np.signedinteger]:
+    """Integers in the order of the floats whose bits are given: as integers, negative floats run backwards."""
+    rest = words.dtype.type(_all_but_sign(words))
+    key: npt.NDArray[np.signedinteger] = np.where(words > rest, words ^ rest, words).view(f"i{words.itemsize}")
+    return key
 
 
 def rounded_to_tf32(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -156,7 +192,7 @@ def unpacked(dense: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8]:
     return values
 
 
-def packed(values: npt.NDArray[Any], bits: int) -> npt.NDArray[np.uint8]:
+def packed(values: npt.NDArray[np.integer], bits: int) -> npt.NDArray[np.uint8]:
     """(…, m) values, of which the low bits count, as (…, m bits / 8) dense bytes: the inverse of `unpacked`.
 
     >>> packed(np.array([1, 2, 3, 4], np.uint8), 4).tolist()

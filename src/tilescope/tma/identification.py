@@ -25,11 +25,10 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, argument_range
 from tilescope.layout import ATOM_ORDERS, Layout
-from tilescope.reading import integer, readable
+from tilescope.reading import Bytes, integer, readable
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES, SWIZZLE, Swizzle
-from tilescope.tma.searching import sightings
+from tilescope.tma.searching import Tile, sightings
 from tilescope.value import Value, hex_field
 
 Order = Literal["rows", "boxes side by side", "atoms down", "atoms across"]
@@ -40,11 +39,15 @@ _CERTAIN_SHARE = 0.9  # of the tile; if so much fits at the dump's first byte, t
 _LEAST_SHARE_AT_START = 0.5  # of the elements that must fit for the tile to count as found …
 _LEAST_SHARE_ELSEWHERE = 0.125  # … and where its pieces were recognised one by one, which chance does not do
 _WORD_BYTES = 8  # no swizzle cuts such a piece, so that it is compared whole
-
+_ELEMENT_BYTES = (1, 2, 4, 8)
 
 DUMP_EXTENT = rule(
     "dump-extent",
     "A dump is at least as long as the tile that is looked for in it.",
+    argument="dump",
+    found="{dump_bytes:byte}",
+    limit="the tile alone takes {tile_bytes} bytes",
+    fix="Dump {tile_bytes} bytes, from the tile's first to its last.",
     source="the size of the tile",
     passing="ts.identify(np.zeros(1024, np.uint8), np.zeros((8, 64), np.float16))",
     failing="ts.identify(np.zeros(1023, np.uint8), np.zeros((8, 64), np.float16))",
@@ -121,10 +124,15 @@ class Identification(Value):
         """The order in words, with its extents."""
         tile = self.layout.as_rows().tiling
         parts = f"{tile.atom[0]} x {tile.atom[1]} elements"
-        return {
-            "rows": f"rows {tile.pitch_bytes} bytes apart", "boxes side by side": f"boxes of {parts} side by side",
-            "atoms down": f"atoms of {parts}, column after column", "atoms across": f"atoms of {parts}, row after row",
-        }[self.order]  # fmt: skip
+        match self.order:
+            case "rows":
+                return f"rows {tile.pitch_bytes} bytes apart"
+            case "boxes side by side":
+                return f"boxes of {parts} side by side"
+            case "atoms down":
+                return f"atoms of {parts}, column after column"
+            case "atoms across":
+                return f"atoms of {parts}, row after row"
 
     @property
     def advice(self) -> str:
@@ -137,20 +145,33 @@ class Identification(Value):
     def __str__(self) -> str:
         if not self.found:
             return self.advice
-        what = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {self.order_words}"
-        what += " of the transposed tile" if self.transposed else ""
-        what += f", from byte {self.offset:#x} of the dump" if self.offset else ""
         if self.explained:
-            return what + (f" (and {self.equally_good} more explain it)" if self.equally_good else "")
-        count = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
-        missing = f" and {self.missing_bytes} outside the dump" if self.missing_bytes else ""
-        said = f"no layout explains the dump; closest: {what}, with {count}{missing}"
-        if (wrong := self.first_wrong) is None:
+            more = f" (and {self.equally_good} more explain it)" if self.equally_good else ""
+            return self._layout_words + more
+        said = f"no layout explains the dump; closest: {self._layout_words}, with {self._wrong_words}"
+        wrong = self.first_wrong
+        if wrong is None:
             return said
         return (
             f"{said}. The first is at {wrong.address:#x}: element ({wrong.row}, {wrong.column}) byte {wrong.byte} "
             f"should be {wrong.expected:#04x} and is {wrong.found:#04x}"
         )
+
+    @property
+    def _layout_words(self) -> str:
+        words = f"swizzle {self.swizzle.name}, base offset {self.base_offset}, {self.order_words}"
+        if self.transposed:
+            words += " of the transposed tile"
+        if self.offset:
+            words += f", from byte {self.offset:#x} of the dump"
+        return words
+
+    @property
+    def _wrong_words(self) -> str:
+        words = f"{self.wrong_bytes} of {self.compared_bytes} bytes wrong"
+        if self.missing_bytes:
+            words += f" and {self.missing_bytes} outside the dump"
+        return words
 
 
 def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identification:
@@ -170,54 +191,65 @@ def identify(dump: Any, tile: Any, *, smem_address: int | None = None) -> Identi
     """
     content = readable("dump", dump)
     matrix = _matrix(tile)
-    # the tile, and its transpose where that is another
-    turned = [matrix, np.ascontiguousarray(matrix.T)] if min(matrix.shape) > 1 else [matrix]
-    start = None if smem_address is None else integer("smem_address", smem_address, least=0)
-    if start is not None and start % CHUNK_BYTES:
+    turned = [matrix]
+    if min(matrix.shape) > 1:
+        turned.append(np.ascontiguousarray(matrix.T))
+    start = _start_address(smem_address)
+    compared = _compared(content, turned, start)
+    if not compared:
+        raise DUMP_EXTENT.error(dump_bytes=len(content), tile_bytes=matrix.nbytes)
+    best = min(compared)
+    here = _identified(
+        content,
+        turned[best.sampled.transposed],
+        best.sampled.layout.with_start(best.sampled.start),
+        transposed=best.sampled.transposed,
+        equally_good=sum(other.wrong == best.wrong for other in compared) - 1,
+    )
+    if here.fitting_share >= _CERTAIN_SHARE:
+        return here
+    return max([here, *_elsewhere(content, turned, start)], key=lambda answer: (answer.found, answer.fitting_share))
+
+
+def _start_address(smem_address: int | None) -> int | None:
+    """The shared address of the dump, where it is known: a multiple of 16 bytes."""
+    if smem_address is None:
+        return None
+    start = integer("smem_address", smem_address, least=0)
+    if start % CHUNK_BYTES:
         below = start // CHUNK_BYTES * CHUNK_BYTES
         fix = f"Use {below}, or leave it out."
         raise RuleError([argument_range("smem_address", start, "a multiple of 16", fix, {"smem_address": below})])
-    compared: list[tuple[int, int, _Sampled]] = []  # wrong elements, the layout's number, the layout
-    most_missed = _MAX_MISSED_SHARE * min(_SAMPLE_ELEMENTS, matrix.size)
-    for sampled in sorted(_sampled_layouts(content, turned, start)):
-        if compared and sampled.missed > min(min(compared)[0], most_missed):
-            break
-        wrong = _wrong_elements(content, sampled.layout.with_start(sampled.start), turned[sampled.transposed])
-        compared += [] if wrong is None else [(wrong, sampled.number, sampled)]
-    if not compared:
-        raise DUMP_EXTENT.error(
-            "dump", counted(len(content), "byte"), f"the tile alone takes {matrix.nbytes} bytes",
-            f"Dump {matrix.nbytes} bytes, from the tile's first to its last.",
-            dump_bytes=len(content), tile_bytes=matrix.nbytes,
-        )  # fmt: skip
-    fewest, _, nearest = min(compared)
-    equally_good = sum(wrong == fewest for wrong, *_ in compared) - 1
-    layout = nearest.layout.with_start(nearest.start)
-    here = _identified(content, turned, layout, nearest.transposed, equally_good)
-    elsewhere = [] if here.fitting_share >= _CERTAIN_SHARE else _elsewhere(content, turned, start)
-    return max([here, *elsewhere], key=lambda answer: (answer.found, answer.fitting_share))
+    return start
 
 
-def _elsewhere(dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], start: int | None) -> list[Identification]:
+def _elsewhere(dump: Bytes, turned: list[Tile], start: int | None) -> list[Identification]:
     """The likeliest layouts of the tile at other places of the dump; of its transpose where the tile itself is nowhere."""
-    for transposed, wanted in enumerate(turned):
-        if seen := sightings(dump, wanted, start, _layouts):
-            return [_identified(dump, turned, there.layout, bool(transposed), 0, there.offset) for there in seen]
+    for transposed, wanted in zip((False, True), turned, strict=False):
+        seen = sightings(dump, wanted, start, _layouts)
+        if seen:
+            return [
+                _identified(dump, wanted, there.layout, transposed=transposed, offset=there.offset) for there in seen
+            ]
     return []
 
 
-def _matrix(tile: Any) -> npt.NDArray[Any]:
+def _matrix(tile: object) -> Tile:
     """The tile as unsigned integers of its elements' size."""
-    array = tile if isinstance(tile, np.ndarray) else None
-    fits = array is not None and array.ndim == 2 and array.size and array.itemsize in (1, 2, 4, 8)
-    if array is None or not fits or array.dtype.hasobject:
-        raise ARGUMENT_TYPE.error(
-            "tile", f"a {type(tile).__name__}" if array is None else f"an array of {array.dtype} of shape {array.shape}",
-            "a 2-D array of elements of 1, 2, 4 or 8 bytes",
-            "Use tile.reshape(rows, columns), as the kernel sees it; view wider elements as pairs.",
-            shape=() if array is None else array.shape,
-        )  # fmt: skip
-    return np.ascontiguousarray(array).view(f"u{array.itemsize}")
+    if isinstance(tile, np.ndarray):
+        is_matrix = tile.ndim == 2 and tile.size > 0
+        if is_matrix and tile.itemsize in _ELEMENT_BYTES and not tile.dtype.hasobject:
+            return np.ascontiguousarray(tile).view(f"u{tile.itemsize}")
+        found = f"an array of {tile.dtype} of shape {tile.shape}"
+    else:
+        found = f"a {type(tile).__name__}"
+    raise ARGUMENT_TYPE.error(
+        argument="tile",
+        found=found,
+        limit="a 2-D array of elements of 1, 2, 4 or 8 bytes",
+        fix="Use tile.reshape(rows, columns), as the kernel sees it; view wider elements as pairs.",
+        shape=tile.shape if isinstance(tile, np.ndarray) else (),
+    )
 
 
 class _Sampled(NamedTuple):
@@ -230,25 +262,50 @@ class _Sampled(NamedTuple):
     start: int  # of the dump within the swizzle pattern, in bytes
 
 
-def _sampled_layouts(
-    dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], start: int | None
-) -> Iterator[_Sampled]:
+class _Compared(NamedTuple):
+    """A layout that was compared whole; the smallest one has the fewest wrong elements, and then is the simplest."""
+
+    wrong: int  # elements
+    number: int
+    sampled: _Sampled
+
+
+def _compared(dump: Bytes, turned: list[Tile], start: int | None) -> list[_Compared]:
+    """The layouts that may be the best one, compared whole with the dump."""
+    compared: list[_Compared] = []
+    most_missed = _MAX_MISSED_SHARE * min(_SAMPLE_ELEMENTS, turned[0].size)
+    for sampled in sorted(_sampled_layouts(dump, turned, start)):
+        if compared and sampled.missed > min(min(compared).wrong, most_missed):
+            break
+        wrong = _wrong_elements(dump, sampled.layout.with_start(sampled.start), turned[sampled.transposed])
+        if wrong is not None:
+            compared.append(_Compared(wrong, sampled.number, sampled))
+    return compared
+
+
+def _sampled_layouts(dump: Bytes, turned: list[Tile], start: int | None) -> Iterator[_Sampled]:
     """Every layout that the tile may have in the dump, compared with the dump in a sample of its elements."""
     number = 0
-    for transposed, wanted in enumerate(turned):
+    for transposed, wanted in zip((False, True), turned, strict=False):
         rows, columns = _sample(wanted.shape)
         values = wanted[rows, columns]
         for swizzle in SWIZZLE.values():
             layouts = list(_layouts(wanted.shape, wanted.itemsize, swizzle))
             logical = [layout.logical(rows, columns) for layout in layouts]
-            for line in range(swizzle.period_lines) if start is None else (swizzle.base_offset(start),):
-                begin = line * SMEM_LINE_BYTES
+            for begin in _begins(swizzle, start):
                 for layout, addresses in zip(layouts, logical, strict=True):
                     number += 1
                     places = swizzle.apply(addresses + begin) - begin
                     if places.min() >= 0 and places.max() + wanted.itemsize <= len(dump):
                         missed = int((_words(dump, places, wanted.dtype) != values).sum())
-                        yield _Sampled(missed, number, bool(transposed), layout, begin)
+                        yield _Sampled(missed, number, transposed, layout, begin)
+
+
+def _begins(swizzle: Swizzle, start: int | None) -> list[int]:
+    """Where the dump may start within the swizzle's pattern, in bytes: on any line of it, or on that of its address."""
+    if start is not None:
+        return [swizzle.base_offset(start) * SMEM_LINE_BYTES]
+    return [line * SMEM_LINE_BYTES for line in range(swizzle.period_lines)]
 
 
 def _sample(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -261,27 +318,33 @@ def _sample(shape: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def _layouts(shape: tuple[int, ...], element_bytes: int, swizzle: Swizzle) -> Iterator[Layout]:
-    """Layouts of a tile under a swizzle, simple ones first."""
+    """Layouts of a tile under a swizzle, simple ones first: rows, atoms, boxes side by side."""
     rows, columns = shape
+    bits = element_bytes * 8
     row_bytes = columns * element_bytes
     span = swizzle.span_bytes or CHUNK_BYTES
-    options: dict[str, Any] = {"element_bits": element_bytes * 8, "swizzle": swizzle}
     gap = max(0, span - row_bytes) if swizzle.span_bytes else 0
     for padding in (gap, 0) if gap else (0,):  # TMA's own pitch first
-        yield Layout((rows, columns), padding_bytes=padding, **options)
+        yield Layout((rows, columns), bits, padding_bytes=padding, swizzle=swizzle)
     atom = (ATOM_ROWS, span // element_bytes)
     has_atoms = rows % atom[0] == 0 and columns % atom[1] == 0 and columns > atom[1]
-    for order in ATOM_ORDERS if has_atoms else ():
-        yield Layout((rows, columns), atom=atom, atom_order=order, **options)
-    widths = (
-        [span] if swizzle.span_bytes else [width for width in range(span, row_bytes, span) if row_bytes % width == 0]
-    )
-    for width in widths:
-        if width >= row_bytes or (has_atoms and width == span):  # one box, or atoms down a column of them
+    if has_atoms:
+        for order in ATOM_ORDERS:
+            yield Layout((rows, columns), bits, atom=atom, atom_order=order, swizzle=swizzle)
+    for width in _box_widths(row_bytes, swizzle):
+        if has_atoms and width == span:  # atoms down a column of them
             continue
         box_columns = width // element_bytes
         for high in _box_rows(rows, width, swizzle):
-            yield Layout((high, rounded_up(columns, box_columns)), atom=(high, box_columns), **options)
+            padded = (high, rounded_up(columns, box_columns))
+            yield Layout(padded, bits, atom=(high, box_columns), swizzle=swizzle)
+
+
+def _box_widths(row_bytes: int, swizzle: Swizzle) -> list[int]:
+    """How wide the boxes may be of which several stand side by side, in bytes."""
+    if swizzle.span_bytes:
+        return [swizzle.span_bytes] if swizzle.span_bytes < row_bytes else []
+    return [width for width in range(CHUNK_BYTES, row_bytes, CHUNK_BYTES) if row_bytes % width == 0]
 
 
 def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
@@ -290,10 +353,11 @@ def _box_rows(rows: int, width: int, swizzle: Swizzle) -> list[int]:
     return sorted({rounded_up(rows, step) for step in steps})
 
 
-def _wrong_elements(dump: npt.NDArray[np.uint8], layout: Layout, wanted: npt.NDArray[Any]) -> int | None:
+def _wrong_elements(dump: Bytes, layout: Layout, wanted: Tile) -> int | None:
     """How many elements are not where the layout has them; None if the layout reaches beyond the dump."""
     rows, columns = wanted.shape
-    size, tile = wanted.itemsize, layout.as_rows().tiling
+    size = wanted.itemsize
+    tile = layout.as_rows().tiling
     aligned = all(extent % _WORD_BYTES == 0 for extent in (columns * size, tile.pitch_bytes, tile.atom[1] * size))
     word_bytes = _WORD_BYTES if aligned else size
     places = _places(layout, rows, np.arange(0, columns, word_bytes // size))
@@ -307,35 +371,59 @@ def _places(layout: Layout, rows: int, columns: npt.NDArray[np.int64]) -> npt.ND
     return layout.address(np.arange(rows)[:, None], columns[None, :]) - layout.start
 
 
-def _words(dump: npt.NDArray[np.uint8], places: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _words(dump: Bytes, places: npt.NDArray[np.integer], dtype: np.dtype[np.integer]) -> npt.NDArray[np.integer]:
     """What the dump holds at byte offsets."""
     words = dump[: len(dump) // dtype.itemsize * dtype.itemsize].view(dtype)
-    held: npt.NDArray[Any] = words[places // dtype.itemsize]
+    held: npt.NDArray[np.integer] = words[places // dtype.itemsize]
     return held
 
 
 def _identified(
-    dump: npt.NDArray[np.uint8], turned: list[npt.NDArray[Any]], layout: Layout, transposed: bool, equally_good: int, offset: int = 0
-) -> Identification:  # fmt: skip
-    wanted = turned[transposed]
+    dump: Bytes, wanted: Tile, layout: Layout, *, transposed: bool, equally_good: int = 0, offset: int = 0
+) -> Identification:
+    """What a layout explains of a dump; `wanted` is the tile, or its transpose if that is what has the layout."""
     begin = _places(layout, wanted.shape[0], np.arange(wanted.shape[1])) + offset
     places = begin[:, :, None] + np.arange(wanted.itemsize)
-    held = (places >= 0) & (places < len(dump))
-    bytes_wanted = wanted.view(np.uint8).reshape(places.shape)
-    differ = held & (dump[np.where(held, places, 0)] != bytes_wanted)
-    wrong, missing = int(differ.sum()), int((~held).sum())
+    is_held = (places >= 0) & (places < len(dump))
+    expected = wanted.view(np.uint8).reshape(places.shape)
+    differs = is_held & (dump[np.where(is_held, places, 0)] != expected)
     first_wrong = None
-    if wrong:
-        row, column, byte = first = tuple(np.argwhere(differ)[places[differ].argmin()].tolist())
-        address, element = int(places[first]), (column, row) if transposed else (row, column)
-        first_wrong = WrongByte(*element, byte, int(bytes_wanted[first]), int(dump[address]), address)
-    whole = (held & ~differ).all(axis=2)  # single bytes, zeros above all, are right by chance
-    found = whole.mean() >= (_LEAST_SHARE_ELSEWHERE if offset else _LEAST_SHARE_AT_START)
-    if transposed:  # the layout of the tile whose transpose lies in this one
-        tile = layout.as_rows().tiling
-        layout = Layout(
-            tile.shape[::-1], tile.element_bits, atom=tile.atom[::-1], atom_order=tile.atom_order, major="MN",
-            padding_bytes=tile.padding_bytes, swizzle=layout.swizzle, start=layout.start,
-        )  # fmt: skip
-    counts = equally_good, wanted.nbytes, missing
-    return Identification(layout, transposed, wrong, first_wrong, *counts, bool(found), offset)
+    if differs.any():
+        row, column, byte = np.argwhere(differs)[places[differs].argmin()].tolist()
+        address = int(places[row, column, byte])
+        first_wrong = WrongByte(
+            row=column if transposed else row,
+            column=row if transposed else column,
+            byte=byte,
+            expected=int(expected[row, column, byte]),
+            found=int(dump[address]),
+            address=address,
+        )
+    whole = (is_held & ~differs).all(axis=2)  # single bytes, zeros above all, are right by chance
+    least_share = _LEAST_SHARE_ELSEWHERE if offset else _LEAST_SHARE_AT_START
+    return Identification(
+        layout=_turned_back(layout) if transposed else layout,
+        transposed=transposed,
+        wrong_bytes=int(differs.sum()),
+        first_wrong=first_wrong,
+        equally_good=equally_good,
+        compared_bytes=wanted.nbytes,
+        missing_bytes=int((~is_held).sum()),
+        found=bool(whole.mean() >= least_share),
+        offset=offset,
+    )
+
+
+def _turned_back(layout: Layout) -> Layout:
+    """The layout of the tile whose transpose lies in this one."""
+    tile = layout.as_rows().tiling
+    return Layout(
+        tile.shape[::-1],
+        tile.element_bits,
+        atom=tile.atom[::-1],
+        atom_order=tile.atom_order,
+        major="MN",
+        padding_bytes=tile.padding_bytes,
+        swizzle=layout.swizzle,
+        start=layout.start,
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilescope.errors import RuleError, argument_range
 from tilescope.reading import integer
-from tilescope.tma.tracing import Holds, Trace
+from tilescope.tma.tracing import Holds, Origin, Trace
 from tilescope.value import Value, hex_field
 
 
@@ -39,12 +39,25 @@ def place_at(trace: Trace, address: int) -> Place:
     ((0, 0), (0, 16), '0x480', (0, 8))
     """
     address = integer("address", address)
-    origin, swizzle, start = trace.element_at(address), trace.tensor_map.swizzle, trace.smem_address
-    element = _element(trace, address)
-    instead = None if element is None else start + swizzle.apply(swizzle.apply(address) - start)
-    element_instead = None if instead is None else _element(trace, instead)
-    found = origin.coords, origin.byte, element_instead, address, instead, origin.source_offset
-    return Place(origin.holds, element, *found)
+    origin = trace.element_at(address)
+    element = _element(trace, origin)
+    instead = None
+    element_instead = None
+    if element is not None:
+        swizzle = trace.tensor_map.swizzle
+        logical = swizzle.apply(address)
+        instead = trace.smem_address + swizzle.apply(logical - trace.smem_address)
+        element_instead = _element(trace, trace.element_at(instead))
+    return Place(
+        holds=origin.holds,
+        element=element,
+        coords=origin.coords,
+        byte=origin.byte,
+        element_instead=element_instead,
+        address=address,
+        offset_xor_address=instead,
+        source_offset=origin.source_offset,
+    )
 
 
 def place_of(trace: Trace, row: int, column: int) -> Place:
@@ -63,8 +76,8 @@ def place_of(trace: Trace, row: int, column: int) -> Place:
     return place_at(trace, trace.address_in_box(row, column))
 
 
-def _element(trace: Trace, address: int) -> tuple[int, int] | None:
-    origin = trace.element_at(address)
+def _element(trace: Trace, origin: Origin) -> tuple[int, int] | None:
+    """(row, column) of the box."""
     if origin.row is None or origin.coords is None or origin.byte is None:
         return None
     if trace.tensor_map.interleave.slice_bytes:

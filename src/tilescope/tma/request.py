@@ -6,24 +6,28 @@ only loads) is a RuleError; what faults on the chip is a FaultError, with the co
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilescope.errors import RuleError, Violation, argument_range, argument_type, unknown_name
 from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colWideMap, require_legal
-from tilescope.tensor_map.checking import COORD_END, Direction
-from tilescope.tensor_map.rules.accepted import inner_step, nearest_coords
+from tilescope.tensor_map.instruction import Direction
+from tilescope.tensor_map.limits import COORD_END
+from tilescope.tensor_map.rules.coordinates import inner_step, nearest_coords
 
 _ADDRESS_END = 1 << 32  # shared addresses are unsigned 32-bit numbers
 
 COORDS_RANGE = rule(
     "coords-range",
     "A coordinate is a signed 32-bit number.",
+    argument="coords[{axis}]",
+    found="coords[{axis}] = {coord}",
+    limit="a coordinate is a signed 32-bit number",
+    fix="Use {nearest} at most, and start the tensor nearer to the box.",
     source='PTX ISA, "cp.async.bulk.tensor": tensorCoords are of type .s32',
     passing='ts.trace(ts.TensorMap("u8", (64,), (), (16,)), ((1 << 31) - 16,))',
     failing='ts.trace(ts.TensorMap("u8", (64,), (), (16,)), (1 << 31,))',
 )
+_COORDS_BELOW = COORDS_RANGE.worded(fix="Use {nearest} at least, and start the tensor nearer to the box.")
 _WIDE = (
     'ts.trace(ts.Im2colWideMap("f16", (64, 32, 32, 8), (128, 4096, 131072), lower_width=0, upper_width=0, '
     'channels_per_pixel=64, pixels_per_column=32), (0, 0, 0, 0), operation="{operation}")'
@@ -31,6 +35,10 @@ _WIDE = (
 WIDE_STORE = rule(
     "wide-store",
     "The im2col::w modes only load.",
+    argument="tensor_map",
+    found="a store through an Im2colWideMap",
+    limit="the im2col::w modes only load",
+    fix="Store through a tiled map.",
     source='PTX ISA, "cp.async.bulk.tensor"',
     passing=_WIDE.format(operation="load"),
     failing=_WIDE.format(operation="store"),
@@ -38,13 +46,13 @@ WIDE_STORE = rule(
 
 
 def requested(
-    tensor_map: Any,
+    tensor_map: object,
     direction: Direction,
-    coords: Any,
+    coords: object,
     *,
-    smem_address: Any = 0,
-    offsets: Any = (),
-    reduce: Any = None,
+    smem_address: object = 0,
+    offsets: object = (),
+    reduce: str | None = None,
     rows4: bool = False,
     cluster: bool = False,
 ) -> Copy:
@@ -62,32 +70,44 @@ def requested(
     start = attempted(problems, unread, integers, "coords", coords)
     address = attempted(problems, 0, integer, "smem_address", smem_address)
     taps = attempted(problems, unread, integers, "offsets", offsets)
-    problems += _inexpressible(tensor_map, direction, start, address, reduce)
+    problems += _far_coords(tensor_map, direction, start)
+    problems += _inexpressible(tensor_map, direction, address, reduce)
     if problems:
         raise RuleError(problems)
-    if direction == "load" and not taps and tensor_map.subject != "tiled":
-        taps = (0,) * (tensor_map.rank - 2 if tensor_map.subject == "im2col" else 2)
+    if direction == "load" and not taps:
+        taps = _no_offsets(tensor_map)
     copy = Copy(tensor_map, "reduce" if reduce else direction, start, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
 
 
-def _inexpressible(
-    tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...], smem_address: int, reduce: Any
-) -> list[Violation]:
-    limit = "a coordinate is a signed 32-bit number"
+def _no_offsets(tensor_map: AnyMap) -> tuple[int, ...]:
+    """The offsets of a load that has none: an im2col one has one for each of W, H, D, an im2col-wide one two."""
+    if tensor_map.subject == "tiled":
+        return ()
+    return (0,) * (tensor_map.rank - 2 if tensor_map.subject == "im2col" else 2)
+
+
+def _far_coords(tensor_map: AnyMap, direction: Direction, coords: tuple[int, ...]) -> list[Violation]:
+    """Coordinates that do not fit 32 bits."""
     problems = []
     for axis, coord in enumerate(coords):
-        if not -COORD_END <= coord < COORD_END:
-            step, bound = inner_step(tensor_map, direction) if axis == 0 else 1, "least" if coord < 0 else "most"
-            taken = nearest_coords(coord, step, direction)[0]
-            name, fix = f"coords[{axis}]", f"Use {taken} at {bound}, and start the tensor nearer to the box."
-            problems.append(COORDS_RANGE.violation(name, f"{name} = {coord}", limit, fix, coord=coord))
+        if -COORD_END <= coord < COORD_END:
+            continue
+        step = inner_step(tensor_map, direction) if axis == 0 else 1
+        nearest = nearest_coords(coord, step, direction)[0]
+        told = _COORDS_BELOW if coord < 0 else COORDS_RANGE
+        problems.append(told.violation(axis=axis, coord=coord, nearest=nearest))
+    return problems
+
+
+def _inexpressible(tensor_map: AnyMap, direction: Direction, smem_address: int, reduce: str | None) -> list[Violation]:
+    """What else no instruction can say."""
+    problems = []
     if not 0 <= smem_address < _ADDRESS_END:
         problems.append(argument_range("smem_address", smem_address, "0 to 2^32 - 1", "Use 0.", {"smem_address": 0}))
     if reduce is not None and not is_one_of(reduce, REDUCTIONS):
         problems.append(unknown_name("reduction", "reduce", reduce, REDUCTIONS))
     if direction != "load" and isinstance(tensor_map, Im2colWideMap):
-        found, limit = "a store through an Im2colWideMap", "the im2col::w modes only load"
-        problems.append(WIDE_STORE.violation("tensor_map", found, limit, "Store through a tiled map."))
+        problems.append(WIDE_STORE.violation())
     return problems

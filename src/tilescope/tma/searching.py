@@ -10,8 +10,9 @@ the XOR of every place; if they are the right ones, what is left is arithmetic t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,9 @@ _MAX_PHASES = 32
 _PAIRED = 6  # pieces behind one that are compared with it for the distance of rows
 _PIECES_BYTES = (16, 8, 4, 2, 1)  # widest first: a swizzle leaves them whole
 _TELLING_BYTES = 4  # narrower pieces occur by chance
+_KEPT = 4  # sightings, of all that were found
 Ints = npt.NDArray[np.int64]
+Tile = npt.NDArray[np.unsignedinteger]  # (rows, columns)
 Forms = Callable[[tuple[int, ...], int, Swizzle], Iterator[Layout]]
 
 
@@ -42,31 +45,44 @@ class Sighting(NamedTuple):
     offset: int  # of the tile's first byte in the dump
 
 
+class _Match(NamedTuple):
+    """A place where the dump holds a piece of the tile."""
+
+    place: int  # in the dump
+    row: int
+    byte: int  # in the row
+    anchor: int  # which piece it is
+
+
 class _Matches(NamedTuple):
-    """Where the dump holds pieces of the tile."""
+    """All of them, an entry for each in every array."""
 
-    place: Ints  # in the dump
+    place: Ints
     row: Ints
-    byte: Ints  # in the row
-    anchor: Ints  # which piece it is
-    anchors: int  # that were looked up
+    byte: Ints
+    anchor: Ints
+    anchors: int  # pieces that were looked up
+
+    @property
+    def present(self) -> int:
+        """How many pieces the dump has."""
+        return len(np.unique(self.anchor))
 
 
-def sightings(dump: npt.NDArray[np.uint8], tile: npt.NDArray[Any], start: int | None, forms: Forms) -> list[Sighting]:
+def sightings(dump: npt.NDArray[np.uint8], tile: Tile, start: int | None, forms: Forms) -> list[Sighting]:
     """The likeliest places of a 2-D tile in the dump, best first; none where only chance would explain them."""
-    content, row_bytes = dump.tobytes(), tile.shape[1] * tile.itemsize
+    content = dump.tobytes()
     best: list[Sighting] = []
     recognised = 0.0  # share of the anchors that the best layout explains
-    least_bytes = max(tile.itemsize, 1 if row_bytes % _TELLING_BYTES else _TELLING_BYTES)
-    for piece_bytes in (width for width in _PIECES_BYTES if width >= least_bytes and row_bytes % width == 0):
+    for piece_bytes in _piece_widths(tile):
         found = _matches(content, tile, piece_bytes)
-        present = len(np.unique(found.anchor))
-        share = present / max(1, found.anchors)
-        if present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
+        share = found.present / max(1, found.anchors)
+        if found.present < _FEWEST or share < max(_LEAST, recognised + _LEAST):  # no more than wider pieces: chance
             continue
         for swizzles in (SWIZZLE.values(), _xor_swizzles(piece_bytes)):
-            best += [sighting for swizzle in swizzles for sighting in _under(swizzle, found, tile, start, forms)]
-            best = sorted(best, key=lambda sighting: -sighting.hits)[:4]  # a stable sort: the simplest first
+            for swizzle in swizzles:
+                best += _under(swizzle, found, tile, start, forms)
+            best = sorted(best, key=lambda sighting: -sighting.hits)[:_KEPT]  # a stable sort: the simplest first
             recognised = best[0].hits / found.anchors if best else 0
             if recognised >= _ENOUGH * share:
                 break
@@ -75,21 +91,32 @@ def sightings(dump: npt.NDArray[np.uint8], tile: npt.NDArray[Any], start: int | 
     return best
 
 
-def _matches(content: bytes, tile: npt.NDArray[Any], piece_bytes: int) -> _Matches:
+def _piece_widths(tile: Tile) -> list[int]:
+    """The pieces that rows of the tile are made of, widest first."""
+    row_bytes = tile.shape[1] * tile.itemsize
+    least_bytes = tile.itemsize
+    if row_bytes % _TELLING_BYTES == 0:
+        least_bytes = max(tile.itemsize, _TELLING_BYTES)
+    return [width for width in _PIECES_BYTES if width >= least_bytes and row_bytes % width == 0]
+
+
+def _matches(content: bytes, tile: Tile, piece_bytes: int) -> _Matches:
     """Places of some pieces that the tile has once and the dump rarely."""
     pieces = np.ascontiguousarray(tile).view(np.dtype(f"V{piece_bytes}"))
     _, first, count = np.unique(pieces.view(f"S{piece_bytes}"), return_index=True, return_counts=True)
     single = first[count == 1]
     anchors = _ANCHORS if len(content) < _LONG_DUMP_BYTES else _FEWER_ANCHORS
     chosen = np.sort(np.random.default_rng(0).permutation(single)[:anchors])
-    found: list[tuple[int, int, int, int]] = []
+    found: list[_Match] = []
     for number, index in enumerate(chosen.tolist()):
         row, column = divmod(index, pieces.shape[1])
         places = _places(content, pieces[row, column].tobytes())
-        found += [(place, row, column * piece_bytes, number) for place in places]
-    once = [match for match in found if sum(other[3] == match[3] for other in found) == 1]
-    found = once if len(once) >= anchors // 2 else found  # enough that leave no doubt
-    columns = np.array(found, np.int64).reshape(-1, 4).T
+        found += [_Match(place, row, column * piece_bytes, number) for place in places]
+    occurrences = Counter(match.anchor for match in found)
+    once = [match for match in found if occurrences[match.anchor] == 1]
+    if len(once) >= anchors // 2:  # enough that leave no doubt
+        found = once
+    columns = np.array(found, np.int64).reshape(-1, len(_Match._fields)).T
     return _Matches(columns[0], columns[1], columns[2], columns[3], len(chosen))
 
 
@@ -114,33 +141,43 @@ def _xor_swizzles(piece_bytes: int) -> Iterator[Swizzle]:
                     yield Swizzle.xor(bits, base, shift)
 
 
-def _under(
-    swizzle: Swizzle, found: _Matches, tile: npt.NDArray[Any], start: int | None, forms: Forms
-) -> Iterator[Sighting]:
+def _under(swizzle: Swizzle, found: _Matches, tile: Tile, start: int | None, forms: Forms) -> Iterator[Sighting]:
     """What the pieces agree on under a swizzle, for every line on which the dump may start; XOR swizzles have plain rows."""
-    size, row_bytes = tile.itemsize, tile.shape[1] * tile.itemsize
+    size = tile.itemsize
+    row_bytes = tile.shape[1] * size
     layouts = list(forms(tile.shape, size, swizzle)) if swizzle.feature is not None else []
     grids = [layout for layout in layouts if layout.atom != layout.shape]
     within = [layout.logical(found.row, found.byte // size) - layout.start for layout in grids]
-    begins = [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MAX_PHASES))]
-    for begin in begins if start is None else [start]:
+    for begin in _begins(swizzle, start):
         place = swizzle.apply(found.place + begin) - begin
         pitch = _pitch(place - found.byte, found.row, row_bytes)
-        for layout, logical in ((None, found.row * pitch + found.byte), *zip(grids, within, strict=True)):
+        if (pitch - row_bytes) % size:
+            continue
+        in_rows = found.row * pitch + found.byte
+        for grid, logical in zip([None, *grids], [in_rows, *within], strict=True):
             offsets, count = np.unique(place - logical, return_counts=True)
             offset = int(offsets[count.argmax()])  # where most pieces say that the tile begins
             hits = len(set(found.anchor[place - logical == offset].tolist()))
-            if offset < 0 or hits < max(_FEWEST, _LEAST * found.anchors) or (pitch - row_bytes) % size:
+            if offset < 0 or hits < max(_FEWEST, _LEAST * found.anchors):
                 continue
-            plain = layout or Layout(tile.shape, size * 8, padding_bytes=pitch - row_bytes, swizzle=swizzle)
-            yield Sighting(hits, plain.with_start(begin + offset), offset)
+            layout = grid
+            if layout is None:
+                layout = Layout(tile.shape, size * 8, padding_bytes=pitch - row_bytes, swizzle=swizzle)
+            yield Sighting(hits, layout.with_start(begin + offset), offset)
+
+
+def _begins(swizzle: Swizzle, start: int | None) -> list[int]:
+    """Where the dump may start within the swizzle's pattern, in bytes."""
+    if start is not None:
+        return [start]
+    return [line * SMEM_LINE_BYTES for line in range(min(swizzle.period_lines, _MAX_PHASES))]
 
 
 def _pitch(start: Ints, row: Ints, row_bytes: int) -> int:
     """The distance of rows that most pairs of near pieces agree on; that of dense rows where none do."""
-    near = [slice(apart, None) for apart in range(1, _PAIRED + 1)]
-    apart = np.concatenate([row[behind] - row[: len(row) - behind.start] for behind in near])
-    bytes_apart = np.concatenate([start[behind] - start[: len(row) - behind.start] for behind in near])
-    step, rest = np.divmod(bytes_apart[apart > 0], apart[apart > 0])
+    rows_apart = np.concatenate([row[behind:] - row[:-behind] for behind in range(1, _PAIRED + 1)])
+    bytes_apart = np.concatenate([start[behind:] - start[:-behind] for behind in range(1, _PAIRED + 1)])
+    are_apart = rows_apart > 0
+    step, rest = np.divmod(bytes_apart[are_apart], rows_apart[are_apart])
     steps, count = np.unique(step[(rest == 0) & (step >= row_bytes)], return_counts=True)
     return int(steps[count.argmax()]) if len(steps) else row_bytes

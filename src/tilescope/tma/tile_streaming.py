@@ -19,21 +19,20 @@ from numba import intp, types, void
 from tilescope.swizzle.streaming import PIECE_BYTES, compiled, fence, store_line
 
 Longs = npt.NDArray[np.int64]
+Strips = npt.NDArray[np.int64]  # (strips, 2): addresses of the first tile of each, in the source and in the target
 
 
-def _stream_tiles(
-    sources: Longs, targets: Longs, tiles: int, tile_step_bytes: int, order: Longs, pieces_at_once: int
-) -> None:
-    """Copy strips between addresses; `order` has the offset in the source of each piece of a tile.
+def _stream_tiles(strips: Strips, tiles: int, tile_step_bytes: int, order: Longs, pieces_at_once: int) -> None:
+    """Copy strips of `tiles` tiles; `order` has the offset in the source of each piece of a tile.
 
     Targets are aligned to 64 bytes; a tile, and what is copied of it at once, is a whole number of 64-byte lines.
     """
     tile_bytes = len(order) * PIECE_BYTES
-    for strip in range(len(sources)):
+    for strip in range(len(strips)):
         for first in range(0, len(order), pieces_at_once):
             for tile in range(tiles):
-                source = sources[strip] + tile * tile_step_bytes
-                target = targets[strip] + tile * tile_bytes
+                source = strips[strip, 0] + tile * tile_step_bytes
+                target = strips[strip, 1] + tile * tile_bytes
                 for piece in range(first, min(first + pieces_at_once, len(order)), 4):
                     store_line(
                         target + piece * PIECE_BYTES,
@@ -46,4 +45,5 @@ def _stream_tiles(
 
 
 _LONGS = types.Array(intp, 1, "C")
-stream_tiles = compiled(_stream_tiles, void(_LONGS, _LONGS, intp, intp, _LONGS, intp))
+_STRIPS = types.Array(intp, 2, "C")
+stream_tiles = compiled(_stream_tiles, void(_STRIPS, intp, intp, _LONGS, intp))

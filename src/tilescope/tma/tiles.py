@@ -50,6 +50,10 @@ _BATCH_BYTES = 1 << 21 if _ALONG_ROWS else 1 << 17
 TILES_MAP = rule(
     "tiles-map",
     "Tiles are cut by a tiled map, whose grid steps by the box.",
+    argument="tensor_map",
+    found="{kind}",
+    limit="a tiled map, whose grid steps by the box",
+    fix="Call ts.load for every column of an im2col map.",
     source="the definition of load_tiles",
     passing='ts.load_tiles(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"))',
     failing='ts.load_tiles(ts.Im2colMap.for_convolution(1, 8, 8, 64, 3, 3, data_type="f16", channels_per_pixel=64, '
@@ -58,9 +62,19 @@ TILES_MAP = rule(
 TILES_EXTENT = rule(
     "tiles-extent",
     "All tiles together fit into memory.",
+    argument="tensor_map",
+    found="{tiles} tiles of {tile_bytes} bytes",
+    limit="an array that fits in memory",
+    fix="Load the tiles one by one.",
     source="the array that load_tiles returns",
     passing='ts.load_tiles(ts.TensorMap("u8", (16, 4), (16,), (16, 1)), np.zeros(64, "u1"))',
     failing='ts.load_tiles(ts.TensorMap("u8", (16, 1 << 31, 1 << 31), (0, 0), (16, 1, 1)), np.zeros(16, "u1"))',
+)
+_TILES_OUT = OUT_ARRAY.worded(
+    argument="out",
+    found="an array of {bytes} bytes",
+    limit="{needed_bytes} bytes: {shape}",
+    fix="Use np.empty({shape}, np.uint8).",
 )
 
 
@@ -80,10 +94,7 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     ((2, 3, 8192), True)
     """
     if not isinstance(tensor_map, TensorMap):
-        raise TILES_MAP.error(
-            "tensor_map", type(tensor_map).__name__, "a tiled map, whose grid steps by the box",
-            "Call ts.load for every column of an im2col map.",
-        )  # fmt: skip
+        raise TILES_MAP.error(kind=type(tensor_map).__name__)
     workers = integer("threads", threads, least=1)
     source = readable("memory", memory)
     tiling = _Tiling.of(tensor_map)
@@ -91,11 +102,9 @@ def load_tiles(tensor_map: TensorMap, memory: Any, *, out: Any = None, threads: 
     if out is None:
         out = tiling.zeros()
     target = writeable("out", out)
-    if len(target) != prod(tiling.shape):
-        raise OUT_ARRAY.error(
-            "out", f"an array of {len(target)} bytes", f"{prod(tiling.shape)} bytes: {tiling.shape}",
-            f"Use np.empty({tiling.shape}, np.uint8).", bytes=len(target), needed_bytes=prod(tiling.shape),
-        )  # fmt: skip
+    needed_bytes = prod(tiling.shape)
+    if len(target) != needed_bytes:
+        raise _TILES_OUT.error(bytes=len(target), needed_bytes=needed_bytes, shape=tiling.shape)
     if tiling.strips:
         tiling.whole_strips(source, target).fill(workers)
     for number, place in tiling.cut_tiles():
@@ -147,11 +156,7 @@ class _Tiling:
         try:
             return np.zeros(self.shape, np.uint8)
         except (MemoryError, ValueError):
-            raise TILES_EXTENT.error(
-                "tensor_map", f"{prod(self.grid)} tiles of {self.tile_bytes} bytes",
-                "an array that fits in memory", "Load the tiles one by one.",
-                tiles=prod(self.grid), tile_bytes=self.tile_bytes,
-            ) from None  # fmt: skip
+            raise TILES_EXTENT.error(tiles=prod(self.grid), tile_bytes=self.tile_bytes) from None
 
     def require_memory(self, memory: Bytes) -> None:
         """The last tile reaches farthest: where it is in memory, all are."""
@@ -163,17 +168,18 @@ class _Tiling:
     def cut_tiles(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """The number in the result and the coordinates of each tile that is in no strip."""
         for axis in range(len(self.grid)):  # cut in this dimension, whole in those before, whatever in those behind
-            ranges = [
-                *map(range, self.whole[:axis]), range(self.whole[axis], self.grid[axis]), *map(range, self.grid[axis + 1 :])
-            ]  # fmt: skip
-            for index in itertools.product(*ranges):
+            before = [range(count) for count in self.whole[:axis]]
+            cut = range(self.whole[axis], self.grid[axis])
+            behind = [range(count) for count in self.grid[axis + 1 :]]
+            for index in itertools.product(*before, cut, *behind):
                 number = int(np.ravel_multi_index(index, self.grid, order="F"))
                 yield number, tuple(place * step for place, step in zip(index, self.steps, strict=True))
 
     def whole_strips(self, source: Bytes, target: Bytes) -> Strips:
         a = self.tensor_map
         rows = walk(requested(a, "load", (0,) * a.rank))
-        source_begins, numbers = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        source_begins = np.zeros(1, np.int64)
+        numbers = np.zeros(1, np.int64)
         for axis in range(a.rank - 1, 0, -1):
             index = np.arange(self.whole[axis])
             step_bytes = self.steps[axis] * a.strides_bytes[axis - 1]
@@ -217,14 +223,16 @@ class Strips:
             and tile_streaming() is not None
         )
         by_numpy = self.scatter if _ALONG_ROWS else self.gather
-        in_shares(self.stream if streams else by_numpy, 0, len(self.source_begins), 1, threads, strip_bytes)
+        in_shares(
+            self.stream if streams else by_numpy, 0, len(self.source_begins), 1, threads=threads, unit_bytes=strip_bytes
+        )
 
     @property
     def _is_gapless(self) -> bool:
         """Whether every byte of a tile is one of the tensor, as it is there."""
-        placed, data_type = self.tiling.placed, self.tiling.tensor_map.data_type
+        placed = self.tiling.placed
         is_full = len(placed.places) * placed.piece_bytes == placed.footprint_bytes
-        return is_full and data_type.name not in TF32_TYPES
+        return is_full and self.tiling.tensor_map.data_type.name not in TF32_TYPES
 
     def gather(self, begin: int, end: int) -> None:
         """Fill strips `begin` to `end` with numpy, a few neighbouring tiles at a time.
@@ -232,7 +240,8 @@ class Strips:
         Gapless tiles are taken in the order of shared memory. Those with gaps, or of a type that is rounded, are
         gathered in the order of their rows, and then scattered.
         """
-        places, piece = self.tiling.placed.places, self._piece
+        places = self.tiling.placed.places
+        piece = self._piece
         is_gapless = self._is_gapless
         order_in_tile = self._piece_offsets(self.row_offsets) // piece.itemsize
         if is_gapless:
@@ -254,7 +263,8 @@ class Strips:
         tensor row 0  │ tile 0 │ tile 1 │ …  ──▶  row 0 of tile 0, row 0 of tile 1, …
         tensor row 1  │ tile 0 │ tile 1 │ …  ──▶  row 1 of tile 0, row 1 of tile 1, …
         """
-        piece, data_type = self._piece, self.tiling.tensor_map.data_type
+        piece = self._piece
+        data_type = self.tiling.tensor_map.data_type
         places_in_tile = self.tiling.placed.places.reshape(len(self.row_offsets), 1, -1)
         pieces_of_tile = self.tiling.tile_bytes // piece.itemsize
         places = places_in_tile + np.arange(self._batch)[:, None] * pieces_of_tile  # (rows, tiles, pieces of a row)
@@ -283,7 +293,8 @@ class Strips:
 
     def _batches(self, strip: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """The number of the first of a few tiles in a strip, and where they go: (tiles, pieces)."""
-        first_byte, whole = int(self.target_begins[strip]), self.tiling.whole[0]
+        first_byte = int(self.target_begins[strip])
+        whole = self.tiling.whole[0]
         strip_bytes = self.target[first_byte : first_byte + whole * self.tiling.tile_bytes]
         tiles = strip_bytes.reshape(whole, self.tiling.tile_bytes).view(self._piece)
         for first in range(0, whole, self._batch):
@@ -293,15 +304,14 @@ class Strips:
         """Fill strips `begin` to `end` of gapless tiles by the compiled loop, which writes past the cache."""
         compiled = tile_streaming()
         assert compiled is not None
-        sources, targets = (
-            array.ctypes.data + begins[begin:end]
-            for array, begins in ((self.source, self.source_begins), (self.target, self.target_begins))
-        )
+        strips = np.empty((end - begin, 2), np.int64)
+        strips[:, 0] = self.source.ctypes.data + self.source_begins[begin:end]
+        strips[:, 1] = self.target.ctypes.data + self.target_begins[begin:end]
         offsets = self._piece_offsets(self.row_offsets)
         order = np.empty_like(offsets)
         order[self.tiling.placed.places] = offsets
         pieces_at_once = _ROWS_AT_ONCE * self.row_bytes // CHUNK_BYTES
-        compiled.stream_tiles(sources, targets, self.tiling.whole[0], self.tile_step_bytes, order, pieces_at_once)
+        compiled.stream_tiles(strips, self.tiling.whole[0], self.tile_step_bytes, order, pieces_at_once)
 
     def _piece_offsets(self, row_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Offsets of a tile's pieces, row by row, where its rows begin at `row_offsets`."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,10 @@ from tilescope.value import Value, hex_field, read_only
 TRACE_EXTENT = rule(
     "trace-extent",
     "The bytes of the tensor that a traced copy reads or writes lie before byte 2^62; no memory is larger.",
+    argument="coords",
+    found="row {row} at byte {byte:#x} of the tensor",
+    limit="a trace counts up to byte 2^62; a global address is below 2^57",
+    fix="Start the box nearer to the tensor's first byte, or check strides_bytes.",
     source="global addresses are below 2^57",
     basis="measured",
     passing='ts.trace(ts.TensorMap("u8", (16, 1 << 32), ((1 << 40) - 16,), (16, 1)), (0, 1 << 20))',
@@ -84,8 +88,14 @@ class Trace(Value):
     """
 
     _derived: ClassVar[tuple[str, ...]] = (
-        "footprint_bytes", "transaction_bytes", "written_bytes", "filled_rows", "overrun_bytes", "basis", "runs",
-    )  # fmt: skip
+        "footprint_bytes",
+        "transaction_bytes",
+        "written_bytes",
+        "filled_rows",
+        "overrun_bytes",
+        "basis",
+        "runs",
+    )
     FILL: ClassVar[int] = -1  # in `source_offset`: outside the tensor
     GAP: ClassVar[int] = -2  # in `source_offset`: not part of the copy
 
@@ -104,18 +114,20 @@ class Trace(Value):
         known_name("operation", self.operation, OPERATIONS)
         copy = requested(
             self.tensor_map,
-            "load" if self.operation in ("load", "gather4") else "store",
+            "load" if self.is_load else "store",
             self.coords,
             smem_address=self.smem_address,
             offsets=self.offsets,
             rows4=self.operation in ("gather4", "scatter4"),
         )
-        found = walk(copy)
-        for name, value in (
-            *((name, getattr(copy, name)) for name in ("coords", "offsets", "smem_address")),
-            ("copy", copy), ("walk", found), ("source_offset", read_only(_traced(copy, found))),
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
+        walked = walk(copy)
+        place = object.__setattr__
+        place(self, "coords", copy.coords)
+        place(self, "offsets", copy.offsets)
+        place(self, "smem_address", copy.smem_address)
+        place(self, "copy", copy)
+        place(self, "walk", walked)
+        place(self, "source_offset", read_only(_source_offsets(copy, walked)))
 
     @property
     def footprint_bytes(self) -> int:
@@ -135,19 +147,23 @@ class Trace(Value):
     @property
     def filled_rows(self) -> int:
         """Rows that lie outside the tensor altogether: filled by a load, dropped by a store."""
-        found = self.walk
-        return found.rows if found.high_bytes <= found.low_bytes else int((~found.inside).sum())
+        if self.walk.high_bytes <= self.walk.low_bytes:
+            return self.walk.rows
+        return int((~self.walk.inside).sum())
 
     @property
     def outside_bytes(self) -> int:
         """Bytes outside the tensor in each of the other rows, at its ends."""
-        found = self.walk
-        return 0 if self.filled_rows == found.rows else found.row_bytes - (found.high_bytes - found.low_bytes)
+        if self.filled_rows == self.walk.rows:
+            return 0
+        return self.walk.row_bytes - (self.walk.high_bytes - self.walk.low_bytes)
 
     @property
     def overrun_bytes(self) -> int:
         """Bytes behind the tensor's rows that a store overwrites: it rounds their end up to 16 bytes."""
-        return 0 if self.is_load else int(self.walk.inside.sum()) * (self.walk.reach_bytes - self.walk.high_bytes)
+        if self.is_load:
+            return 0
+        return int(self.walk.inside.sum()) * (self.walk.reach_bytes - self.walk.high_bytes)
 
     @cached_property
     def row_coords(self) -> npt.NDArray[np.int64]:
@@ -190,13 +206,20 @@ class Trace(Value):
     @property
     def runs(self) -> tuple[Run, ...]:
         """The same as `source_offset`, in as few pieces as possible."""
-        source, holds = self.source_offset, _traced(self.copy, self.walk, kinds=True)
-        follows = np.where(source[1:] < 0, True, source[1:] == source[:-1] + 1) & (holds[1:] == holds[:-1])
+        source = self.source_offset
+        holds = _kinds(self.copy, self.walk)
+        goes_on = (source[1:] < 0) | (source[1:] == source[:-1] + 1)
+        follows = goes_on & (holds[1:] == holds[:-1])
         edges = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(source)]
         return tuple(
-            Run(end - begin, _HOLDS[holds[begin]], self.smem_address + begin, None if source[begin] < 0 else int(source[begin]))
+            Run(
+                length_bytes=end - begin,
+                holds=_HOLDS[holds[begin]],
+                address=self.smem_address + begin,
+                source_offset=_offset_or_none(source[begin]),
+            )
             for begin, end in pairwise(edges)
-        )  # fmt: skip
+        )
 
     def element_at(self, address: int) -> Origin:
         """What lies at a shared address: which element, or fill, or nothing of this copy.
@@ -217,12 +240,20 @@ class Trace(Value):
         dense = int(in_row[byte]) if byte < len(in_row) else _PADDING
         if dense == _PADDING or not 0 <= row < self.rows:
             return Origin("gap")
-        element, bit = (0, dense * 8) if a.interleave.slice_bytes else divmod(dense * 8, a.data_type.bits)
         coords = self.row_coords[row].tolist()
-        coords[0] += element
-        source = int(self.source_offset[offset])
-        holds: Holds = "fill" if source < 0 else "element" if dense < self.walk.high_bytes else "overrun"
-        return Origin(holds, row, tuple(coords), bit // 8, None if source < 0 else source)
+        within = dense
+        if not a.interleave.slice_bytes:
+            element, bit = divmod(dense * 8, a.data_type.bits)
+            coords[0] += element
+            within = bit // 8
+        source = _offset_or_none(self.source_offset[offset])
+        return Origin(self._held(source, dense), row, tuple(coords), within, source)
+
+    def _held(self, source: int | None, dense: int) -> Holds:
+        """What a byte of a row is, by its offset in the tensor and its place in the dense row."""
+        if source is None:
+            return "fill"
+        return "element" if dense < self.walk.high_bytes else "overrun"
 
     def address_of(self, *coords: int) -> int | None:
         """The shared address of the element with these coordinates, innermost first; None if the copy does not include it.
@@ -242,7 +273,13 @@ class Trace(Value):
         is_held = len(hits) and 0 <= element < a.inner_elements
         return self.address_in_box(int(hits[0]), element) if is_held else None
 
-    def address_of_source(self, offset: Any) -> Any:
+    @overload
+    def address_of_source(self, offset: int) -> int | None: ...
+
+    @overload
+    def address_of_source(self, offset: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.int64]: ...
+
+    def address_of_source(self, offset: object) -> int | npt.NDArray[np.int64] | None:
         """The shared address of a byte of the tensor, by its offset from the first one; None if the copy does not include it.
 
         An integer array gives an array, with -1 for bytes that the copy does not include.
@@ -265,9 +302,11 @@ class Trace(Value):
 
     def _shared_byte(self, element: int) -> int:
         """The byte of a shared row where an element begins."""
+        if _takes_a_byte_a_value(self.copy):
+            return element
         data_type = self.tensor_map.data_type
         group, within = divmod(element * data_type.bits // 8, dense_bytes(data_type))
-        return element if _takes_a_byte_a_value(self.copy) else group * CHUNK_BYTES + within
+        return group * CHUNK_BYTES + within
 
 
 def trace(
@@ -294,21 +333,36 @@ def trace(
     return Trace(tensor_map, coords, offsets, smem_address, operation)  # type: ignore[arg-type]
 
 
-def _traced(copy: Copy, found: Walk, *, kinds: bool = False) -> npt.NDArray[np.int64]:
-    """Of each shared byte, its offset in the tensor, or FILL, or GAP; or its kind, as an index into _HOLDS."""
-    _require_near(copy, found)
+def _offset_or_none(source: np.int64) -> int | None:
+    """An offset of the tensor; None for FILL and GAP."""
+    return None if source < 0 else int(source)
+
+
+def _source_offsets(copy: Copy, walked: Walk) -> npt.NDArray[np.int64]:
+    """Of each shared byte, its offset in the tensor, or FILL, or GAP."""
+    _require_near(copy, walked)
+    inside = walked.starts[:, None] + _dense_bytes_of_row(copy)
+    return _as_they_lie(copy, walked, inside, fill=Trace.FILL, gap=Trace.GAP)
+
+
+def _kinds(copy: Copy, walked: Walk) -> npt.NDArray[np.int64]:
+    """Of each shared byte, what it holds, as an index into _HOLDS."""
+    is_element = _dense_bytes_of_row(copy) < walked.high_bytes
+    inside = np.where(is_element, _HOLDS.index("element"), _HOLDS.index("overrun"))
+    return _as_they_lie(copy, walked, inside, fill=_HOLDS.index("fill"), gap=_HOLDS.index("gap"))
+
+
+def _as_they_lie(
+    copy: Copy, walked: Walk, inside: npt.NDArray[np.int64], *, fill: int, gap: int
+) -> npt.NDArray[np.int64]:
+    """One number for each shared byte: that of `inside`, by row and byte, where it moves, else `fill` or `gap`."""
     byte = _dense_bytes_of_row(copy)
-    if kinds:
-        element, overrun, fill, gap = range(len(_HOLDS))
-        inside = np.where(byte < found.high_bytes, element, overrun)
-    else:
-        inside, fill, gap = found.starts[:, None] + byte, Trace.FILL, Trace.GAP
-    reach = found.high_bytes if copy.direction == "load" else found.reach_bytes
-    moved = found.inside[:, None] & (byte >= found.low_bytes) & (byte < reach)
+    reach = walked.high_bytes if copy.direction == "load" else walked.reach_bytes
+    moved = walked.inside[:, None] & (byte >= walked.low_bytes) & (byte < reach)
     rows = np.where(moved, inside, fill)
     if byte[-1] == _PADDING:  # as in every piece of a padded type
         rows[:, byte == _PADDING] = gap
-    placed = placement(copy.tensor_map, found.rows, copy.smem_address)
+    placed = placement(copy.tensor_map, walked.rows, copy.smem_address)
     values = np.full(placed.footprint_bytes, gap, np.int64)
     values.reshape(-1, placed.piece_bytes)[placed.places] = rows.reshape(-1, placed.piece_bytes)
     return values
@@ -333,17 +387,13 @@ def _dense_of_shared(row_bytes: int, bits: int, dense: int) -> npt.NDArray[np.in
     return np.where(within < dense, shared // CHUNK_BYTES * dense + within, _PADDING)
 
 
-def _require_near(copy: Copy, found: Walk) -> None:
+def _require_near(copy: Copy, walked: Walk) -> None:
     """Refuse offsets that the walk cut because 64 bits do not hold them; no memory does either."""
-    if found.last_start < FAR_BYTES:
+    if walked.last_start is None or walked.last_start < FAR_BYTES:
         return
-    row = int(np.flatnonzero(found.inside & (found.starts >= FAR_BYTES))[0])
+    row = int(np.flatnonzero(walked.inside & (walked.starts >= FAR_BYTES))[0])
     start = source_offset(copy.tensor_map, tuple(row_coords(copy)[row].tolist()))
-    raise TRACE_EXTENT.error(
-        "coords", f"row {row} at byte {start:#x} of the tensor",
-        "a trace counts up to byte 2^62; a global address is below 2^57",
-        "Start the box nearer to the tensor's first byte, or check strides_bytes.", row=row, byte=start,
-    )  # fmt: skip
+    raise TRACE_EXTENT.error(row=row, byte=start)
 
 
 def _takes_a_byte_a_value(copy: Copy) -> bool:

@@ -12,36 +12,52 @@ tensor's edge cuts is moved by bytes. The work grows with the bytes of the box, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.reading import Bytes, entries, integer, integers, readable, writeable
 from tilescope.rule import ARGUMENT_TYPE, rule
-from tilescope.sentence import counted, printed, shortened
+from tilescope.sentence import printed
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tensor_map import AnyMap, Copy
 from tilescope.tma.elements import SIX_BIT_TYPE, combined, delivered, dense_bytes, packed
 from tilescope.tma.request import requested
-from tilescope.tma.walk import Placement, Walk, placement, row_coords, source_offset, walk
+from tilescope.tma.walk import Offsets, Placement, Walk, placement, row_coords, source_offset, walk
 
-_PIECE = np.dtype(f"V{CHUNK_BYTES}")  # 16 bytes that numpy moves without asking how they are aligned
+Pieces = npt.NDArray[np.void]  # bytes that move as a whole
+Memory = TypeVar("Memory")  # whatever the caller passed, and gets back
+# What numpy moves without asking how it is aligned: 16 bytes, or 8 in the mode that flips halves.
+_PIECE_TYPES = {piece_bytes: np.dtype(f"V{piece_bytes}") for piece_bytes in (CHUNK_BYTES // 2, CHUNK_BYTES)}
 _NAN_FILL = (0xF7, 0x7F)  # 0x7FF7 in every 16 bits, whatever the float type
-_MAX_CLUSTER_BLOCKS = 16  # bits of the multicast mask
+MAX_CLUSTER_BLOCKS = 16  # bits of the multicast mask
 _EXAMPLE = 'ts.load(ts.TensorMap("u8", (64,), (), (16,)), np.zeros({memory}, "u1"), (48,), smem=np.zeros({smem}, "u1"))'
 _CAST = 'ts.load_multicast(ts.TensorMap("u8", (64,), (), (16,)), np.zeros(64, "u1"), (0,), [np.zeros(16, "u1")], cta_mask={mask})'
 
 MEMORY_EXTENT = rule(
     "memory-extent",
     "The array holds, from the tensor's first byte on, all that the copy touches.",
+    argument="memory",
+    found="byte {byte:#x} of the tensor (coordinates {coords}) in an array of {bytes} bytes",
+    limit="the array, from the tensor's first byte on, holds all that the copy touches",
+    fix="Pass at least {needed_bytes} bytes, or move the box. Elements outside the tensor need no bytes.",
     source="the bytes of the tensor that the copy reads or writes",
     basis="measured",
     passing=_EXAMPLE.format(memory=64, smem=16),
     failing=_EXAMPLE.format(memory=63, smem=16),
 )
+_MEMORY_BEHIND_ROW = MEMORY_EXTENT.worded(
+    found="byte {byte:#x} of the tensor (coordinates {coords}, behind the row's end: a store writes whole 16 bytes) in an "
+    "array of {bytes} bytes"
+)
 SMEM_EXTENT = rule(
     "smem-extent",
     "The array for shared memory holds the whole box, gaps included.",
+    argument="{name}",
+    found="{bytes} bytes",
+    limit="the box in shared memory takes {needed_bytes} bytes",
+    fix="Use an array of at least {needed_bytes} bytes.",
     source="the bytes of shared memory that the copy covers",
     basis="measured",
     passing=_EXAMPLE.format(memory=64, smem=16),
@@ -50,10 +66,15 @@ SMEM_EXTENT = rule(
 CTA_MASK = rule(
     "cta-mask",
     "The mask of a multicast has a bit for each block of the cluster, and at least one of them is set.",
+    argument="cta_mask",
+    found="cta_mask = {cta_mask:#x} for {blocks:block}",
+    limit=f"one bit for each block of the cluster, at most {MAX_CLUSTER_BLOCKS}, and at least one bit set",
+    fix="Use cta_mask = {whole_mask:#x}.",
     source='PTX ISA, "cp.async.bulk.tensor", .multicast::cluster: ctaMask has 16 bits',
     passing=_CAST.format(mask=1),
     failing=_CAST.format(mask=2),
 )
+_MASK_WITHOUT_BLOCKS = CTA_MASK.worded(fix="Pass the shared memory of every block in smems.")
 
 
 def load(
@@ -170,46 +191,46 @@ def load_multicast(
     [0, 7, 0, 7]
     """
     copy = requested(tensor_map, "load", coords, smem_address=smem_address, offsets=offsets, cluster=True)
-    blocks = entries(smems, _MAX_CLUSTER_BLOCKS + 1)
-    if blocks is None or len(blocks) > _MAX_CLUSTER_BLOCKS:
-        shown = printed(smems) if blocks is None else f"more than {_MAX_CLUSTER_BLOCKS} blocks"
-        limit = f"a sequence of at most {_MAX_CLUSTER_BLOCKS} arrays, one for each block of the cluster"
-        raise ARGUMENT_TYPE.error("smems", shown, limit, "Pass a list of arrays, one for every block.")
+    blocks = entries(smems, MAX_CLUSTER_BLOCKS + 1)
+    if blocks is None or len(blocks) > MAX_CLUSTER_BLOCKS:
+        raise ARGUMENT_TYPE.error(
+            argument="smems",
+            found=printed(smems) if blocks is None else f"more than {MAX_CLUSTER_BLOCKS} blocks",
+            limit=f"a sequence of at most {MAX_CLUSTER_BLOCKS} arrays, one for each block of the cluster",
+            fix="Pass a list of arrays, one for every block.",
+        )
     source = readable("memory", memory)
     receivers = {f"smems[{rank}]": blocks[rank] for rank in _receivers(cta_mask, len(blocks))}
     deliver(copy, source, {name: writeable(name, block) for name, block in receivers.items()})
     return tuple(blocks)
 
 
-def require_smem(argument: str, smem: Bytes, needed_bytes: int) -> None:
-    """Refuse shared memory that is shorter than the box of a copy."""
+def require_smem(name: str, smem: Bytes, needed_bytes: int) -> None:
+    """Refuse shared memory that is shorter than the box of a copy; `name` is the argument that it came by."""
     if len(smem) < needed_bytes:
-        raise SMEM_EXTENT.error(
-            argument, f"{len(smem)} bytes", f"the box in shared memory takes {needed_bytes} bytes",
-            f"Use an array of at least {needed_bytes} bytes.", bytes=len(smem), needed_bytes=needed_bytes,
-        )  # fmt: skip
+        raise SMEM_EXTENT.error(name=name, bytes=len(smem), needed_bytes=needed_bytes)
 
 
-def _receivers(cta_mask: Any, block_count: int) -> list[int]:
+def _receivers(cta_mask: object, block_count: int) -> list[int]:
+    """The ranks of the blocks whose bits are set."""
     mask = integer("cta_mask", cta_mask)
-    most = min(block_count, _MAX_CLUSTER_BLOCKS)
+    most = min(block_count, MAX_CLUSTER_BLOCKS)
     if not 0 < mask < 1 << most:
-        raise CTA_MASK.error(
-            "cta_mask", f"cta_mask = {shortened(hex(mask), 40)} for {counted(block_count, 'block')}",
-            f"one bit for each block of the cluster, at most {_MAX_CLUSTER_BLOCKS}, and at least one bit set",
-            f"Use cta_mask = {(1 << most) - 1:#x}." if most else "Pass the shared memory of every block in smems.",
-            cta_mask=mask, blocks=block_count,
-        )  # fmt: skip
+        told = CTA_MASK.wording if most else _MASK_WITHOUT_BLOCKS
+        raise told.error(cta_mask=mask, blocks=block_count, whole_mask=(1 << most) - 1)
     return [rank for rank in range(most) if mask >> rank & 1]
 
 
-def _column_and_rows(column: Any, rows: Any) -> tuple[int, ...]:
+def _column_and_rows(column: object, rows: object) -> tuple[int, ...]:
     return integer("column", column), *integers("rows", rows)
 
 
-def _loaded(copy: Copy, memory: Any, smem: Any) -> Any:
-    made = deliver(copy, readable("memory", memory), {} if smem is None else {"smem": writeable("smem", smem)})
-    return made if smem is None else smem
+def _loaded(copy: Copy, memory: object, smem: Memory | None) -> Memory | Bytes:
+    source = readable("memory", memory)
+    if smem is None:
+        return deliver(copy, source, {})
+    deliver(copy, source, {"smem": writeable("smem", smem)})
+    return smem
 
 
 def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes]) -> Bytes:
@@ -219,7 +240,9 @@ def deliver(copy: Copy, memory: Bytes, smems: Mapping[str, Bytes]) -> Bytes:
     require_memory(copy, walked, walked.high_bytes, len(memory))
     for name, smem in smems.items():  # all are looked at before one is written
         require_smem(name, smem, placed.footprint_bytes)
-    targets = [*smems.values()] or [np.zeros(placed.footprint_bytes, np.uint8)]
+    targets = list(smems.values())
+    if not targets:
+        targets = [np.zeros(placed.footprint_bytes, np.uint8)]
     rows = _gathered(copy.tensor_map, walked, memory)
     for target in targets:
         _place(copy.tensor_map, placed, rows, target)
@@ -236,7 +259,8 @@ def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     if not walked.inside.any():
         return rows
     starts = walked.starts[walked.inside]
-    low, high = walked.low_bytes, walked.high_bytes
+    low = walked.low_bytes
+    high = walked.high_bytes
     body = high // CHUNK_BYTES * CHUNK_BYTES
     if low < body:
         rows[walked.inside, low:body] = delivered(tensor_map.data_type, _read_pieces(memory, starts, low, body))
@@ -246,8 +270,9 @@ def _gathered(tensor_map: AnyMap, walked: Walk, memory: Bytes) -> Bytes:
     return rows
 
 
-def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
-    pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
+def _read_pieces(memory: Bytes, starts: Offsets, low: int, high: int) -> Bytes:
+    """(rows, high - low) bytes of rows that start on 16 bytes."""
+    pieces = _pieces_of(memory, CHUNK_BYTES)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(low // CHUNK_BYTES, high // CHUNK_BYTES)
     rows: Bytes = pieces.take(index, mode="clip").view(np.uint8)
     return rows
@@ -255,7 +280,8 @@ def _read_pieces(memory: Bytes, starts: Any, low: int, high: int) -> Bytes:
 
 def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) -> None:
     """Write dense rows to their places in shared memory."""
-    pieces, dense = _shared_pieces(tensor_map, placed, target)
+    pieces = _pieces_of(target, placed.piece_bytes)
+    dense = _dense_bytes_of_piece(tensor_map, placed)
     if dense == placed.piece_bytes:
         pieces[placed.places] = rows.reshape(-1).view(pieces.dtype)
     else:  # a padded type: each piece is data, then padding
@@ -264,7 +290,8 @@ def _place(tensor_map: AnyMap, placed: Placement, rows: Bytes, target: Bytes) ->
 
 def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     """(rows, row bytes) dense rows, from their places in shared memory."""
-    pieces, dense = _shared_pieces(tensor_map, placed, source)
+    pieces = _pieces_of(source, placed.piece_bytes)
+    dense = _dense_bytes_of_piece(tensor_map, placed)
     rows = pieces.take(placed.places, mode="clip").view(np.uint8)
     if tensor_map.data_type.name == SIX_BIT_TYPE:
         rows = packed(rows.reshape(-1, CHUNK_BYTES), tensor_map.data_type.bits)
@@ -273,15 +300,20 @@ def _picked(tensor_map: AnyMap, placed: Placement, source: Bytes) -> Bytes:
     return np.ascontiguousarray(rows).reshape(-1)
 
 
-def _shared_pieces(tensor_map: AnyMap, placed: Placement, smem: Bytes) -> tuple[Any, int]:
-    """Shared memory as pieces that move whole, and how many bytes of a piece are data."""
-    piece_bytes = placed.piece_bytes
-    pieces = smem[: len(smem) // piece_bytes * piece_bytes].view(np.dtype(f"V{piece_bytes}"))
-    return pieces, dense_bytes(tensor_map.data_type) * piece_bytes // CHUNK_BYTES
+def _pieces_of(memory: Bytes, piece_bytes: int) -> Pieces:
+    """Memory as pieces that move whole; a rest that is no piece is left out."""
+    return memory[: len(memory) // piece_bytes * piece_bytes].view(_PIECE_TYPES[piece_bytes])
 
 
-def _stored(copy: Copy, smem: Any, memory: Any) -> Any:
-    tensor_map, source, target = copy.tensor_map, readable("smem", smem), writeable("memory", memory)
+def _dense_bytes_of_piece(tensor_map: AnyMap, placed: Placement) -> int:
+    """How many bytes of a piece are data."""
+    return dense_bytes(tensor_map.data_type) * placed.piece_bytes // CHUNK_BYTES
+
+
+def _stored(copy: Copy, smem: object, memory: Memory) -> Memory:
+    tensor_map: AnyMap = copy.tensor_map
+    source = readable("smem", smem)
+    target = writeable("memory", memory)
     walked = walk(copy)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
     require_smem("smem", source, placed.footprint_bytes)
@@ -295,26 +327,31 @@ def _stored(copy: Copy, smem: Any, memory: Any) -> Any:
         _write_pieces(target, starts, rows)
         return memory
     word = np.dtype(f"u{tensor_map.data_type.bits // 8}")
-    apart = (
-        np.diff(np.sort(starts)) >= walked.reach_bytes
-    ).all()  # else rows share bytes: one is combined after another
-    for batch in [slice(None)] if apart else [slice(row, row + 1) for row in range(len(starts))]:
+    for batch in _batches_to_combine(starts, walked.reach_bytes):
         old = _read_pieces(target, starts[batch], 0, walked.reach_bytes).view(word)
         words = combined(copy.reduce, tensor_map.data_type, old, rows[batch].view(word))
         _write_pieces(target, starts[batch], words.view(np.uint8))
     return memory
 
 
-def _write_pieces(memory: Bytes, starts: Any, rows: Bytes) -> None:
+def _batches_to_combine(starts: Offsets, reach_bytes: int) -> list[slice]:
+    """The rows that a reduction combines at once: all of them, but one after another where rows share bytes."""
+    are_apart = (np.diff(np.sort(starts)) >= reach_bytes).all()
+    if are_apart:
+        return [slice(None)]
+    return [slice(row, row + 1) for row in range(len(starts))]
+
+
+def _write_pieces(memory: Bytes, starts: Offsets, rows: Bytes) -> None:
     """Write rows one after another; where they overlap the last one stays."""
-    pieces = memory[: len(memory) // CHUNK_BYTES * CHUNK_BYTES].view(_PIECE)
+    pieces = _pieces_of(memory, CHUNK_BYTES)
     index = (starts // CHUNK_BYTES)[:, None] + np.arange(rows.shape[1] // CHUNK_BYTES)
-    pieces[index] = rows.view(_PIECE)
+    pieces[index] = rows.view(_PIECE_TYPES[CHUNK_BYTES])
 
 
 def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int) -> None:
     """Refuse an array that ends before what the copy touches; filled and dropped elements need no memory."""
-    if walked.last_start < 0 or walked.last_start + reach_bytes <= memory_bytes:
+    if walked.last_start is None or walked.last_start + reach_bytes <= memory_bytes:
         return
     tensor_map: AnyMap = copy.tensor_map
     all_coords = row_coords(copy)
@@ -324,13 +361,6 @@ def require_memory(copy: Copy, walked: Walk, reach_bytes: int, memory_bytes: int
     missing = max(start + walked.low_bytes, memory_bytes)
     if not tensor_map.interleave.slice_bytes:
         coords = (coords[0] + (missing - start) * 8 // tensor_map.data_type.bits, *coords[1:])
-    behind = ", behind the row's end: a store writes whole 16 bytes" if missing - start >= walked.high_bytes else ""
     last_start = max(source_offset(tensor_map, tuple(row)) for row in all_coords[walked.inside].tolist())
-    needed = last_start + reach_bytes
-    raise MEMORY_EXTENT.error(
-        "memory",
-        f"byte {missing:#x} of the tensor (coordinates {coords}{behind}) in an array of {memory_bytes} bytes",
-        "the array, from the tensor's first byte on, holds all that the copy touches",
-        f"Pass at least {needed} bytes, or move the box. Elements outside the tensor need no bytes.",
-        byte=missing, bytes=memory_bytes, needed_bytes=needed,
-    )  # fmt: skip
+    told = _MEMORY_BEHIND_ROW if missing - start >= walked.high_bytes else MEMORY_EXTENT.wording
+    raise told.error(byte=missing, coords=coords, bytes=memory_bytes, needed_bytes=last_start + reach_bytes)

@@ -31,20 +31,22 @@ swizzle moves pieces of 16 bytes (8 in the mode that flips halves), by the absol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arithmetic import rounded_up
+from tilescope.arithmetic import ceil_div, rounded_up
 from tilescope.swizzle import CHUNK_BYTES, Swizzle
 from tilescope.tensor_map import AnyMap, Copy, Im2colMap, Im2colWideMap, TensorMap
 
 Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Coord = TypeVar("Coord", int, npt.NDArray[np.int64], npt.NDArray[np.object_])  # of one element, or of many
 
 HALO_EVERY_PIXELS = 32  # mode W128 brings its halo after each of these
 FAR_BYTES = 1 << 62  # beyond any memory; what would not fit 64 bits lies there
@@ -56,7 +58,7 @@ class Walk(NamedTuple):  # one is made for every copy, and a frozen dataclass ta
     starts: Offsets  # (rows,): byte offset of each row from the tensor's first byte; meaningless where not inside
     inside: Flags  # (rows,): every coordinate but the inner one is in the tensor
     all_inside: bool
-    last_start: int  # the farthest of the rows inside; -1 where none is
+    last_start: int | None  # the farthest of the rows inside; None where none is
     low_bytes: int  # the part of each row that is in the tensor …
     high_bytes: int  # … as bytes of the dense row
     row_bytes: int  # of a dense row, as it lies in global memory
@@ -86,9 +88,13 @@ def walk(copy: Copy) -> Walk:
     a: AnyMap = copy.tensor_map
     if a.interleave.slice_bytes:
         row_bytes = a.interleave.slice_bytes
-        low, high, first_outer = 0, row_bytes, 0
+        low = 0
+        high = row_bytes
+        first_outer = 0
     else:
-        bits, inner, first = a.data_type.bits, a.inner_elements, copy.coords[0]
+        bits = a.data_type.bits
+        inner = a.inner_elements
+        first = copy.coords[0]
         row_bytes = inner * bits // 8
         low = min(max(0, -first), inner) * bits // 8
         high = min(max(0, a.dims[0] - first), inner) * bits // 8
@@ -105,11 +111,11 @@ def walk(copy: Copy) -> Walk:
     if low >= high:
         inside = np.zeros_like(inside)
     if _is_near(a):
-        starts = source_offset(a, coords.T)
+        starts = source_offset(a, [*coords.T])
     else:
-        exact = source_offset(a, coords.T.astype(object))
+        exact = source_offset(a, [*coords.T.astype(object)])
         starts = np.clip(exact, -FAR_BYTES, FAR_BYTES).astype(np.int64)
-    last_start = int(starts[inside].max(initial=-1))
+    last_start = int(starts[inside].max()) if inside.any() else None
     return Walk(starts, inside, bool(inside.all()), last_start, low, high, row_bytes)
 
 
@@ -127,9 +133,11 @@ def row_coords(copy: Copy) -> Offsets:
     return _wide_coords(a, copy.coords, copy.offsets)
 
 
-def source_offset(tensor_map: AnyMap, coords: Any) -> Any:
+def source_offset(tensor_map: AnyMap, coords: Sequence[Coord]) -> Coord:
     """Byte offset of an element (interleaved: of a pixel) from the tensor's first byte; of many, with an array a coordinate."""
-    offset = coords[0] * ((tensor_map.interleave.slice_bytes or 0) * 8 or tensor_map.data_type.bits) // 8
+    slice_bytes = tensor_map.interleave.slice_bytes
+    inner_bits = slice_bytes * 8 if slice_bytes else tensor_map.data_type.bits
+    offset: Coord = coords[0] * inner_bits // 8
     for axis, stride in enumerate(tensor_map.strides_bytes, 1):
         offset = offset + coords[axis] * stride
     return offset
@@ -137,7 +145,7 @@ def source_offset(tensor_map: AnyMap, coords: Any) -> Any:
 
 def _is_near(tensor_map: AnyMap) -> bool:
     """Whether 64 bits hold the offset of every element; else no memory holds the tensor."""
-    return bool(source_offset(tensor_map, tensor_map.dims) < FAR_BYTES)
+    return source_offset(tensor_map, tensor_map.dims) < FAR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +196,8 @@ def _im2col_coords(a: Im2colMap, coords: tuple[int, ...], offsets: tuple[int, ..
     found = np.full((a.pixels_per_column, a.rank), coords, np.int64)
     advances = np.arange(a.pixels_per_column)
     for (axis, lower, upper), offset in zip(a.corners, offsets or (0,) * (a.rank - 2), strict=True):
-        end, step = a.dims[axis] + upper, a.element_strides[axis]
-        found[:, axis], advances = _cycled(coords[axis], advances, lower, end, step)
+        end = a.dims[axis] + upper
+        found[:, axis], advances = _cycled(coords[axis], advances, lower, end, a.element_strides[axis])
         found[:, axis] += offset
     found[:, -1] += advances * a.element_strides[-1]
     return found
@@ -206,9 +214,9 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
     step = a.element_strides[1]
     pixels = a.visited_elements[1]
     main = np.full((pixels, a.rank), coords, np.int64)
-    main[:, 1], laps = _cycled(
-        coords[1] + shift, np.arange(pixels), a.lower_width + shift, a.dims[1] + a.upper_width + shift, step
-    )
+    first_width = a.lower_width + shift
+    end_width = a.dims[1] + a.upper_width + shift
+    main[:, 1], laps = _cycled(coords[1] + shift, np.arange(pixels), first_width, end_width, step)
     main[:, -1] += laps * a.element_strides[-1]
     groups = main.reshape(-1, HALO_EVERY_PIXELS if a.mode == "W128" else pixels, a.rank)
     beyond = np.repeat(groups[:, -1:], halo, axis=1)
@@ -218,8 +226,8 @@ def _wide_coords(a: Im2colWideMap, coords: tuple[int, ...], offsets: tuple[int, 
 
 def _cycled(start: int, advances: Offsets, lower: int, end: int, step: int) -> tuple[Offsets, Offsets]:
     """Positions after the numbers of `advances`, and how often they wrapped: at `end` a position goes back to `lower`."""
-    to_first_wrap = max(1, -(-(end - start) // step))
-    lap = max(1, -(-(end - lower) // step))
+    to_first_wrap = max(1, ceil_div(end - start, step))
+    lap = max(1, ceil_div(end - lower, step))
     over = advances - to_first_wrap
     first_lap = over < 0
     position = np.where(first_lap, start + advances * step, lower + over % lap * step)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
-from tilescope.planner.reason import in_mb, in_us, with_article
+from tilescope.planner.reason import with_article
+from tilescope.sentence import in_mb, in_us
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier

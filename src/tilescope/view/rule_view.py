@@ -8,7 +8,7 @@ from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
 from tilescope.symptoms import Diagnosis, Symptom
-from tilescope.tensor_map.rules import demonstrated
+from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.drawing import Drawing, Part, Table
 
 _SEVERITY = {

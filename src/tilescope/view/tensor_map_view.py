@@ -9,8 +9,8 @@ from tilescope.arithmetic import ceil_div
 from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
 from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
-from tilescope.tensor_map.arguments import DRIVER_RESULT
 from tilescope.tensor_map.decoding import MapDifference, inspect_tensor_map
+from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 from tilescope.value import Row
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.word_ruler import map_bytes, map_ruler
@@ -51,7 +51,7 @@ def draw_map_report(
     said = {"findings": findings(report.violations)}
     if report.tensor_map is None:
         rules = [violation.rule for violation in report.violations if violation.severity == "error"]
-        broken = len(rules) - rules.count(DRIVER_RESULT.rule.name)
+        broken = len(rules) - rules.count(DRIVER_RESULT.name)
         return Drawing(
             f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
         )

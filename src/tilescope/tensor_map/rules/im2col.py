@@ -1,30 +1,114 @@
-"""Im2col maps: corners, the bounding box, channels and pixels; what im2col-wide takes; offsets and base pixels of copies."""
+"""Im2col maps: corners, the bounding box, channels and pixels; what im2col-wide takes."""
 
 from __future__ import annotations
 
-from tilescope.arch import architectures_with
-from tilescope.sentence import counted
-from tilescope.tensor_map.checking import OFFSET_END, Copy, Facts, ManyFacts, checked, nearest, ranged
-from tilescope.tensor_map.descriptor import CORNER_BITS
-from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap
-from tilescope.tensor_map.rules.tensor import LARGEST_EXTENT, LARGEST_PIXELS
-from tilescope.tensor_map.samples import COPY, H200, IMAGES, NO_FAULT, PTX_COPY, WIDE, copied
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from tilescope.errors import Violation
+from tilescope.rule import rule
+from tilescope.tensor_map.checking import TMA_ARCHITECTURES, Check, nearest
+from tilescope.tensor_map.limits import (
+    CORNER_BITS,
+    LARGEST_BOX_EXTENT,
+    LARGEST_PIXELS,
+    LEAST_IM2COL_RANK,
+    WIDE_CORNER_BITS,
+)
+from tilescope.tensor_map.record import ColumnRecord, Im2colRecord, WideRecord
+from tilescope.tensor_map.rules.arch import WIDE_ARCHITECTURES
+from tilescope.tensor_map.samples import H200, IMAGES, WIDE
 
 _CUDA_H = "cuda.h, cuTensorMapEncodeIm2col"
-_IM2COL: Facts = {"source": f"{_CUDA_H}; {H200}", "subjects": ("im2col",)}
-_BOTH = _IM2COL | {"subjects": ("im2col", "wide")}
-_WIDE: Facts = {
-    "documented": f"{_CUDA_H}Wide",
-    "subjects": ("wide",),
-    "architectures": architectures_with("im2col_wide"),
-}
+_DRIVER = f"{_CUDA_H}; {H200}"
+_CONVOLUTION = "For a convolution: lower = -pad, upper = pad - (filter - 1) * dilation."
 _LARGE_IMAGES = IMAGES | {"dims": (64, 256, 256, 8), "strides_bytes": (128, 32768, 8388608)}
+_WIDE_SWIZZLES = ("64B", "128B", "128B_ATOM_32B")
 
 
-def _corner_range(a: Im2colMap | Im2colWideMap) -> tuple[int, int]:
-    """Smallest and largest corner of a map: 16, 8 or 5 signed bits for rank 3, 4, 5; im2col-wide always has 16."""
-    end = 1 << (CORNER_BITS.get(a.rank, 16) if a.subject == "im2col" else 16) - 1
-    return -end, end - 1
+class _Range(NamedTuple):
+    """The corners that a map can hold."""
+
+    low: int
+    high: int
+
+    def nearest(self, corner: int) -> int:
+        return nearest(corner, self.low, self.high)
+
+
+@cache
+def _signed(bits: int) -> _Range:
+    end = 1 << bits - 1
+    return _Range(-end, end - 1)
+
+
+def _im2col_range(rank: int) -> _Range:
+    """Of 16, 8 or 5 signed bits for rank 3, 4, 5; a rank that no map has is told by another rule."""
+    return _signed(CORNER_BITS.get(rank, CORNER_BITS[LEAST_IM2COL_RANK]))
+
+
+_WIDE_RANGE = _signed(WIDE_CORNER_BITS)
+
+
+CORNER_RANGE = rule(
+    "corner-range",
+    "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
+    argument="{end}[{axis}]",
+    found="{end}[{axis}] = {corner}",
+    limit="{low} to {high} for rank {rank}",
+    fix="Use {taken}: a smaller padding or filter.",
+    source=_DRIVER,
+    basis="measured",
+    subjects=("im2col",),
+    architectures=TMA_ARCHITECTURES,
+    passing=_LARGE_IMAGES | {"lower_corner": (-128, 127)},
+    failing=_LARGE_IMAGES | {"lower_corner": (-129, 0)},
+)
+
+
+def _has_corner_out_of_range(a: Im2colRecord) -> bool:
+    low, high = _im2col_range(a.rank)
+    corners = a.lower_corner + a.upper_corner
+    return bool(corners) and (min(corners) < low or max(corners) > high)
+
+
+def _corners_out_of_range(a: Im2colRecord) -> Iterator[Violation]:
+    taken = _im2col_range(a.rank)
+    ends = {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner}
+    cured = {end: tuple(map(taken.nearest, corners)) for end, corners in ends.items()}
+    change = {end: corners for end, corners in cured.items() if corners != ends[end]}
+    for end in change:
+        for axis, corner in enumerate(ends[end]):
+            if corner != cured[end][axis]:
+                yield CORNER_RANGE.violation(
+                    end=end,
+                    axis=axis,
+                    corner=corner,
+                    low=taken.low,
+                    high=taken.high,
+                    rank=a.rank,
+                    taken=cured[end][axis],
+                    change=change,
+                )
+
+
+BOUNDING_BOX = rule(
+    "bounding-box",
+    "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
+    argument="upper_corner[{place}]",
+    found="dims[{axis}] + upper - lower = {extent} + {upper} - {lower} = {pixels} pixels",
+    limit="the bounding box has at least 1 pixel in every spatial dim",
+    fix=f"Use lower_corner = {{lower_corner}}, upper_corner = {{upper_corner}}. {_CONVOLUTION}",
+    source=f"{_CUDA_H}; computed in signed 32 bits ({H200})",
+    basis="measured",
+    subjects=("im2col",),
+    architectures=TMA_ARCHITECTURES,
+    passing=IMAGES | {"lower_corner": (0, 0), "upper_corner": (-31, -31)},
+    failing=IMAGES | {"lower_corner": (0, 0), "upper_corner": (-32, -31)},
+)
+_SMALLER_DIM = f"Use a smaller dim: the driver counts in signed 32 bits. {_CONVOLUTION}"
+_NO_CORNERS_HELP = BOUNDING_BOX.worded(fix=_SMALLER_DIM)
 
 
 def pixels_between(extent: int, lower: int, upper: int) -> int:
@@ -37,218 +121,252 @@ def pixels_between(extent: int, lower: int, upper: int) -> int:
     return end - lower
 
 
-def _corners_outside(a: Im2colMap | Im2colWideMap) -> ManyFacts:
-    low, high = _corner_range(a)
-    if all(low <= lower <= high and low <= upper <= high for _, lower, upper in a.corners):
-        return  # as nearly all are
-    _, *ends = zip(*a.corners, strict=True) if a.corners else ((),) * 3
-    cured = a.corner_change(*(tuple(nearest(place, low, high) for place in end) for end in ends))
-    change = {name: places for name, places in cured.items() if places != getattr(a, name)}
-    for name, end in zip(cured, ends, strict=True):
-        for axis, corner in enumerate(end):
-            if corner != (taken := nearest(corner, low, high)):
-                argument = f"{name}[{axis}]" if a.subject == "im2col" else name
-                numbers = {"corner": corner, "low": low, "high": high, "taken": taken}
-                yield numbers | {"argument": argument, "change": change}
+class _Walk(NamedTuple):
+    """The walk of a copy along one dim."""
+
+    axis: int
+    extent: int
+    lower: int
+    upper: int
+
+    @property
+    def pixels(self) -> int:
+        return pixels_between(self.extent, self.lower, self.upper)
+
+    def opened(self, corners: _Range) -> _Walk | None:
+        """The walk with corners within the range that leave a pixel, the upper one raised first; None where there are none."""
+        missing = max(0, 1 - self.pixels)
+        raised = min(self.upper + missing, max(corners.high, self.upper))
+        lowered = max(self.lower - (self.upper + missing - raised), min(corners.low, self.lower))
+        opened = self._replace(lower=lowered, upper=raised)
+        return opened if opened.pixels >= 1 else None
 
 
-_CORNER: Facts = {
-    "broken": _corners_outside,
-    "found": "{argument} = {corner}",
-    "fix": "Use {taken}: a smaller padding or filter.",
-}
+def _walks(a: ColumnRecord) -> list[_Walk]:
+    """The walks along those of the map's dims that it has."""
+    return [_Walk(axis, a.dims[axis], lower, upper) for axis, lower, upper in a.corners if axis < a.rank]
 
 
-def _opened(limits: tuple[int, int], extent: int, lower: int, upper: int) -> tuple[int, int] | None:
-    """Corners within the limits that leave a pixel, the upper one raised first; None where there are none."""
-    missing = max(0, 1 - pixels_between(extent, lower, upper))
-    raised = min(upper + missing, max(limits[1], upper))
-    lowered = max(lower - (upper + missing - raised), min(limits[0], lower))
-    return (lowered, raised) if pixels_between(extent, lowered, raised) >= 1 else None
+def _opened_corners(walks: list[_Walk], corners: _Range) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Lower and upper corners that leave a pixel in every dim; None where there are none."""
+    opened = [walk.opened(corners) for walk in walks]
+    whole = [walk for walk in opened if walk is not None]
+    if len(whole) < len(walks):
+        return None
+    return tuple(walk.lower for walk in whole), tuple(walk.upper for walk in whole)
 
 
-def _empty_dims(a: Im2colMap | Im2colWideMap) -> ManyFacts:
-    """The dims in which the bounding box has no pixel."""
-    corners = [(axis, a.dims[axis], lower, upper) for axis, lower, upper in a.corners if axis < a.rank]
-    if all(pixels_between(extent, lower, upper) >= 1 for _, extent, lower, upper in corners):
-        return
-    limits = _corner_range(a)
-    opened = [_opened(limits, *corner) for _, *corner in corners]
-    change = a.corner_change(*zip(*opened, strict=True)) if opened and all(opened) else None
-    for place, (axis, extent, lower, upper) in enumerate(corners):
-        if (pixels := pixels_between(extent, lower, upper)) < 1:
-            argument = f"upper_corner[{place}]" if a.subject == "im2col" else "upper_width"
-            numbers = {"axis": axis, "extent": extent, "upper": upper, "lower": lower, "pixels": pixels}
-            fix = (
-                ", ".join(f"{name} = {value}" for name, value in change.items())
-                if change
-                else "a smaller dim: the driver counts in signed 32 bits"
+def _has_no_pixel(a: ColumnRecord) -> bool:
+    rank = len(a.dims)
+    return any(axis < rank and pixels_between(a.dims[axis], lower, upper) < 1 for axis, lower, upper in a.corners)
+
+
+def _empty_bounding_box(a: Im2colRecord) -> Iterator[Violation]:
+    walks = _walks(a)
+    opened = _opened_corners(walks, _im2col_range(a.rank))
+    told = _NO_CORNERS_HELP if opened is None else BOUNDING_BOX
+    lower_corner, upper_corner = opened or ((), ())
+    for place, walk in enumerate(walks):
+        if walk.pixels < 1:
+            yield told.violation(
+                place=place,
+                axis=walk.axis,
+                extent=walk.extent,
+                lower=walk.lower,
+                upper=walk.upper,
+                pixels=walk.pixels,
+                lower_corner=lower_corner,
+                upper_corner=upper_corner,
+                change=None if opened is None else a.corner_change(lower_corner, upper_corner),
             )
-            yield numbers | {"argument": argument, "fix": fix, "change": change}
 
 
-_BOUNDING_BOX: Facts = {
-    "broken": _empty_dims,
-    "found": "dims[{axis}] + upper - lower = {extent} + {upper} - {lower} = {pixels} pixels",
-    "limit": "the bounding box has at least 1 pixel in every spatial dim",
-    "fix": "Use {fix}. For a convolution: lower = -pad, upper = pad - (filter - 1) * dilation.",
-}
-
-checked(
-    "corner-range",
-    "Corners fit 16, 8 or 5 signed bits for rank 3, 4, 5.",
-    limit="{low} to {high} for rank {a.rank}",
-    examples=(_LARGE_IMAGES, {"lower_corner": (-128, 127)}, {"lower_corner": (-129, 0)}),
-    **_CORNER | _IM2COL,
-)
-checked(
-    "bounding-box",
-    "The bounding box holds at least one pixel in each spatial dim: dim + upper - lower >= 1.",
-    examples=(IMAGES | {"lower_corner": (0, 0)}, {"upper_corner": (-31, -31)}, {"upper_corner": (-32, -31)}),
-    **_BOUNDING_BOX | _IM2COL | {"source": f"{_CUDA_H}; computed in signed 32 bits ({H200})"},
-)
-ranged(
+CHANNELS_RANGE = rule(
     "channels-range",
     "channels_per_pixel is 1 to 256.",
-    "channels_per_pixel",
-    LARGEST_EXTENT,
-    "1 to 256",
-    examples=(IMAGES, {"channels_per_pixel": 256}, {"channels_per_pixel": 264}),
-    **_BOTH,
+    argument="channels_per_pixel",
+    found="channels_per_pixel = {number}",
+    limit="1 to 256",
+    fix="Use {taken} and more copies.",
+    source=_DRIVER,
+    basis="measured",
+    subjects=("im2col", "wide"),
+    architectures=TMA_ARCHITECTURES,
+    passing=IMAGES | {"channels_per_pixel": 256},
+    failing=IMAGES | {"channels_per_pixel": 264},
 )
-ranged(
+_CHANNELS_BELOW = CHANNELS_RANGE.worded(fix="Use {taken}.")
+
+
+def _channels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
+    told = _CHANNELS_BELOW if a.channels_per_pixel < 1 else CHANNELS_RANGE
+    taken = nearest(a.channels_per_pixel, 1, LARGEST_BOX_EXTENT)
+    yield told.violation(number=a.channels_per_pixel, taken=taken, change={"channels_per_pixel": taken})
+
+
+PIXELS_RANGE = rule(
     "pixels-range",
     "pixels_per_column is 1 to 1024.",
-    "pixels_per_column",
-    LARGEST_PIXELS,
-    "1 to 1024",
-    examples=(IMAGES, {"pixels_per_column": 1024}, {"pixels_per_column": 1025}),
-    **_BOTH,
+    argument="pixels_per_column",
+    found="pixels_per_column = {number}",
+    limit="1 to 1024",
+    fix="Use {taken} and more copies.",
+    source=_DRIVER,
+    basis="measured",
+    subjects=("im2col", "wide"),
+    architectures=TMA_ARCHITECTURES,
+    passing=IMAGES | {"pixels_per_column": 1024},
+    failing=IMAGES | {"pixels_per_column": 1025},
 )
-checked(
+_PIXELS_BELOW = PIXELS_RANGE.worded(fix="Use {taken}.")
+
+
+def _pixels_out_of_range(a: ColumnRecord) -> Iterator[Violation]:
+    told = _PIXELS_BELOW if a.pixels_per_column < 1 else PIXELS_RANGE
+    taken = nearest(a.pixels_per_column, 1, LARGEST_PIXELS)
+    yield told.violation(number=a.pixels_per_column, taken=taken, change={"pixels_per_column": taken})
+
+
+WIDE_CORNER = rule(
     "wide-corner",
     "The width corners fit 16 signed bits.",
+    argument="{end}",
+    found="{end} = {corner}",
     limit="{low} to {high}",
-    examples=(WIDE, {}, {"lower_width": -40000}),
-    **_CORNER | _WIDE,
+    fix="Use {taken}: a smaller padding or filter.",
+    source=f"{_CUDA_H}Wide",
+    subjects=("wide",),
+    architectures=WIDE_ARCHITECTURES,
+    passing=WIDE,
+    failing=WIDE | {"lower_width": -40000},
 )
-checked(
+
+
+def _widths_out_of_range(a: WideRecord) -> Iterator[Violation]:
+    ends = {"lower_width": a.lower_width, "upper_width": a.upper_width}
+    cured = {end: _WIDE_RANGE.nearest(corner) for end, corner in ends.items()}
+    change = {end: corner for end, corner in cured.items() if corner != ends[end]}
+    for end, taken in change.items():
+        yield WIDE_CORNER.violation(
+            end=end, corner=ends[end], low=_WIDE_RANGE.low, high=_WIDE_RANGE.high, taken=taken, change=change
+        )
+
+
+WIDE_BOUNDING_BOX = rule(
     "wide-bounding-box",
     "The bounding box holds at least one pixel along W: dims[1] + upper - lower >= 1.",
-    examples=(WIDE | {"lower_width": 0}, {"upper_width": -31}, {"upper_width": -32}),
-    **_BOUNDING_BOX | _WIDE,
+    argument="upper_width",
+    found=BOUNDING_BOX.found,
+    limit=BOUNDING_BOX.limit,
+    fix=f"Use lower_width = {{lower_width}}, upper_width = {{upper_width}}. {_CONVOLUTION}",
+    source=f"{_CUDA_H}Wide",
+    subjects=("wide",),
+    architectures=WIDE_ARCHITECTURES,
+    passing=WIDE | {"lower_width": 0, "upper_width": -31},
+    failing=WIDE | {"lower_width": 0, "upper_width": -32},
 )
-checked(
+_NO_WIDTHS_HELP = WIDE_BOUNDING_BOX.worded(fix=_SMALLER_DIM)
+
+
+def _empty_wide_bounding_box(a: WideRecord) -> Iterator[Violation]:
+    walk = _walks(a)[0]
+    opened = walk.opened(_WIDE_RANGE)
+    told = _NO_WIDTHS_HELP if opened is None else WIDE_BOUNDING_BOX
+    lower_width = a.lower_width if opened is None else opened.lower
+    upper_width = a.upper_width if opened is None else opened.upper
+    yield told.violation(
+        axis=walk.axis,
+        extent=walk.extent,
+        lower=walk.lower,
+        upper=walk.upper,
+        pixels=walk.pixels,
+        lower_width=lower_width,
+        upper_width=upper_width,
+        change=None if opened is None else {"lower_width": lower_width, "upper_width": upper_width},
+    )
+
+
+WIDE_SWIZZLE = rule(
     "wide-swizzle",
     "An im2col-wide map is swizzled 64B, 128B or 128B_ATOM_32B, or in mode W 96B.",
-    lambda a: a.swizzle.name not in ("64B", "128B", "128B_ATOM_32B") and (a.swizzle.name != "96B" or a.mode != "W"),
-    found="swizzle = {a.swizzle.name} in mode {a.mode}",
+    argument="swizzle",
+    found="swizzle = {swizzle} in mode {mode}",
     limit="64B, 128B or 128B_ATOM_32B; 96B in mode W",
-    change={"swizzle": "128B"},
-    examples=(WIDE, {}, {"swizzle": "none"}),
-    **_WIDE,
+    fix='Use swizzle="128B".',
+    source=f"{_CUDA_H}Wide",
+    subjects=("wide",),
+    architectures=WIDE_ARCHITECTURES,
+    passing=WIDE,
+    failing=WIDE | {"swizzle": "none"},
 )
-checked(
+
+
+def _other_wide_swizzle(a: WideRecord) -> Iterator[Violation]:
+    yield WIDE_SWIZZLE.violation(swizzle=a.swizzle.name, mode=a.mode, change={"swizzle": "128B"})
+
+
+WIDE_INTERLEAVE = rule(
     "wide-interleave",
     "An im2col-wide map is not interleaved.",
-    lambda a: a.interleave.name != "none",
-    found="interleave = {a.interleave.name}",
+    argument="interleave",
+    found="interleave = {interleave}",
     limit="im2col-wide takes no interleave",
-    change={"interleave": "none"},
-    examples=(WIDE, {}, {"interleave": "16B"}),
-    **_WIDE | {"documented": 'PTX ISA, "Interleave layout"'},
+    fix='Use interleave="none".',
+    source='PTX ISA, "Interleave layout"',
+    subjects=("wide",),
+    architectures=WIDE_ARCHITECTURES,
+    passing=WIDE,
+    failing=WIDE | {"interleave": "16B"},
 )
 
 
-HALO_END = {"W": 512, "W128": 32}
-WIDE_OFFSET_END = 32
+def _interleaved_wide(a: WideRecord) -> Iterator[Violation]:
+    yield WIDE_INTERLEAVE.violation(interleave=a.interleave.name, change={"interleave": "none"})
 
 
-def _wrong_offsets(copy: Copy) -> ManyFacts:
-    a, count = copy.tensor_map, len(copy.offsets)
-    ends: tuple[int, ...] = ()
-    limit, fix = "a tiled copy has none", "Leave offsets out."
-    if a.subject == "wide":
-        ends = HALO_END[a.mode], WIDE_OFFSET_END
-        limit, fix = "2 for an im2col-wide map", "Use (0, 0): the halo and the offset."
-    elif a.subject == "im2col" and copy.direction == "load":
-        ends = (OFFSET_END[a.rank],) * (a.rank - 2)
-        limit = f"{len(ends)} for an im2col map of rank {a.rank}"
-        fix = f"Use {(0,) * len(ends)}, for example: {', '.join('WHD'[: len(ends)])}."
-    elif a.subject == "im2col":
-        limit = "an im2col store has none: im2col_no_offs"
-    if count != len(ends):
-        facts = {"argument": "offsets", "found": counted(count, "offset"), "limit": limit, "fix": fix}
-        yield facts | {"offsets": count, "wanted": len(ends)}
-        return
-    taken = tuple(nearest(offset, 0, end - 1) for offset, end in zip(copy.offsets, ends, strict=True))
-    for axis, offset in enumerate(copy.offsets):
-        if offset != taken[axis]:
-            argument, most = f"offsets[{axis}]", ends[axis] - 1
-            fix = f"Use {taken[axis]}: an offset is a filter tap's distance from the base pixel."
-            facts = {"argument": argument, "found": f"{argument} = {offset}", "limit": f"0 to {most} here", "fix": fix}
-            yield facts | {"offset": offset, "most": most, "change": {"offsets": taken}}
-
-
-checked(
-    "offsets-range",
-    "im2col offsets are 0 to 65535, 255, 31 for rank 3, 4, 5, one for each of W, H, D; an im2col-wide halo is below 512 "
-    "(32 in mode W128), its offset below 32. Stores and tiled copies have none.",
-    lambda copy: copy.offsets and _wrong_offsets(copy),
-    subjects=("instruction",),
-    source=f"{PTX_COPY}, im2col; the chip takes larger ones modulo 256 (rank 4) or lets them run into the next (rank 5)",
-    examples=(IMAGES, copied("load", 0, 0, 0, 0, offsets=(255, 0)), copied("load", 0, 0, 0, 0, offsets=(256, 0))),
-)
-
-
-def _padded_store(copy: Copy) -> Facts | None:
-    a = copy.tensor_map
-    if a.subject != "im2col" or copy.direction == "load" or (min(a.lower_corner) >= 0 >= max(a.upper_corner)):
-        return None
-    return {"lower_corner": a.lower_corner, "upper_corner": a.upper_corner, "zeros": str((0,) * len(a.lower_corner))}
-
-
-checked(
-    "im2col-store",
-    "An im2col store has lower corners of at least 0 and upper corners of at most 0.",
-    _padded_store,
-    "corners {lower_corner} and {upper_corner}",
-    "im2col_no_offs stores need lower corners >= 0 and upper corners <= 0",
-    "Encode a map without padding for the store: lower_corner = upper_corner = {zeros}.",
-    argument="lower_corner",
-    examples=(IMAGES | copied("store", 0, 0, 0, 0), {"lower_corner": (0, 0), "upper_corner": (0, 0)}, {}),
-    **COPY | {"source": f"{PTX_COPY}, im2col_no_offs; {H200}"},
-)
-
-
-def _base_outside(copy: Copy) -> ManyFacts:
-    a = copy.tensor_map
-    for axis, lower, upper in a.corners if len(copy.coords) == a.rank else ():
-        place, highest = copy.coords[axis], a.dims[axis] - 1 + upper  # an im2col-wide offset moves both alike
-        if place > highest or (place < lower and a.subject == "im2col"):
-            taken = nearest(place, lower, highest)
-            numbers = {"axis": axis, "coord": place, "lowest": lower, "highest": highest, "taken": taken}
-            yield numbers | {"change": {"coords": (*copy.coords[:axis], taken, *copy.coords[axis + 1 :])}}
-
-
-checked(
-    "im2col-base",
-    "The base pixel of an im2col copy lies inside the bounding box; N may lie outside the tensor.",
-    lambda copy: copy.tensor_map.subject == "im2col" and _base_outside(copy),
-    "coords[{axis}] = {coord}",
-    "the bounding box runs from {lowest} to {highest}",
-    "Use {taken}: the offsets, not the base, reach a filter's taps.",
-    examples=(IMAGES, copied("load", 0, -1, -1, 99), copied("load", 0, -2, 0, 0)),
-    **COPY,
-)
-checked(
-    "wide-base",
-    "The base pixel of an im2col-wide copy may lie left of the bounding box, never right of it.",
-    lambda copy: copy.tensor_map.subject == "wide" and _base_outside(copy),
-    "coords[{axis}] = {coord}",
-    "the bounding box runs from {lowest} to {highest}, and the copy starts in it or left of it",
-    "Use {taken} or less.",
-    examples=(WIDE, copied("load", 0, -9, 0, 0), copied("load", 0, 31, 0, 0)),
-    **COPY | NO_FAULT | {"documented": 'PTX ISA, "im2col::w and im2col::w::128 modes"'},
-    architectures=architectures_with("im2col_wide"),
+CHECKS = (
+    Check(
+        CORNER_RANGE,
+        reads=("rank", "interleave", "lower_corner", "upper_corner"),
+        find=_corners_out_of_range,
+        broken=_has_corner_out_of_range,
+    ),
+    Check(
+        BOUNDING_BOX,
+        reads=("dims", "interleave", "lower_corner", "upper_corner"),
+        find=_empty_bounding_box,
+        broken=_has_no_pixel,
+    ),
+    Check(
+        CHANNELS_RANGE,
+        reads=("channels_per_pixel",),
+        find=_channels_out_of_range,
+        broken=lambda a: not 1 <= a.channels_per_pixel <= LARGEST_BOX_EXTENT,
+    ),
+    Check(
+        PIXELS_RANGE,
+        reads=("pixels_per_column",),
+        find=_pixels_out_of_range,
+        broken=lambda a: not 1 <= a.pixels_per_column <= LARGEST_PIXELS,
+    ),
+    Check(WIDE_CORNER, reads=("lower_width", "upper_width"), find=_widths_out_of_range),
+    Check(
+        WIDE_BOUNDING_BOX,
+        reads=("dims", "lower_width", "upper_width"),
+        find=_empty_wide_bounding_box,
+        broken=_has_no_pixel,
+    ),
+    Check(
+        WIDE_SWIZZLE,
+        reads=("swizzle", "mode"),
+        find=_other_wide_swizzle,
+        broken=lambda a: a.swizzle.name != "96B" or a.mode != "W",
+        concerns=lambda options: options.swizzle.name not in _WIDE_SWIZZLES,
+    ),
+    Check(
+        WIDE_INTERLEAVE,
+        reads=("interleave",),
+        find=_interleaved_wide,
+        concerns=lambda options: options.is_interleaved,
+    ),
 )

@@ -1,0 +1,149 @@
+"""The reasons of a GEMM's plan: its tile, its floor, what it was chosen over, and how its memory is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilescope.planner.planned_gemm import PlannedGemm
+from tilescope.planner.plans import Plan
+from tilescope.planner.product import (
+    ACCUMULATOR_BYTES,
+    REGISTER_FILE_BYTES,
+    TENSOR_MEMORY_COLUMNS,
+    Product,
+    accumulator_columns,
+    is_exchanged,
+)
+from tilescope.planner.reason import Reason
+from tilescope.swizzle import CHUNK_BYTES
+
+
+def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
+    """The numbers and choices of a GEMM's plan."""
+    product = best.product
+    exchanged = is_exchanged(product, best.tile)
+    yield _tiles(best)
+    yield from _floor(product, best)
+    yield from _choice(best)
+    yield Reason.of(
+        "not-planned",
+        options=("split K",) if exchanged else ("split K", "swapped operands"),
+        idle=max(0, best.sms - best.tiles) if best.sms else None,
+    )
+    yield _accumulators(product, best)
+    yield _stages(best)
+    yield from _rows(best)
+    yield _epilogue(best)
+    if exchanged:
+        yield Reason.of("exchanged")
+    if product.tensor_core.is_scaled(product.data_type):
+        yield Reason.of("scale-factors", data_type=product.data_type.name)
+    edges = {edge.values["extent"]: edge for plan in (best.a, best.b) for edge in plan.edge()}
+    yield from (edges[name] for name in "mnk" if name in edges)
+
+
+def _tiles(best: PlannedGemm) -> Reason:
+    """How many tiles C has, and how well they fill the card."""
+    full = best.tiles / (best.rounds * best.sms) if best.rounds and best.sms else None
+    return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+
+
+def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
+    """The floor, whose rates it comes from, and what they do not know."""
+    card = product.card
+    if card is None:
+        yield Reason.of("no-card", arch=product.arch.name)
+        if product.sms is None:
+            yield Reason.of("no-sms")
+        return
+    terms = best.ranked[0].terms
+    bound = terms[0]
+    yield Reason.of("floor", floor_us=bound.us, card=card.name, bound=bound.name, terms=tuple(map(str, terms)))
+    known = {
+        "TFLOP/s of this type": card.tflops(product.data_type),
+        "the clock": card.clock_mhz,
+        "one SM's rate": card.tma or not product.by_tma,
+        "bytes in flight": card.tma or not product.by_tma,
+    }
+    cells = tuple(name for name, cell in known.items() if not cell)
+    if cells:
+        yield Reason.of("not-weighed", cells=cells, card=card.name, verb="are" if len(cells) > 1 else "is")
+
+
+def _choice(best: PlannedGemm) -> Iterator[Reason]:
+    """What would have come first but cannot be, and what comes next."""
+    leading = [tile for tile in best.refused if tile.would_lead]
+    for refused in leading[:2]:
+        first = refused.violations[0]
+        yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
+    chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
+    if near and chosen.terms:
+        facts: dict[str, object] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
+        tied = next((tile for tile in near if tile.behind_in in ("instructions", "order")), None)
+        if tied is not None:
+            facts["tied" if tied.behind_in == "instructions" else "alike"] = tied.tile
+            facts |= {"more": tied.instructions, "fewest": chosen.instructions}
+        yield Reason.of("near-floors", **facts)
+    elif best.others and chosen.terms:
+        yield Reason.of("next-floor", next=best.others[0].tile)
+
+
+def _accumulators(product: Product, best: PlannedGemm) -> Reason:
+    m, n, _ = best.tile
+    if product.in_tensor_memory:
+        taken = accumulator_columns(best.tile)
+        return Reason.of("tensor-memory", m=m, n=n, taken=taken, available=TENSOR_MEMORY_COLUMNS)
+    return Reason.of("registers", m=m, n=n, taken=m * n * ACCUMULATOR_BYTES, available=REGISTER_FILE_BYTES)
+
+
+def _stages(best: PlannedGemm) -> Reason:
+    return Reason.of(
+        "stages",
+        stages=best.stages,
+        a_bytes=best.a.stage_bytes,
+        b_bytes=best.b.stage_bytes,
+        epilogue_bytes=None if best.epilogue is None else best.epilogue.stage_bytes,
+        barriers=None if best.a.boxes is None else 2 * best.stages,
+        smem_bytes=best.smem_bytes,
+        budget_bytes=best.budget_bytes,
+    )
+
+
+def _rows(best: PlannedGemm) -> Iterator[Reason]:
+    """The rows of A and of B, in one sentence where they are alike."""
+    both = ("A", "B")
+    if _row(best.a, both) == _row(best.b, both):
+        yield _row(best.a, both)
+    else:
+        yield _row(best.a, ("A",))
+        yield _row(best.b, ("B",))
+
+
+def _row(plan: Plan, matrices: tuple[str, ...]) -> Reason:
+    """How wide a row of A or B is in shared memory, and how the swizzle takes it."""
+    problem = plan.problem
+    span_bytes = plan.swizzle.span_bytes
+    return Reason.of(
+        "rows",
+        matrices=matrices,
+        columns=problem.columns,
+        extent=problem.row_names[1],
+        row_bytes=problem.row_bytes,
+        spans=None if span_bytes is None else problem.row_bytes // span_bytes,
+        swizzle=plan.swizzle.name,
+        chunk_bytes=CHUNK_BYTES if span_bytes is None else None,
+    )
+
+
+def _epilogue(best: PlannedGemm) -> Reason:
+    """How C leaves the block."""
+    epilogue = best.epilogue
+    if epilogue is None:
+        return Reason.of("no-epilogue")
+    return Reason.of(
+        "epilogue",
+        columns=epilogue.problem.columns,
+        slices=best.slices if best.slices > 1 else None,
+        access=epilogue.costs.access,
+        swizzle=epilogue.swizzle.name,
+    )

@@ -1,0 +1,211 @@
+"""Which tile of C a block should compute: the shapes worth trying, what they cost, and their order.
+
+The floor of a tile is the longest of four times, none of which a kernel with these tiles undercuts:
+
+    arithmetic            whole rounds of the card, a tile for every SM a round, at the card's FLOP/s for the type
+    shared-memory reads   the operands of those rounds, 128 bytes a cycle. By descriptor every instruction reads its own: with
+                          64 rows of A and 8 of B, 32 bytes a row, m64n8k16 takes 18 cycles, not the 4 of its sums. Lanes
+                          (ldmatrix) read every row of the tile at least once
+    loads of one SM       the operand bytes of the SM with the most tiles, at one SM's rate for rows of that width, or once
+                          the bytes in flight (stages x bytes of a stage) in the time that a copy takes
+    memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
+
+A time whose rate the card's row does not have is left out. Shapes whose floor is within a tenth of the lowest are compared
+by the operand bytes that the busiest SM fetches, then by the tensor-core instructions of one K step; then the one with
+fewer rows comes first. So large matrices get large tiles, and where there is little work all SMs get some.
+
+4096 x 4096 x 4096 bf16 on an H200:
+    tile           tiles   rounds   floor      busiest SM
+    128 x 256        512        4   179.4 us   4 x (128 + 256) x 4096 x 2 bytes = 12.6 MB    2 wgmma a K step
+    256 x 128        512        4   179.4 us   the same                                      4 wgmma
+    128 x 128       1024        8   179.4 us   16.8 MB
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from tilescope.arithmetic import ceil_div
+from tilescope.card import REQUEST_BYTES, Card
+from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.planned_gemm import FloorTerm, RankedTile
+from tilescope.planner.plans import Plan
+from tilescope.planner.problem import Operand
+from tilescope.planner.product import Product, Tile
+from tilescope.planner.reason import Reason
+from tilescope.sentence import in_mb
+
+TILE_M = (64, 128, 256)
+TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
+# elements: half the registers of an SM, so that two warpgroups keep as many for everything else; or half of
+# tensor memory, so that the next tile starts while this one is stored
+LARGEST_ACCUMULATOR = 128 * 256
+K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
+_NEAR = 1.1  # floors this close count as equal
+
+
+def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
+    """The shapes worth trying: no accumulators beyond half the room, and no extent twice as large as its matrix.
+
+    The smallest extent that the consumer reads is never too large: mxf4 has 128 rows at least, however few A has.
+    """
+    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+
+    def worth_trying(matrix: Operand, known: tuple[int, ...], extent: int) -> list[int]:
+        smallest = next((size for size in known if is_readable(matrix, (size, tile_k))), known[0])
+        return [size for size in known if size <= smallest or size < 2 * extent]
+
+    m, n, _ = product.shape
+    rows = worth_trying("A", TILE_M, m)
+    columns = worth_trying("B", TILE_N, n)
+    return [(down, across, tile_k) for down in rows for across in columns if down * across <= LARGEST_ACCUMULATOR]
+
+
+def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
+    """What a shape costs, before it is compared with others.
+
+    `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
+    """
+    m, n, k = product.shape
+    tiles = prod(tile_grid(product.shape, tile))
+    rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
+    row_bytes = rounds * k * product.data_type.bits // 8
+    fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
+    instructions = _instructions(product, tile)
+    return RankedTile(
+        tile=tile,
+        stages=stages,
+        tiles=tiles,
+        rounds=None if product.sms is None else rounds,
+        terms=_floor_terms(product, tile, rounds, fetched, _loads(product, fetched, operands, stages)),
+        busiest_bytes=sum(fetched),
+        instructions=instructions.along_m * instructions.along_n,
+        behind=Reason.of("first"),
+    )
+
+
+class _Fetched(NamedTuple):
+    """Operand bytes of the SM with the most tiles; rows beyond the matrix are filled, not fetched."""
+
+    a_bytes: int
+    b_bytes: int
+
+
+class _LoadRates(NamedTuple):
+    """GB/s of loads: of the whole card, and of one SM where that was measured."""
+
+    memory: float
+    one_sm: float | None
+
+
+def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | None, stages: int) -> _LoadRates | None:
+    """The rates of loads that the card's row knows; None without a card."""
+    card = product.card
+    if card is None:
+        return None
+    if not product.by_tma or card.tma is None:
+        return _LoadRates(float(card.memory_gb_per_s), None)
+    if operands is None:
+        in_flight = None
+        enough = card.tma.enough_in_flight_bytes
+        widths = [REQUEST_BYTES, REQUEST_BYTES]
+    else:
+        in_flight = enough = stages * sum(plan.transaction_bytes for plan in operands)
+        widths = [plan.gmem_request_bytes for plan in operands]
+    took = sum(part / card.tma.one_sm(width, enough) for part, width in zip(fetched, widths, strict=True))
+    return _LoadRates(card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took)
+
+
+def _floor_terms(
+    product: Product, tile: Tile, rounds: int, fetched: _Fetched, loads: _LoadRates | None
+) -> tuple[FloorTerm, ...]:
+    """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
+    card = product.card
+    if card is None or loads is None:
+        return ()
+    m, n, k = product.shape
+    tile_m, tile_n, _ = tile
+    element = product.data_type
+    terms = []
+    tflops = card.tflops(element)
+    if tflops is not None:
+        flop = rounds * 2 * tile_m * tile_n * k * card.sms
+        basis = card.basis(element.name) or "documented"
+        terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
+    if card.smem_gb_per_s is not None:
+        read = rounds * _rows_read(product, tile) * (k * element.smem_bits // 8)
+        terms.append(_transfer("shared-memory reads", read, card.smem_gb_per_s, card, "smem_gb_per_s"))
+    if loads.one_sm is not None:
+        terms.append(_transfer("loads of one SM", sum(fetched), loads.one_sm, card, "tma"))
+    moved = (m + n) * k * element.bits / 8 + m * n * product.output_type.bits / 8
+    terms.append(_transfer("memory", moved, loads.memory, card, "memory_gb_per_s"))
+    return tuple(sorted(terms, key=lambda term: -term.us))
+
+
+def _transfer(name: str, count_bytes: float, gb_per_s: float, card: Card, cell: str) -> FloorTerm:
+    """The time that bytes take at a rate; `cell` is the rate's place in the card's row."""
+    return FloorTerm(name, count_bytes / gb_per_s / 1e3, gb_per_s, "GB/s", card.basis(cell) or "documented")
+
+
+class _Instructions(NamedTuple):
+    """Instructions of one K step along m and along n, and the rows of A and B that one of them takes."""
+
+    along_m: int
+    along_n: int
+    rows: int
+
+
+def _instructions(product: Product, tile: Tile) -> _Instructions:
+    """The instructions of one K step of a tile."""
+    m, n, _ = tile
+    loop = product.tensor_core.loop
+    if loop is None:
+        forms = [(row.m, row.n[0]) for row in product.mma_forms]
+    else:
+        known = loop.extents(product.data_type)
+        forms = [(_block(m, known.m), _block(n, known.n))]
+    counts = [_Instructions(ceil_div(m, form_m), ceil_div(n, form_n), form_m + form_n) for form_m, form_n in forms]
+    return min(counts, key=lambda count: count.along_m * count.along_n)
+
+
+def _rows_read(product: Product, tile: Tile) -> int:
+    """Rows of A and B that a K step reads: by descriptor every instruction its own, lanes every row once."""
+    if not product.tensor_core.reads_by_descriptor:
+        return tile[0] + tile[1]
+    instructions = _instructions(product, tile)
+    return instructions.along_m * instructions.along_n * instructions.rows
+
+
+def _block(extent: int, known: tuple[int, ...]) -> int:
+    """What one instruction takes of an extent: the most that divides it."""
+    return max((size for size in known if extent % size == 0), default=known[0])
+
+
+def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
+    """What shapes are sorted by, where `lowest_us` is the lowest floor of all: near floors count as equal."""
+    return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
+
+
+def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
+    """The first term in which a shape is behind the best."""
+    floor_us = rank(tile, lowest_us)[0]
+    if floor_us > rank(best, lowest_us)[0]:
+        return Reason.of("behind-floor", here=floor_us, there=lowest_us)
+    here = tile.busiest_bytes
+    there = best.busiest_bytes
+    if here > there:
+        return Reason.of(_behind_in_bytes(tile, best), here=here, there=there)
+    if tile.instructions > best.instructions:
+        return Reason.of("behind-instructions", here=tile.instructions, there=best.instructions)
+    return Reason.of("behind-order")
+
+
+def _behind_in_bytes(tile: RankedTile, best: RankedTile) -> str:
+    """The reason that tells the bytes apart: in megabytes where those differ."""
+    if tile.rounds is None:
+        return "behind-all-bytes"
+    if in_mb(tile.busiest_bytes) == in_mb(best.busiest_bytes):
+        return "behind-few-bytes"
+    return "behind-bytes"

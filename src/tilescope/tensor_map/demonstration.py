@@ -1,0 +1,43 @@
+"""The examples of rules, run: the arguments of a map, a copy through a map, or an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+
+import numpy as np
+
+from tilescope.errors import RuleError, Violation
+from tilescope.rule import Example, Rule
+from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.instruction import Copy
+from tilescope.tensor_map.rules.copies import broken_by
+
+
+def demonstrated(rule: Rule, example: Example | None) -> tuple[Violation, ...]:
+    """Violations of `rule` that the example causes: none for its passing example, some for its failing one.
+
+    >>> box_range = Rule.named("box-range")
+    >>> demonstrated(box_range, box_range.passing)
+    ()
+    >>> demonstrated(box_range, box_range.failing)[0].fix
+    'Use 256 and more copies.'
+    """
+    try:
+        said = _said(example)
+    except RuleError as error:
+        said = error.violations
+    return tuple(entry for entry in said if isinstance(entry, Violation) and entry.rule == rule.name)
+
+
+def _said(example: Example | None) -> Iterable[object]:
+    """What the example gives; only sequences can hold violations."""
+    if example is None:
+        return ()
+    if isinstance(example, str):  # of our own source, like any other code
+        result = eval(example, {"ts": import_module("tilescope"), "np": np})  # noqa: S307
+        return result if isinstance(result, tuple | list) else ()
+    arguments = dict(example)
+    copy = arguments.pop("copy", None)
+    asked = MapArguments.of(arguments)
+    return asked.check() if copy is None else broken_by(Copy(asked.tensor_map(), **copy))

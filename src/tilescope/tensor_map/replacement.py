@@ -1,0 +1,116 @@
+"""tensormap.replace: an encoded map is edited on the device, field by field.
+
+    tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [map], 1, 32;      box[1] = 32
+
+The instruction checks nothing; `replace` of a map checks the result like any other map. An edited map must be published before
+a copy may use it (`PUBLISHING`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilescope.arch import architectures_with
+from tilescope.errors import TensorMapError, Violation, unknown_name
+from tilescope.reading import attempted, integers
+from tilescope.rule import rule
+from tilescope.tensor_map.samples import PTX_REPLACE
+
+if TYPE_CHECKING:
+    from tilescope.tensor_map.any_map import AnyMap
+
+REPLACE = "tensormap.replace"
+
+
+class ReplaceField(NamedTuple):
+    """One field of tensormap.replace: the argument it changes, and how the instruction writes it."""
+
+    argument: str
+    ptx: str
+    width: str  # of the value operand
+    ordinals: int  # how many entries it has; 0: a single value
+    value: str
+
+
+# PTX ISA, "tensormap.replace".
+# fmt: off
+REPLACE_FIELDS = {row.ptx: row for row in (
+    #            argument           PTX field            width  entries  value
+    ReplaceField("address",         "global_address",    "b64", 0, "byte address"),
+    ReplaceField("dims",            "rank",              "b32", 0, "rank - 1"),
+    ReplaceField("box",             "box_dim",           "b32", 5, "elements"),
+    ReplaceField("dims",            "global_dim",        "b32", 5, "elements; 2^32 does not fit"),
+    ReplaceField("strides_bytes",   "global_stride",     "b64", 4, "bytes (toolkits before 12.5: bytes / 16)"),
+    ReplaceField("element_strides", "element_stride",    "b32", 5, "elements"),
+    ReplaceField("data_type",       "elemtype",          "b32", 0, "PTX type code, immediate; 13..15 from sm_100 on"),
+    ReplaceField("interleave",      "interleave_layout", "b32", 0, "0 none, 1 16B, 2 32B, immediate"),
+    ReplaceField("swizzle",         "swizzle_mode",      "b32", 0, "0 none, 1 32B, 2 64B, 3 128B, immediate; 4 (96B) on sm_103a"),
+    ReplaceField("swizzle",         "swizzle_atomicity", "b32", 0, "0 16B, 1 32B, 2 32B + 8B flip, 3 64B, immediate; from sm_100 on"),
+    ReplaceField("oob_fill",        "fill_mode",         "b32", 0, "0 zero, 1 nan, immediate"),
+)}
+# fmt: on
+PUBLISHING = (
+    "edit the copy of the map in shared memory (one thread), then __syncwarp()",
+    "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [gmem], [smem], 128;  (whole warp)",
+    "fence.proxy.tensormap::generic.acquire.gpu [gmem], 128;  (in the consumer, before its first copy)",
+)
+
+
+_REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))
+REPLACE_FIELD = rule(
+    "replace-field",
+    "tensormap.replace changes a tiled map's address, shape, type, swizzle, interleave and fill; cuTensorMapReplaceAddress an "
+    "address alone.",
+    argument="{field}",
+    found="{field} of a {subject} map",
+    limit="tensormap.replace writes {replaceable:, }: a tiled map's fields",
+    fix="Encode another map with this {field}.",
+    source=f"{PTX_REPLACE}; cuda.h, cuTensorMapReplaceAddress",
+    basis="documented",
+    subjects=("replacement",),
+    architectures=architectures_with("tma"),
+    passing='ts.TensorMap("u8", (64,), (), (64,)).replace(address=0x1000)',
+    failing='ts.TensorMap("u8", (64,), (), (64,)).replace(l2_promotion="128B")',
+)
+_REPLACE_IN_IM2COL = REPLACE_FIELD.worded(
+    limit="tensormap.replace writes {replaceable:, }: an im2col map's address only"
+)
+_REPLACE_ARCH = REPLACE_FIELD.worded(
+    argument="arch",
+    found="arch = {arch}",
+    limit="tensormap.replace needs sm_90a or later",
+    fix="Replace the address alone, on the host.",
+)
+_REPLACE_EXTENT = REPLACE_FIELD.worded(
+    argument="dims",
+    found="a dim of 2^32 elements",
+    limit="global_dim is written with 32 bits",
+    fix="Use 2^32 - 1, or encode another map.",
+)
+_DIM_END = 1 << 32  # what 32 bits do not hold, and a map may have
+
+
+def replacement_fields(a: AnyMap, fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a map to change, after what the instruction itself cannot write was refused."""
+    problems = [problem for name in fields for problem in _field_problems(a, name)]
+    if set(fields) != {"address"} and not a.arch.has("tensormap_replace"):
+        problems.append(_REPLACE_ARCH.violation(arch=a.arch.name))
+    unread: list[Violation] = []  # what is no sequence of integers is refused where the map is made
+    no_dims: tuple[int, ...] = ()
+    if _DIM_END in attempted(unread, no_dims, integers, "dims", fields.get("dims", ())):
+        problems.append(_REPLACE_EXTENT.violation(dim=_DIM_END))
+    if problems:
+        raise TensorMapError(problems)
+    return dict(fields)
+
+
+def _field_problems(a: AnyMap, name: str) -> list[Violation]:
+    """Why the instruction does not write this field of such a map."""
+    is_tiled = a.subject == "tiled"
+    if name in _REPLACEABLE and (is_tiled or name == "address"):
+        return []
+    if name not in a.readers:
+        return [unknown_name("argument", name, name, _REPLACEABLE)]
+    told = REPLACE_FIELD.wording if is_tiled else _REPLACE_IN_IM2COL
+    return [told.violation(field=name, subject=a.subject, replaceable=_REPLACEABLE)]

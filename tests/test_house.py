@@ -1,0 +1,130 @@
+"""How the code is written: rules as named constants, told in one way; types that say something; a formatter that decides."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import tilescope
+from tilescope.rule import RULES, Rule
+
+SOURCE = Path(tilescope.__file__).parent
+TESTS = Path(__file__).parent
+FORMATTED_BY_HAND = re.compile(r"#\s*fmt:\s*(?:skip|off)")
+MOST_BY_HAND_IN_SOURCE = 40  # tables whose columns carry meaning
+MOST_BY_HAND_IN_TESTS = 60
+MOST_WITH_ANY = 150  # functions, all of them readers of what users pass
+
+
+def trees(folder):
+    """Every module below a folder: its path and its syntax."""
+    for path in sorted(folder.rglob("*.py")):
+        yield path.relative_to(folder), ast.parse(path.read_text("utf-8"))
+
+
+def by_hand(folder):
+    """How often the formatter is switched off below a folder."""
+    return sum(len(FORMATTED_BY_HAND.findall(path.read_text("utf-8"))) for path in folder.rglob("*.py"))
+
+
+def test_every_rule_is_a_constant_that_a_search_finds():
+    assert len(RULES) > 250  # which loads every module that holds one
+    modules = [module for name, module in sys.modules.items() if name.startswith("tilescope.")]
+    named = {
+        held.name
+        for module in modules
+        for name, held in vars(module).items()
+        if isinstance(held, Rule) and name.isupper()
+    }
+    assert sorted(set(RULES) - named) == []
+
+
+def test_violations_are_told_by_named_facts():
+    positional = []
+    for path, tree in trees(SOURCE):
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
+                continue
+            is_rule = isinstance(call.func.value, ast.Name) and call.func.value.id.lstrip("_").isupper()
+            if call.func.attr in ("violation", "error", "worded") and is_rule:
+                positional.append(f"{path}:{call.lineno}")
+    assert positional == []
+
+
+def imports_rule(tree):
+    """Whether a module enters rules of its own."""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "tilescope.rule"
+        and "rule" in [name.name for name in node.names]
+        for node in ast.walk(tree)
+    )
+
+
+def is_rule_call(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and re.fullmatch(r"(\w*_)?rule", node.func.id)
+
+
+def test_rules_come_out_of_no_comprehension():
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.For)
+    made = [
+        f"{path}:{call.lineno}"
+        for path, tree in trees(SOURCE)
+        if imports_rule(tree)
+        for loop in ast.walk(tree)
+        if isinstance(loop, comprehensions)
+        for call in ast.walk(loop)
+        if is_rule_call(call)
+    ]
+    assert made == []
+
+
+def test_the_formatter_decides():
+    assert by_hand(SOURCE) <= MOST_BY_HAND_IN_SOURCE
+    assert by_hand(TESTS) <= MOST_BY_HAND_IN_TESTS
+
+
+def says_any(annotation):
+    return annotation is not None and any(
+        isinstance(part, ast.Name) and part.id == "Any" for part in ast.walk(annotation)
+    )
+
+
+def test_few_signatures_say_any():
+    functions = []
+    for path, tree in trees(SOURCE):
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = function.args
+                every = [
+                    *arguments.posonlyargs,
+                    *arguments.args,
+                    *arguments.kwonlyargs,
+                    arguments.vararg,
+                    arguments.kwarg,
+                ]
+                annotations = [function.returns, *(argument.annotation for argument in every if argument is not None)]
+                if any(map(says_any, annotations)):
+                    functions.append(f"{path}:{function.lineno} {function.name}")
+    assert len(functions) <= MOST_WITH_ANY, "\n".join(functions)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        r'"[^"\n]*" \* \(|\' \* \(',  # a string times a condition
+        r"\blocals\(\)",
+        r"__signature__",
+        r"getattr\(\w+, f\"",  # a name made up on the way
+    ],
+)
+def test_no_line_has_to_be_decoded(packed):
+    found = [
+        f"{path}:{number}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(packed, line)
+    ]
+    assert found == []
