@@ -6,8 +6,7 @@ from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import with_article
-from tilescope.sentence import in_mb, in_us
-from tilescope.sentence import by, counted
+from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier
 from tilescope.view.plan_view import copies_grid

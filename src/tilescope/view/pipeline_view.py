@@ -169,7 +169,8 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
         subject = instances.get(event.barrier, role) if event.op in ("flight", "phase") else role
         if subject.block == block or (slots and event.op == "flight"):
             name = role.name if role.block == block else event.role
-            own.append(replace(event, role=name, slots=slots))
+            is_as_named = (name, slots) == (event.role, event.slots)  # as all are in a pipeline of one block
+            own.append(event if is_as_named else replace(event, role=name, slots=slots))
     return own
 
 
