@@ -32,7 +32,7 @@ LARGEST_COMPARED_ELEMENTS = 1 << 14
 def draw_answer(asked: Asked) -> Answer:
     """A layout both ways; with another, where the two differ; threads and values where nothing says the bits."""
     beside = asked.options(LAYOUT_BESIDE)
-    layout = parse_layout_or_modes(asked["text"], **beside)
+    layout = Call(parse_layout_or_modes, (asked["text"],), beside).run()
     if isinstance(layout, Modes):
         asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
@@ -74,7 +74,7 @@ class EveryNotation(NamedTuple):
 def convert_answer(asked: Asked) -> Answer:
     """The layout in another notation, or in all of them."""
     beside = asked.options(LAYOUT_BESIDE)
-    layout, assumed = parse_layout_assuming(asked["text"], **beside)
+    layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
     said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
