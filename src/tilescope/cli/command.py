@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -28,7 +27,6 @@ from tilescope.questions.question import (
     default_of,
     flag,
 )
-from tilescope.value import EXTRA
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -69,8 +67,7 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
     A value that view does not know brings its `drawing`.
     """
     if output.as_json:
-        extra = {EXTRA: dict(answer.extra)} if answer.extra else {}
-        click.echo(json.dumps(answer.value.to_dict() | extra, indent=2))
+        click.echo(answer.json())
         if output.svg_path is not None:
             show_drawing(drawing or drawn(answer), output)
     elif answer.text:

@@ -13,6 +13,7 @@ is not in `Asked`: the library has its defaults, and --help and the hints of a p
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -26,7 +27,7 @@ from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.value import Row, Value
+from tilescope.value import EXTRA, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
 Function: TypeAlias = Callable[..., object]
@@ -285,6 +286,11 @@ class Answer:
     below: tuple[Answer, ...] = ()  # what a command draws below it
     program: str | None = None  # source code, which a command writes instead of everything else
     made: Made | None = None  # what --out writes
+
+    def json(self) -> str:
+        """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
+        beside = {EXTRA: dict(self.extra)} if self.extra else {}
+        return json.dumps(self.value.to_dict() | beside, indent=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import FaultError, RuleError, unknown_name
-from tilescope.web.page import Sheet, answer_json, filled_form, query_of
+from tilescope.web.page import Sheet, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
 from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
 
@@ -83,7 +83,7 @@ def _page(request: Request) -> Response:
         if ending == "svg":
             return Response(Sheet.of(form).drawing.svg(), media_type="image/svg+xml")
         if ending == "json":
-            return Response(answer_json(form.answer()), media_type="application/json")
+            return Response(form.answer().json(), media_type="application/json")
     except RuleError as error:
         if ending == "json" and isinstance(error, FaultError):  # an answer: what the command prints
             return Response(json.dumps(error.to_dict(), indent=2), 422, media_type="application/json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,6 @@ from tilescope.questions.page import Code, Leads, Page, PageForm, Sentences, add
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
-from tilescope.value import EXTRA
 from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
 
@@ -267,12 +265,6 @@ def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:
     """The options with which the page draws an answer."""
     options = {**answer.shown, **form.description.shown}
     return {name: option for name, option in options.items() if option is not None}
-
-
-def answer_json(answer: Answer) -> str:
-    """The value as plain data, as `--json` of the command prints it."""
-    extra = {EXTRA: dict(answer.extra)} if answer.extra else {}
-    return json.dumps(answer.value.to_dict() | extra, indent=2)
 
 
 def query_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -33,7 +33,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.web.page import Form, Sheet, answer_json, choice_of, command_line
+from tilescope.web.page import Form, Sheet, choice_of, command_line
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
@@ -191,7 +191,7 @@ def exported(url: str) -> str:
         script=Markup(script),  # noqa: S704
         policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
         svg=_data("image/svg+xml", sheet.drawing.svg()),
-        json=_data("application/json", answer_json(sheet.answer)),
+        json=_data("application/json", sheet.answer.json()),
     )
     return _page_html(sheet.form, sheet, sheet.answer.violations, standalone)
 
