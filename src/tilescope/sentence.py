@@ -191,18 +191,25 @@ def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> st
 
 
 def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
-    if isinstance(fact, tuple | list):
-        return _shown_sequence(fact, shown_as)
+    if type(fact) is str and not shown_as:  # as most are, or integers
+        return fact
     if shown_as in units:
         return units[shown_as](fact)
+    if isinstance(fact, tuple | list):
+        return _shown_sequence(fact, shown_as)
     if not isinstance(fact, int):
         return format(fact, shown_as)
     if not is_printable(fact):
         return printed(fact)
-    if _NOUN.fullmatch(shown_as):
+    if shown_as and _is_noun(shown_as):
         noun, _, plural = shown_as.partition("|")
         return counted(fact, noun, plural)
     return format(fact, shown_as)
+
+
+@cache
+def _is_noun(shown_as: str) -> bool:
+    return _NOUN.fullmatch(shown_as) is not None
 
 
 def _shown_sequence(facts: tuple[object, ...] | list[object], shown_as: str) -> str:

@@ -20,8 +20,8 @@ _REMARKS = {
     "128B_ATOM_32B": "On sm_120 not for loads to shared::cluster.",
     "128B_ATOM_32B_FLIP_8B": "The manual says that alternate lines are flipped, not which: odd lines are a reading "
     "of it. On sm_120 not for loads to shared::cluster. CuTe has no name for it.",
-    "128B_ATOM_64B": "CuTe maps `Swizzle<2,6,S>` to this mode; the PTX table, followed here, has one bit. On sm_120 not "
-    "for loads to shared::cluster.",
+    "128B_ATOM_64B": "CuTe maps `Swizzle<2,6,S>` to this mode; the PTX table, followed here, has one bit. "
+    "On sm_120 not for loads to shared::cluster.",
 }
 
 

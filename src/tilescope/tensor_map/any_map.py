@@ -25,7 +25,7 @@ from tilescope.tensor_map.replacement import replacement_fields
 from tilescope.value import Row, Value, hex_field, row_field
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False, kw_only=True)  # without slots: made by one update, which is quick
 class AnyMap(Value):
     """A sound tensor map of whatever kind; `findings` are the warnings and notes of the rules."""
 
@@ -50,12 +50,7 @@ class AnyMap(Value):
         for violation in examined.violations:
             if violation.severity == "error":
                 raise TensorMapError(examined.violations)
-        place = object.__setattr__
-        record = examined.record
-        for name in self.readers:
-            place(self, name, getattr(record, name))
-        place(self, "findings", examined.violations)
-        place(self, "_record", record)
+        self.__dict__.update(examined.arguments, findings=examined.violations, _record=examined.record)
 
     def __repr__(self) -> str:
         """The constructor call that makes this map, defaults left out."""

@@ -142,9 +142,10 @@ READERS: Mapping[MapSubject, Mapping[str, Reader]] = {
 
 
 class Examined(NamedTuple):
-    """The record of a map's arguments, and every rule that they break."""
+    """A map's arguments as they were read, as a record and by name, and every rule that they break."""
 
     record: MapRecord
+    arguments: Mapping[str, Any]
     violations: tuple[Violation, ...]
 
 
@@ -186,7 +187,7 @@ def examined(kind: type[MapRecord], given: Given) -> Examined:
     for check in checks:
         if check.broken(record):
             violations += check.find(record)
-    return Examined(record, tuple(violations))
+    return Examined(record, fields, tuple(violations))
 
 
 def _wrong_lengths(fields: Given, lengths: Mapping[str, int], untold: set[str]) -> list[Violation]:

@@ -41,7 +41,7 @@ from tilescope.value import Value
 _PLAIN_PIXEL_BYTES = 256  # that a copy takes of a pixel at most, where no swizzle's span divides its channels
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class TensorMap(AnyMap):
     """A tiled tensor map, as cuTensorMapEncodeTiled makes it; unsound arguments raise TensorMapError.
 
@@ -153,7 +153,7 @@ class TensorMap(AnyMap):
         return integers("index", index)[::-1]
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False, kw_only=True)
+@dataclass(frozen=True, init=False, repr=False, kw_only=True)
 class ColumnMap(AnyMap):
     """A column of pixels, some channels of each."""
 
@@ -171,7 +171,7 @@ class ColumnMap(AnyMap):
         return self._record.corner_change(lower, upper)
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Im2colMap(ColumnMap):
     """An im2col tensor map, as cuTensorMapEncodeIm2col makes it.
 
@@ -304,7 +304,7 @@ class Im2colMap(ColumnMap):
         )
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Im2colWideMap(ColumnMap):
     """An im2col map that walks W alone, as cuTensorMapEncodeIm2colWide makes it (sm_100 on; documented).
 

@@ -3,8 +3,8 @@
     value ── draw(value) ──▶ Drawing ── text(), svg() ──▶ characters, a picture
           ── walk(value) ──▶ steps, each of which marks cells of the drawing and says what they are
 
-Every module has a table `DRAWINGS` of the functions that draw its types of values (and `WALKS`, if there is something to
-walk over). It is imported when such a value is drawn for the first time.
+Every module has a table `DRAWINGS` of the functions that draw its types of values (and `WALKS`, if there is something
+to walk over). It is imported when such a value is drawn for the first time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The drawings of words: descriptors and mbarriers as bit rulers, the bytes that a K loop reads, whether copies agree with it."""
+"""The drawings of words: descriptors and mbarriers as bit rulers, what a K loop reads, whether copies agree with it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def draw_descriptor(descriptor: OperandDescriptor | InstructionDescriptor | Tmem
 def draw_inspection(word: Inspection, *, rows: int | None = None, show_bytes: bool = False) -> Drawing:
     """The fields of a word or a tensor map.
 
-    With `rows`, also the address of every 16 bytes that one instruction reads; with `show_bytes`, those of a tensor map.
+    With `rows`, also the address of every 16 bytes that one instruction reads; with `show_bytes`, those of a map.
     """
     if not is_tensor_map(word):
         return Drawing(f"{word.name} {word.word:#0{word.bits // 4 + 2}x}", _word_parts(word, rows))
@@ -275,7 +275,7 @@ def k_step_grid(loop: DescriptorLoop) -> Grid:
 
 
 def draw_agreement(agreement: Agreement) -> Drawing:
-    """Whether copies and descriptor agree: the verdict, the first difference, and the descriptor beside the one that fits.
+    """Whether copies and descriptor agree: the verdict, the first difference, the descriptor and the one that fits.
 
     Fields that are wrong are marked.
 

@@ -87,7 +87,7 @@ class Drawing:
     def figures(self) -> Drawing:
         """The grids, the bit rulers and what explains them (legends, and the sentence named "key") alone.
 
-        >>> Drawing("A word", {"said": "It is 0.", "ruler": BitRuler("", ()), "facts": Table({"size": 8})}).figures().parts
+        >>> Drawing("A word", {"said": "It is 0.", "ruler": BitRuler("", ())}).figures().parts
         (BitRuler(title='', fields=(), bits=64, row_bits=64, notes=()),)
         """
         drawn: list[tuple[str, Part]] = []

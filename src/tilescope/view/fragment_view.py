@@ -1,4 +1,4 @@
-"""The drawing of a fragment or a thread-value layout, both ways: which thread holds each element, what each thread holds.
+"""Fragments and thread-value layouts drawn both ways: which thread holds each element, what each thread holds.
 
 Which thread holds it                      What each thread holds
 k      0-1   2-3   4-5   6-7               register    r0      r1
@@ -205,8 +205,9 @@ def _facts(fragment: Fragment) -> Table:
     first, second = _NAMES[fragment.operand]
     rows, columns = fragment.shape
     matrix = f" + {rows * columns} matrix" if fragment.matrices > 1 else ""
-    if fragment.operand == "B":
-        first, second, rows = second, first, columns
+    if fragment.operand == "B":  # CuTe counts n before k
+        first, second = second, first
+        rows = columns
     taken = f"an element takes {counted(fragment.element_bits, 'bit')}"
     if fragment.value_bits < fragment.element_bits:
         taken += f", its value bits {extent(fragment.register_of(0)[1], fragment.value_bits, ' to ')} of them"

@@ -165,10 +165,12 @@ class Grid:
     ) -> Self:
         """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
 
-        `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that are
-        multiples of `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and columns are drawn.
+        `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that
+        are multiples of `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and
+        columns are drawn.
 
-        >>> grid = Grid.of("Sums", ("row", "k"), range(9), {0: "0-7", 8: "8-15"}, lambda a, b: Cell(str(a + b)), most=(2, None))
+        >>> columns = {0: "0-7", 8: "8-15"}
+        >>> grid = Grid.of("Sums", ("row", "k"), range(9), columns, lambda a, b: Cell(str(a + b)), most=(2, None))
         >>> [cell.text for cell in grid.rows[1].cells], grid.notes
         (['1', '9'], ('Drawn: 2 of 9 rows.',))
         """
@@ -246,10 +248,11 @@ def memory_grid(
     numbered: bool = False,
     notes: Iterable[str] = (),
 ) -> Grid:
-    """Shared memory by lines of 128 bytes, cut into pieces under the banks that hold them; `cell` draws that at an address.
+    """Shared memory by lines of 128 bytes, cut into pieces under the banks that hold them.
 
-    `lines` are the addresses of the lines, of which at most `most` are drawn. A rule stands above every line that starts a
-    pattern of `period` lines; `numbered` adds the numbers of the pieces. Rows of pieces smaller than a bank are 32 wide.
+    `cell` draws the piece at an address. `lines` are the addresses of the lines, of which at most `most` are drawn. A
+    rule stands above every line that starts a pattern of `period` lines; `numbered` adds the numbers of the pieces. Rows
+    of pieces smaller than a bank are 32 wide.
 
     >>> grid = memory_grid("Two lines", lines_of_bytes(0x80, 0x110), lambda address: Cell(hex(address)))
     >>> grid.rows[1].labels, grid.rows[1].cells[2].text
@@ -380,8 +383,8 @@ class Columns(NamedTuple):
     ) -> Self:
         """All columns as wide as the widest text of one; those under a wider span share what it needs.
 
-        `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the narrowest
-        column, `gap` stands before a group of columns, `unnamed` before the columns of a grid without names of tiers.
+        `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the
+        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers.
         """
         needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
         for tier in grid.tiers:

@@ -34,7 +34,7 @@ def draw_layout(
 ) -> Drawing:
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
-    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile beside shared memory;
+    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory;
     `notations` are listed instead.
 
     >>> from tilescope.notation import parse_layout

@@ -94,15 +94,16 @@ class _Operand:
     @property
     def sentence(self) -> str:
         """What an atom is."""
-        canonical, swizzle = self.canonical, self.canonical.swizzle
+        canonical = self.canonical
+        swizzle = canonical.swizzle
         strided, contiguous = oriented(canonical.major, "mn", "k")
         moved = f"the {swizzle.name} swizzle then moves pieces of {swizzle.atom_bytes} bytes by their address"
         if not swizzle.bits:
             moved = "nothing is permuted, but this is not a tile of plain rows: a core matrix is 128 contiguous bytes"
         return (
             f"{contiguous} is contiguous. An atom of {by(canonical.atom)} (mn x k) elements is stored whole in "
-            f"{canonical.atom_bytes} bytes, {canonical.atom_rows} rows along {strided} of {canonical.span_bytes} bytes each; "
-            f"{moved}."
+            f"{canonical.atom_bytes} bytes, {canonical.atom_rows} rows along {strided} "
+            f"of {canonical.span_bytes} bytes each; {moved}."
         )
 
     def atom_map(self) -> Grid:

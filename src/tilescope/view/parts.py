@@ -26,8 +26,8 @@ Item = TypeVar("Item")
 class Table:
     """Rows of text; the last column wraps. Without headings it is a list of facts, the first column their names.
 
-    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align` has
-    one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
+    Rows hold whatever can be printed, "-" for None; a dictionary gives facts, of which empty ones are left out. `align`
+    has one letter a column, "l" or "r"; columns beyond it are left-aligned. Rows beyond `most` are counted in a note.
 
     >>> Table({"copies": 4, "note": ""}).rows
     (('copies', '4'),)

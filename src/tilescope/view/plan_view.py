@@ -151,7 +151,7 @@ def _descriptor_facts(plan: Plan) -> dict[str, str]:
 
 
 def copies_grid(plan: Plan, title: str, names: tuple[str, str], *, columns: int = 0, colour: int | None = None) -> Grid:
-    """Which copy brings what of a tile, or of several side by side in `columns` columns; without TMA, where atoms start.
+    """Which copy brings what of a tile, or of several side by side in `columns`; without TMA, where atoms start.
 
     A cell is a column of atoms and a band of rows, in the colour of its copy or in `colour`.
     """

@@ -1,4 +1,4 @@
-"""The drawings of `tilescope explain`: a rule with its two examples, and a diagnosis with the causes of what was seen."""
+"""The drawings of a rule with its two examples, and of a diagnosis with the causes of what was seen."""
 
 from __future__ import annotations
 

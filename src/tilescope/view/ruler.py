@@ -47,7 +47,7 @@ class BitField:
 
 
 class Piece(NamedTuple):
-    """The part of a field that lies in one row, with bit numbers counted within the row; or bits that no field claims."""
+    """The part of a field that lies in one row, bits counted within the row; or bits that no field claims."""
 
     low: int
     high: int
@@ -156,7 +156,7 @@ class BitRuler:
 def byte_grid(ruler: BitRuler, title: str, content: bytes) -> Grid:
     """The bytes of a descriptor with its fields in colour: what a debugger shows, beside the ruler that names the bits.
 
-        byte   0  1  2  3  4  5  6  7 …      a cell is a byte, in the colour of the field that its lowest bits belong to;
+        byte   0  1  2  3  4  5  6  7 …      a cell is a byte, in the colour of the field of its lowest bits;
         0x00  00 00 20 5a 7f 00 00 00        bytes and pieces of the ruler that share a field share a link
         0x10  10 65 01 00 00 02 00 00
 

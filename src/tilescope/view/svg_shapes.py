@@ -102,7 +102,7 @@ def box(area: Area, classes: str, *, title: str = "", link: str = "") -> str:
 
 
 def framed(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "") -> str:
-    """A box of a colour; that of a marked cell has a frame with a white line inside, so that it shows on every colour."""
+    """A box of a colour; a marked one has a frame with a white line inside, so that it shows on every colour."""
     shape = box(area, colour_of(tint).name, title=title, link=link)
     if not mark:
         return shape

@@ -1,4 +1,4 @@
-"""The drawings of tensor maps: what a map means in words, its dimensions, two side by side, the im2col map of a convolution."""
+"""The drawings of tensor maps: a map in words, its dimensions, two side by side, the im2col map of a convolution."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
 _MAX_TAPS = 32
 _PRODUCT = {
-    "forward": "The image is A of the product, pixels by taps and channels; the filters are B through a tiled map of {n} x {k}.",
-    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. The filters "
-    "are B through a tiled map.",
-    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. The gradient of the output is A, "
-    "through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
+    "forward": "The image is A of the product, pixels by taps and channels; "
+    "the filters are B through a tiled map of {n} x {k}.",
+    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. "
+    "The filters are B through a tiled map.",
+    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. "
+    "The gradient of the output is A, through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
 }
 
 
@@ -56,7 +57,8 @@ def draw_map_report(
         return Drawing(
             f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
         )
-    drawn, title = _map_parts(report.tensor_map), map_title(report.tensor_map)
+    drawn = _map_parts(report.tensor_map)
+    title = map_title(report.tensor_map)
     encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
     if report.accepted:
         return Drawing(f"Accepted. {title}", {**drawn, **said, **encoded})

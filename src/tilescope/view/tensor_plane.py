@@ -43,7 +43,7 @@ class _Axis(NamedTuple):
 
     @classmethod
     def of(cls, name: str, dim: int, *, extent: int, copied: list[Interval], unit: int, most: int, scaled: int) -> Self:
-        """Cells of a unit for the whole tensor and the copy beside it; those of more than `most` units are `scaled` down."""
+        """Cells of a unit for the whole tensor and the copy beside it; more than `most` of them are `scaled` down."""
         low = min(0, copied[0][0] // unit * unit)
         high = max(extent, *(end for _, end in copied))
         units = ceil_div(high - low, unit)
@@ -217,7 +217,7 @@ def _plane_notes(trace: Trace, drawn: _Plane) -> list[str]:
 
 
 def _fixed_dims(trace: Trace) -> list[int]:
-    """The dimensions that the plane does not show, and in which it lies at one coordinate; channels lie within a pixel."""
+    """The dimensions in which the plane lies at one coordinate; not the channels, which lie within a pixel."""
     across, down = plane_dims(trace)
     first = 0 if across == 0 else 1
     return [dim for dim in range(first, trace.tensor_map.rank) if dim not in (across, down)]

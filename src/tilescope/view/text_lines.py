@@ -255,8 +255,9 @@ class _GridLine(NamedTuple):
 def _grid(grid: Grid, width: int) -> list[Line]:
     """Title, headers, rows and notes.
 
-    Columns are all as wide as the widest text plus one, without space between them, so that colours form a surface. A grid
-    wider than the terminal is cut between columns (between groups, if it has them), and its blocks stand below each other.
+    Columns are all as wide as the widest text plus one, without space between them, so that colours form a surface. A
+    grid wider than the terminal is cut between columns (between groups, if it has them), and its blocks stand below
+    each other.
     """
     columns = Columns.of(
         grid,
@@ -352,7 +353,7 @@ def _fitted(item: _Placed, width: int) -> str:
 
 @lines_of.register
 def _ruler(part: BitRuler, width: int) -> list[Line]:
-    """Bit numbers once, then one line a row (fields in brackets, unnamed bits as dots), then the table of the fields."""
+    """Bit numbers, one line a row (fields in brackets, unnamed bits as dots), then the table of the fields."""
     rows = part.rows()
     stub = max(len(row.label) + 1 if row.label else 0 for row in rows)
     scale = max(1, min(_MAX_SCALE, (width - stub) // part.row_bits))

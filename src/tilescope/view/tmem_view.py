@@ -1,4 +1,4 @@
-"""The drawings of tensor memory: a matrix as lanes by columns, who has which columns, and the scale factors of a matrix.
+"""The drawings of tensor memory: a matrix as lanes by columns, who has which columns, the scale factors of a matrix.
 
 quarter   lane    m       column 0-63     64-127    128-191   192-255
 warp 0    0-15    0-15           0-63     64-127    …                      a cell: columns n of the matrix

@@ -40,7 +40,7 @@ def draw_trace(
 ) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
 
-    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale. `places` are described first, and marked.
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -178,7 +178,8 @@ def _chunk(trace: Trace, address: int) -> Cell:
 def _span(held: list[Origin]) -> str:
     """The first and last coordinates of some bytes: (0, 33) to (7, 33)."""
     coords = [origin.coords for origin in held if origin.coords is not None]
-    first, last = min(coords), max(coords)
+    first = min(coords)
+    last = max(coords)
     return str(first) if first == last else f"{first} to {last}"
 
 
@@ -281,7 +282,7 @@ def _outside(trace: Trace) -> str:
 
 
 def draw_identification(tile: Identification) -> Drawing:
-    """A tile found in a dump: where it lies, in which layout, and how much of it fits; if it was not found, that alone."""
+    """A tile found in a dump: where it lies, in which layout, how much of it fits; or that it was not found."""
     if not tile.found:
         return Drawing("The tile is not in the dump", {"advice": tile.advice})
     fits = tile.compared_bytes - tile.wrong_bytes - tile.missing_bytes
