@@ -310,10 +310,6 @@ class Question:
     makes: str = ""  # the bytes that --out writes, in words; empty: it makes none
     makes_if: str = ""  # the sentence that says when there are none
 
-    def input(self, name: str) -> Input:
-        """The input of that name."""
-        return next(row for row in self.inputs if row.name == name)
-
     def default(self, row: Input) -> str:
         """What is taken if nobody says it, in words; empty where nothing is."""
         return default_of(row, self.functions)

@@ -18,7 +18,7 @@ from tilescope.tensor_map import TensorMap
 _ALSO_SHOWN = 3  # other symptoms
 
 
-class TestPage(NamedTuple):
+class PageOfTest(NamedTuple):
     """The page that answers what the command of a cause asks."""
 
     page: str
@@ -28,13 +28,13 @@ class TestPage(NamedTuple):
 
 
 _TEST_PAGES = {
-    "check": TestPage("tensor-map", "Tensor map", maps.CHECK_FORMS[TensorMap.kind], {"swizzle": "none"}),
-    "load": TestPage("load", "Load", copies.LOAD_FORMS[TensorMap.kind], {"swizzle": "none", "coords": "0,0"}),
-    "swizzle": TestPage("swizzle", "Swizzle", swizzles.SWIZZLE_FORM, {}),
-    "plan": TestPage("plan", "Plan", plans.PLAN_FORM, {}),
-    "banks": TestPage("banks", "Banks", banks.TILE_FORM, {"other": ""}),
-    "mma descriptors": TestPage("tensor-core", "Tensor core", tensor_core.DESCRIPTORS_FORM, {}),
-    "decode": TestPage("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
+    "check": PageOfTest("tensor-map", "Tensor map", maps.CHECK_FORMS[TensorMap.kind], {"swizzle": "none"}),
+    "load": PageOfTest("load", "Load", copies.LOAD_FORMS[TensorMap.kind], {"swizzle": "none", "coords": "0,0"}),
+    "swizzle": PageOfTest("swizzle", "Swizzle", swizzles.SWIZZLE_FORM, {}),
+    "plan": PageOfTest("plan", "Plan", plans.PLAN_FORM, {}),
+    "banks": PageOfTest("banks", "Banks", banks.TILE_FORM, {"other": ""}),
+    "mma descriptors": PageOfTest("tensor-core", "Tensor core", tensor_core.DESCRIPTORS_FORM, {}),
+    "decode": PageOfTest("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
 }
 _SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked
 # Causes that a run of the pipeline shows: their numbers go into its description.
