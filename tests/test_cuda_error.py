@@ -3,9 +3,10 @@
 import pytest
 from cuda.bindings import driver, runtime
 
-from tilescope.cli import run, topics
+from tilescope.cli import run
 from tilescope.cuda_error import CUDA_ERROR, codes_in, unknown_names_in
 from tilescope.errors import RuleError
+from tilescope.questions import topics
 from tilescope.symptoms import diagnose
 
 DRIVER = {int(error): error.name for error in driver.CUresult}

@@ -44,7 +44,7 @@ _DEFINING_MODULES = (
     "gpu.benchmark",
     "gpu.verification",
     "gpu.watch_text",
-    "cli.topics",
+    "questions.topics",
 )
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tilescope.sentence import shortened
 
-LARGEST_EXTENT = 1 << 32
+LARGEST_WRITTEN_EXTENT = 1 << 32  # what a question asks about has a smaller limit of its own
 SMEM_ADDRESS_END = 1 << 32
 C_SUFFIX = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)(?:[uU][lL]{0,2}|[lL]{1,2}[uU]?)(?![\w.])")
 # What the operators of C and Python do to integers; / is C's, and nothing negative is divided.
@@ -92,14 +92,14 @@ def extents(text: str, count: int | None = None) -> tuple[int, ...]:
     >>> extents("128x64"), extents("4096 x 4096 x 64")
     ((128, 64), (4096, 4096, 64))
     """
-    example = "4096x4096x4096" if count == 3 else "128x64"
+    no_shape = ValueError(f"{shortened(text, 40)!r} is not a shape", "4096x4096x4096" if count == 3 else "128x64")
     try:
         sizes = numbers(re.sub("[xX*]", ",", text))  # never hexadecimal: 0x64 has no rows
     except ValueError:
-        sizes = ()
+        raise no_shape from None
     if len(sizes) < 2 or min(sizes) < 0:
-        raise ValueError(f"{shortened(text, 40)!r} is not a shape", example)
-    if max(sizes) > LARGEST_EXTENT:
+        raise no_shape
+    if max(sizes) > LARGEST_WRITTEN_EXTENT:
         raise ValueError(f"{shortened(text, 40)!r} is too large", "extents of at most 2^32")
     if count not in (None, len(sizes)):
         shape = "x".join(map(str, (*sizes, 64)[:count]))  # two or more were written, two or three are wanted

@@ -15,10 +15,15 @@ from tilescope.web.pages import PAGES
 
 pytestmark = pytest.mark.browser
 
-FORMS = ["/", "/tensor-map?box=128,300", *(
-    f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
-    for page in PAGES.values() for chosen in page.forms
-)]  # fmt: skip
+FORMS = [
+    "/",
+    "/tensor-map?box=128,300",
+    *(
+        f"/{page.name}" + (f"?{page.chooser.name}={chosen}" if page.chooser else "")
+        for page in PAGES.values()
+        for chosen in page.forms
+    ),
+]
 
 
 def settled(page):

@@ -36,7 +36,10 @@ def test_counts_an_expression_without_a_tile(capsys):
     [
         (["64x128", "bf16", "--swizzle", "128B"], Layout((64, 128), 16, atom=(64, 64), swizzle="128B")),
         (["64x32", "bf16", "--swizzle", "128B"], Layout((64, 32), 16, padding_bytes=64, swizzle="128B")),
-        (["64x128", "bf16", "--swizzle", "128B", "--pad", "16"], Layout((64, 128), 16, padding_bytes=16, swizzle="128B")),
+        (
+            ["64x128", "bf16", "--swizzle", "128B", "--pad", "16"],
+            Layout((64, 128), 16, padding_bytes=16, swizzle="128B"),
+        ),
         (["64x64", "e4m3", "--address", "0x400"], Layout((64, 64), 8, start=0x400)),
         (["32x32", "f32", "--swizzle", "xor:5,2,5"], Layout((32, 32), 32, swizzle="xor:5,2,5")),
         (
@@ -44,7 +47,7 @@ def test_counts_an_expression_without_a_tile(capsys):
             Layout((64, 64), 16, atom=(8, 32), atom_order="row", swizzle="64B"),
         ),
     ],
-)  # fmt: skip
+)
 def test_the_layout_is_the_one_asked_for_and_else_as_tma_writes_it(capsys, options, layout):
     data = as_json(capsys, *options, "--pattern", "ld.b32 rows")
     assert Value.from_dict(data["layout"]) == layout
@@ -95,14 +98,22 @@ def test_fix_says_no_where_every_layout_has_conflicts(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "1"],
-         ("--pad 1 makes a row 128 + 1 bytes; ldmatrix.x4 takes addresses that are multiples of 16. "
-          "Use --pad 16, 8 elements: --pad counts bytes.")),
-        (["32x32", "f32", "--pattern", "transpose", "--pad", "1"],
-         ("--pad 1 makes a row 128 + 1 bytes; ld.b32 takes addresses that are multiples of 4. "
-          "Use --pad 4, 1 element: --pad counts bytes.")),
+        (
+            ["64x64", "bf16", "--pattern", "ldmatrix.x4", "--pad", "1"],
+            (
+                "--pad 1 makes a row 128 + 1 bytes; ldmatrix.x4 takes addresses that are multiples of 16. "
+                "Use --pad 16, 8 elements: --pad counts bytes."
+            ),
+        ),
+        (
+            ["32x32", "f32", "--pattern", "transpose", "--pad", "1"],
+            (
+                "--pad 1 makes a row 128 + 1 bytes; ld.b32 takes addresses that are multiples of 4. "
+                "Use --pad 4, 1 element: --pad counts bytes."
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_padding_meant_in_elements_is_told_that_it_is_bytes(arguments, said, capsys):
     """It said "lane 1 of access 0 at address 129 (and 767 more)"."""
     assert run(["banks", *arguments]) == 2

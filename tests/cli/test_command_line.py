@@ -12,10 +12,11 @@ import pytest
 
 import tilescope.cli
 from tilescope import __version__
-from tilescope.cli import COMMANDS, run, swizzle
+from tilescope.cli import COMMANDS, OWN_MODULES, run, watch
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.pipeline.template import template_names
+from tilescope.questions import swizzles
 
 PROGRAM = [sys.executable, "-m", "tilescope"]
 
@@ -35,7 +36,7 @@ def failing(monkeypatch):
         def named(_):
             raise error
 
-        monkeypatch.setattr(swizzle, "Swizzle", type("Swizzle", (), {"named": staticmethod(named)}))
+        monkeypatch.setattr(swizzles, "Swizzle", type("Swizzle", (), {"named": staticmethod(named)}))
         return run(["swizzle", "128B"])
 
     return fail_with
@@ -58,7 +59,7 @@ def test_every_command_can_be_loaded_and_says_what_it_does():
 def test_the_help_lists_every_command(capsys):
     assert run(["--help"]) == 0
     listed = capsys.readouterr().out
-    for name, (_, said) in COMMANDS.items():
+    for name, said in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(said)}$", listed, re.MULTILINE)
 
 
@@ -162,8 +163,9 @@ def test_the_extras_are_those_of_the_package():
 
 
 def test_a_command_decides_its_status(monkeypatch, capsys):
-    monkeypatch.setitem(COMMANDS, "refuse", ("swizzle", "Says no."))
-    monkeypatch.setattr(swizzle, "refuse", click.command()(lambda: 1), raising=False)
+    monkeypatch.setitem(COMMANDS, "refuse", "Says no.")
+    monkeypatch.setitem(OWN_MODULES, "refuse", "watch")
+    monkeypatch.setattr(watch, "COMMANDS", [click.Command("refuse", callback=lambda: 1)])
     assert run(["refuse"]) == 1
     assert capsys.readouterr().err == ""
 
@@ -203,7 +205,7 @@ def test_a_shell_can_ask_for_completions():
 def test_the_commands_import_neither_rich_nor_each_other():
     code = (
         "import sys; from tilescope.cli import run; run(['swizzle', '128B'])\n"
-        "names = [name for name in ('rich', 'tilescope.cli.topics', 'tilescope.planner') if name in sys.modules]\n"
+        "names = [name for name in ('rich', 'tilescope.questions.topics', 'tilescope.planner', 'tilescope.tma') if name in sys.modules]\n"
         "print(names, file=sys.stderr)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,8 +19,10 @@ ENVIRONMENT = {"PATH": os.pathsep.join([PROGRAMS, os.environ["PATH"]]), "HOME": 
 def offered(*words):
     """What a shell is offered for the last word."""
     asked = ENVIRONMENT | {
-        "_TILESCOPE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("tilescope", *words)), "COMP_CWORD": str(len(words)),
-    }  # fmt: skip
+        "_TILESCOPE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("tilescope", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
     done = subprocess.run(["tilescope"], env=asked, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from tilescope.arch import ARCH
-from tilescope.cli import run, topics
+from tilescope.cli import run
 from tilescope.data_type import DATA_TYPE
 from tilescope.errors import RuleError
+from tilescope.questions import topics
 from tilescope.rule import RULES
 from tilescope.swizzle import SWIZZLE
 from tilescope.symptoms import CAUSE, SYMPTOM, TERMS
@@ -126,10 +127,14 @@ def test_what_to_read_next_exists():
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("swizle", "swizzle"), ("lb0", "LBO"), ("bflot16", "bfloat16"), ("sm_99", "sm_90"), ("wavfront", "wavefront"),
+        ("swizle", "swizzle"),
+        ("lb0", "LBO"),
+        ("bflot16", "bfloat16"),
+        ("sm_99", "sm_90"),
+        ("wavfront", "wavefront"),
         ("how to lay out scale factors for mxfp8 in gmem", "scale factor"),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_topic_suggests_the_nearest(typed, meant, capsys):
     assert run(["explain", typed]) == 2
     shown = capsys.readouterr()

@@ -136,7 +136,11 @@ def test_options_and_commands_of_a_refusal_exist(line, capsys):
         ("mma tmem --m 256 --n 64", "Use m 256 with cta_group=2.", "mma tmem --m 256 --n 64 --cta-group 2"),
         ("mma tmem --m 32 --n 64", "Use m 32 with ws=True.", "mma tmem --m 32 --n 64 --ws"),
         ("mma tmem --m 40 --n 64 --ws", "Use m 32.", "mma tmem --m 32 --n 64 --ws"),
-        ("mma tmem --m 128 --n 64 --metadata --type f16", "--k K in place of --n", "mma tmem --m 128 --k 32 --metadata --type f16"),
+        (
+            "mma tmem --m 128 --n 64 --metadata --type f16",
+            "--k K in place of --n",
+            "mma tmem --m 128 --k 32 --metadata --type f16",
+        ),
         ("swizzle 128", "Did you mean 128B?", "swizzle 128B"),
         (
             "check --type bf16 --dims 64,64 --box 64,64 --wide W",
@@ -154,7 +158,7 @@ def test_options_and_commands_of_a_refusal_exist(line, capsys):
             "load --type bf16 --dims 64,64 --box 64,1 --coords 0,1,2,3,4 --operation scatter4 --arch sm_100",
         ),
     ],
-)  # fmt: skip
+)
 def test_following_the_advice_helps(line, advice, followed, capsys):
     assert advice in said_by(line, capsys)
     assert run(shlex.split(followed)) == 0

@@ -6,14 +6,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilescope.cli import COMMANDS, run
-from tilescope.cli.mma import mma
+from tilescope.cli import COMMANDS, mma_group, run
 from tilescope.swizzle import Swizzle
 from tilescope.value import EXTRA, Value
 
 MAP = ["--type", "bf16", "--dims", "256,256", "--box", "64,64", "--swizzle", "128B"]
-IM2COL = ["--type", "f16", "--dims", "64,14,14,8", "--lower=-1,-1", "--upper=-1,-1",
-          "--channels", "64", "--pixels", "64"]  # fmt: skip
+IM2COL = [
+    "--type",
+    "f16",
+    "--dims",
+    "64,14,14,8",
+    "--lower=-1,-1",
+    "--upper=-1,-1",
+    "--channels",
+    "64",
+    "--pixels",
+    "64",
+]
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
 CAPTURE = str(Path(__file__).parent.parent / "golden" / "verify_h200.npz")
@@ -60,7 +69,11 @@ PRINTED = [
     (["mma", "fragment", "ldmatrix.x4", "--lane", "3"], "fragment", ["inverse", "lane", "holds", "matrices"]),
     (["mma", "fragment", "tcgen05.ld.32x32b.x8"], "fragment", ["inverse"]),
     (["mma", "tmem", "--m", "128", "--n", "256"], "tmem_layout", []),
-    (["mma", "tmem", "--m", "128", "--n", "64", "--cta-group", "2", "--element", "37,5"], "tmem_layout", ["element", "place"]),
+    (
+        ["mma", "tmem", "--m", "128", "--n", "64", "--cta-group", "2", "--element", "37,5"],
+        "tmem_layout",
+        ["element", "place"],
+    ),
     (["mma", "tmem", "--m", "64", "--k", "64", "--type", "bf16"], "tmem_layout", []),
     (["mma", "scales", "128x256", "nvfp4"], "scale_layout", []),
     (["mma", "scales", "200x256", "mxfp8", "--element", "37,5"], "scale_layout", ["element", "block", "offset"]),
@@ -70,14 +83,14 @@ PRINTED = [
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x400"], "agreement", []),
     (["mma", "check", "0x4000004000010040", *MAP, "--smem-address", "0x800"], "agreement", []),
     (["convert", ATOM, "--to", "triton"], "conversion", []),
-    (["convert", 'Layout((60, 60), 16, padding_bytes=8)', "--to", "triton"], "no_equivalent", []),
+    (["convert", "Layout((60, 60), 16, padding_bytes=8)", "--to", "triton"], "no_equivalent", []),
     (["verify", "--replay", CAPTURE], "verification", []),
     (["explain"], "topic_index", []),
     (["explain", "base", "offset"], "topic", []),
     (["explain", "bf16"], "topic", []),
     (["explain", "lower_corner[i]"], "topic", []),
     (["explain", "box-range"], "rule", []),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(autouse=True)
@@ -107,4 +120,4 @@ def test_every_command_is_among_them():
         "serve",
     }  # their JSON goes to stderr, beside a program (tests/watch), or to a browser (tests/web)
     assert {arguments[0] for arguments, _, _ in PRINTED} | NEED_A_CARD == set(COMMANDS) - others
-    assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma.commands)
+    assert {arguments[1] for arguments, _, _ in PRINTED if arguments[0] == "mma"} == set(mma_group().commands)

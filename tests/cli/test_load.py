@@ -38,8 +38,15 @@ def test_writes_the_drawing(tmp_path, capsys):
 
 
 def test_takes_the_map_from_json(tmp_path, capsys):
-    a = ts.Im2colMap("f16", (64, 8, 8, 2), (128, 1024, 8192), lower_corner=(-1, -1), upper_corner=(-1, -1),
-                     channels_per_pixel=64, pixels_per_column=32)  # fmt: skip
+    a = ts.Im2colMap(
+        "f16",
+        (64, 8, 8, 2),
+        (128, 1024, 8192),
+        lower_corner=(-1, -1),
+        upper_corner=(-1, -1),
+        channels_per_pixel=64,
+        pixels_per_column=32,
+    )
     (tmp_path / "map.json").write_text(json.dumps(a.to_dict()))
     assert run(["load", str(tmp_path / "map.json"), "--coords", "0,-1,-1,0", "--offsets", "1,1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["offsets"] == [1, 1]

@@ -75,7 +75,9 @@ def test_a_ruler_too_wide_is_drawn_in_two_parts(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     assert run(["decode", WORD]) == 0
     parts = [
-        "63    56      48      40      32", "ee··········[d]···[---stride---]",
-        "      24      16       8       0", "··[--leading---]··[---start----]",
-    ]  # fmt: skip
+        "63    56      48      40      32",
+        "ee··········[d]···[---stride---]",
+        "      24      16       8       0",
+        "··[--leading---]··[---start----]",
+    ]
     assert "\n".join(parts) in capsys.readouterr().out

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import tilescope
-from tilescope.cli import topics
+from tilescope.questions import topics
 from tilescope.rule import RULES
 
 # Rules about files, ports, cards and tilescope itself, which no expression breaks: their sources say why.

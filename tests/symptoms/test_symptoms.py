@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import tilescope as ts
 from tilescope.arch import ARCH
-from tilescope.cli import run, topics
+from tilescope.cli import run
 from tilescope.mma import diagnosis, tmem_agreement
 from tilescope.mma.tmem_address import TMEM_COLUMNS
+from tilescope.questions import topics
 from tilescope.swizzle import Swizzle
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, SYMPTOM, Cause, Symptom, diagnose
 

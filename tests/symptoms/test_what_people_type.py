@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilescope.cli import run, topics
+from tilescope.cli import run
 from tilescope.errors import RuleError
+from tilescope.questions import topics
 
 TABLE = Path(__file__).with_name("what_people_type.tsv")
 TYPED = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]

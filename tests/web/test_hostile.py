@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilescope.web.page import fields_of
 from tilescope.web.pages import PAGES
 
 MAX_CHARACTERS = 5_000_000  # of one answer: what a page draws is bounded, whatever it is asked
@@ -25,32 +26,86 @@ modes = st.recursive(
     lambda inner: st.lists(inner, min_size=1, max_size=4).map(lambda each: f"({','.join(each)})"),
 )
 layouts = st.builds(lambda one, two: f"{one}:{two}", modes, modes)
-pasted = st.sampled_from([
-    "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)", "Sw<3,4,3> o smem_ptr[16b](unset) o (_4096,_4096):(_4096,_1)",
-    "((4,8),(2,2)):((32,1),(16,8))", "(1048576,1048576):(1,1048576)", "(2,2,2,2,2,2,2,2,2,2):(1,2,4,8,16,32,64,128,256,512)",
-    "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
-    "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>", "GMMA::Layout_K_SW128_Atom<half_t>",
-    "(TileTransform((8, 64)), SwizzleTransform(128))", 'Layout((64, 64), 16, swizzle="128B")', "Layout((999999, 999999), 16)",
-    '{"barriers": {"full": {"count": 1}}, "roles": [{"name": "x", "steps": [{"wait": "full", "parity": "1 << 99"}]}]}',
-    '[[roles]]\nname = "x"\nsteps = [{loop = "i", count = "9 * 999999999", steps = [{loop = "j", count = "i", steps = []}]}]',
-    '[barriers]\nfull = {count = 0}\n[[roles]]\nname = "x"\ninstances = 32\nsteps = [{arrive = "full[-1]"}]', "715", "it hangs", "`hang`",
-    "128B", "xor:3,4,3", "xor:30,30,30", "xor:1,0,40", "xor:20,0,20", "transpose", "ldmatrix.x4", "ld.b128 rows", "ld.b32: lane * 33 * 4",
-    "ld.b32: lane ** lane ** lane", "ld.b32: 1 << (1 << 60)", "mma.m16n8k16 A bf16", "wgmma.m64n256k16", "e2m1", "tf32", "b1",
-    "0x4000004000010040", "9" * 350, "0x" + "f" * 300, "1_0_0", "\uff11\uff12", "-0", "+7", "1e9", "nan", "inf", "0b11", "NaN,1",
-    "\x00", "\ud7ff", "\u202e", "a" * 5000, "%s%n", "../..", "${7*7}", "{{7*7}}", "'; DROP", "\n\r\t", '{"dims": [[[[]]]]}',
-    '{"kind": "tensor_map"}', "[" * 900, "{" * 900, "0x0 " * 16, "ff" * 128, "globalDim (1,2)", "Failed to initialize the TMA descriptor",
-])  # fmt: skip
+pasted = st.sampled_from(
+    [
+        "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)",
+        "Sw<3,4,3> o smem_ptr[16b](unset) o (_4096,_4096):(_4096,_1)",
+        "((4,8),(2,2)):((32,1),(16,8))",
+        "(1048576,1048576):(1,1048576)",
+        "(2,2,2,2,2,2,2,2,2,2):(1,2,4,8,16,32,64,128,256,512)",
+        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
+        "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>",
+        "GMMA::Layout_K_SW128_Atom<half_t>",
+        "(TileTransform((8, 64)), SwizzleTransform(128))",
+        'Layout((64, 64), 16, swizzle="128B")',
+        "Layout((999999, 999999), 16)",
+        '{"barriers": {"full": {"count": 1}}, "roles": [{"name": "x", "steps": [{"wait": "full", "parity": "1 << 99"}]}]}',
+        '[[roles]]\nname = "x"\nsteps = [{loop = "i", count = "9 * 999999999", steps = [{loop = "j", count = "i", steps = []}]}]',
+        '[barriers]\nfull = {count = 0}\n[[roles]]\nname = "x"\ninstances = 32\nsteps = [{arrive = "full[-1]"}]',
+        "715",
+        "it hangs",
+        "`hang`",
+        "128B",
+        "xor:3,4,3",
+        "xor:30,30,30",
+        "xor:1,0,40",
+        "xor:20,0,20",
+        "transpose",
+        "ldmatrix.x4",
+        "ld.b128 rows",
+        "ld.b32: lane * 33 * 4",
+        "ld.b32: lane ** lane ** lane",
+        "ld.b32: 1 << (1 << 60)",
+        "mma.m16n8k16 A bf16",
+        "wgmma.m64n256k16",
+        "e2m1",
+        "tf32",
+        "b1",
+        "0x4000004000010040",
+        "9" * 350,
+        "0x" + "f" * 300,
+        "1_0_0",
+        "\uff11\uff12",
+        "-0",
+        "+7",
+        "1e9",
+        "nan",
+        "inf",
+        "0b11",
+        "NaN,1",
+        "\x00",
+        "\ud7ff",
+        "\u202e",
+        "a" * 5000,
+        "%s%n",
+        "../..",
+        "${7*7}",
+        "{{7*7}}",
+        "'; DROP",
+        "\n\r\t",
+        '{"dims": [[[[]]]]}',
+        '{"kind": "tensor_map"}',
+        "[" * 900,
+        "{" * 900,
+        "0x0 " * 16,
+        "ff" * 128,
+        "globalDim (1,2)",
+        "Failed to initialize the TMA descriptor",
+    ]
+)
 texts = st.one_of(numbers.map(str), numbers.map(hex), lists, shapes, layouts, pasted, st.text(max_size=60))
+
+
+def _texts_for(field):
+    choices = field.input.choices
+    return st.one_of(texts, st.sampled_from(choices), st.just(field.preset)) if choices else texts
 
 
 def query_of(page, chosen):
     """Some fields of the form with hostile text, the others left alone or with a choice of theirs."""
-    fields = {
-        field.name: st.one_of(texts, st.sampled_from(field.choices), st.just(field.preset)) if field.choices else texts
-        for field in page.forms[chosen]
-    }
+    fields = {field.name: _texts_for(field) for field in fields_of(page.forms[chosen])}
     filled = st.fixed_dictionaries({}, optional=fields)
-    return filled.map(lambda query: query | ({page.choice.name: chosen} if page.choice else {}))
+    return filled.map(lambda query: query | ({page.chooser.name: chosen} if page.chooser else {}))
 
 
 def asked(client, path, query):

@@ -34,12 +34,12 @@ ONE_COPY = {
             ],
         }
     ],
-}  # fmt: skip  it reads before the bytes are there
+}  # it reads before the bytes are there
 
 # A state of every form, and some that are not the defaults.
 STATES = [
     *(
-        f"/{page.name}" + (f"?{page.choice.name}={chosen}" if page.choice else "")
+        f"/{page.name}" + (f"?{page.chooser.name}={chosen}" if page.chooser else "")
         for page in PAGES.values()
         for chosen in page.forms
     ),
@@ -279,6 +279,17 @@ def _planned(page):
     return shown(page, "python").partition("report = ")[2]
 
 
+def test_a_saved_plan_runs_no_emitter(client, monkeypatch):
+    monkeypatch.setattr("tilescope.emitter.emission.emit", None)
+    assert saved(client, "/plan", ".svg").text.startswith("<svg")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_saved_value_is_not_drawn(client, monkeypatch, page):
+    monkeypatch.setattr("tilescope.view.draw", None)
+    assert saved(client, f"/{page}", ".json").json()["kind"]
+
+
 def test_a_plan_without_code_says_why(client):
     page = page_of(client, "/plan?direction=store&target=triton")
     assert 'id="source"' not in page
@@ -308,15 +319,21 @@ def _sample(page):
         ({"given": "gemm", "shape": "4096x4096"}, "shape is three numbers"),
         ({"steps": "1000"}, "more than 1000 steps"),
         ({"tile": "99999x99999"}, "elements"),
-        ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=9999999, steps=[]}]'}, "more than 1000"),
-        ({"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'}, "at most 16777216 rounds"),
+        (
+            {"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=9999999, steps=[]}]'},
+            "more than 1000",
+        ),
+        (
+            {"given": "text", "text": '[[roles]]\nname="x"\nsteps=[{loop="i", count=999999999999, steps=[]}]'},
+            "at most 16777216 rounds",
+        ),
         ({"given": "text", "text": "roles = 3"}, "argument-type"),
         ({"given": "text", "text": "<script>"}, "stdin"),
         ({"given": "text", "text": "a" * 7000}, "at most 6000"),
     ],
-)  # fmt: skip
+)
 def test_a_pipeline_that_is_too_large_or_wrong_is_refused_before_it_runs(client, monkeypatch, query, sentence):
-    monkeypatch.setattr("tilescope.web.pages.planning.simulate", None)
+    monkeypatch.setattr("tilescope.questions.pipelines.simulate", None)
     answer = client.get("/pipeline", params=query)
     assert answer.status_code == 422
     assert sentence in answer.text

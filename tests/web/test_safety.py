@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tilescope.web.application import MAX_QUERY_BYTES, MAX_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
+from tilescope.web.page import fields_of
 from tilescope.web.pages import PAGES
 
 ROUTES = ["/", "/static/explorer.css", "/static/explorer.js"]
@@ -106,9 +107,9 @@ INJECTION = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_whatever_is_typed_is_shown_as_text(client, markup_problems, page):
-    for chosen, fields in page.forms.items():
-        for field in fields:
-            query = {field.name: INJECTION} | ({page.choice.name: chosen} if page.choice else {})
+    for chosen, form in page.forms.items():
+        for field in fields_of(form):
+            query = {field.name: INJECTION} | ({page.chooser.name: chosen} if page.chooser else {})
             answer = client.get(f"/{page.name}", params=query)
             is_text = page.name == "symptoms"  # whatever is typed there is a question, answered with what is near
             assert is_text or answer.status_code == 422 or "Refused" in answer.text, field.name

@@ -14,7 +14,9 @@ from itertools import combinations
 import pytest
 
 from tilescope import cli, written
-from tilescope.web.page import PAGE_LIMIT, address
+from tilescope.questions.page import address
+from tilescope.questions.question import PAGE_LIMIT
+from tilescope.web.page import fields_of
 from tilescope.web.pages import PAGES, form_at
 
 FORMS = [(page.name, chosen) for page in PAGES.values() for chosen in page.forms]
@@ -50,7 +52,7 @@ BY_NAME = {
     "global_shape": ("4096x4096", "100x100"),
     "hex": ("ff" * 128, "00" * 64),
     "seen": ("715", "garbage in every second row", "swizzle"),
-}  # fmt: skip
+}
 BY_READER = {
     written.smem_address: ("0x0", "0x80", "0x400"),
     written.tile: ("64x64", "16x8"),
@@ -67,16 +69,16 @@ def written_in(page, field, fields):
     if field.control == "tick":
         return ["yes"]
     alike = SAME_FORM.get((page, field.name), field.name)
-    choices = next((other.choices for other in fields if other.name == alike), ()) or field.choices
-    samples = () if choices else BY_NAME.get(alike, BY_READER.get(field.read, ()))
+    choices = next((other.input.choices for other in fields if other.name == alike), ()) or field.input.choices
+    samples = () if choices else BY_NAME.get(alike, BY_READER.get(field.input.read, ()))
     return [text for text in (*choices, *samples, "") if text != field.preset]
 
 
 def states(page_name, chosen):
     """The form as it is at first, then every state with one field changed, then with two."""
     page = PAGES[page_name]
-    fields = page.forms[chosen]
-    kind = {} if page.choice is None else {page.choice.name: chosen}
+    fields = fields_of(page.forms[chosen])
+    kind = {} if page.chooser is None else {page.chooser.name: chosen}
     changed = {field.name: written_in(page_name, field, fields) for field in fields}
     one = [{name: text} for name, texts in changed.items() for text in texts]
     two = [
@@ -113,7 +115,7 @@ def difference(client, state):
     form = form_at(state)
     if form.command is None:  # a field cannot be read: the page says so, and shows no command
         return None if page.status_code == 422 else f"{page.status_code} without a command"
-    stdin = next((form.written[field.name] for field in form.fields if field.is_long), "")
+    stdin = next((form.written[field.name] for field in form.fields if field.input.is_long), "")
     status, out, err = commanded(form.command, stdin)
     if page.headers["content-type"] == "application/json":
         if status not in (0, 1):
@@ -167,6 +169,8 @@ NAMED = [
     "/layout?text=GMMA::Layout_K_SW128_Atom<half_t>&major=K",
     "/swizzle?address=0x0",
     "/symptoms?seen=",
+    "/symptoms?seen=swizzle",  # a word and no symptom
+    "/symptoms?seen=box-range",
 ]
 
 

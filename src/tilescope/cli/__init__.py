@@ -1,6 +1,6 @@
-"""The command line: `tilescope COMMAND …`, one short function for each command.
+"""The command line: `tilescope COMMAND …`. Most commands ask a question of questions/; the others have a module here.
 
-A command's module is imported when the command is called, so that each pays for its own imports alone.
+What a command needs is imported when the command is called, so that each pays for its own imports alone.
 Whatever goes wrong ends here, in one sentence or one line a violation, and in an exit status:
 
     0    done
@@ -27,30 +27,39 @@ import click
 from tilescope import __version__
 from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
 from tilescope.names import nearest_name
+from tilescope.questions import MODULES as QUESTION_MODULES
+from tilescope.questions import question_of
 
-# command: (its module, what the list of commands says)
-COMMANDS = {
-    "plan": ("planning", "Plan the path of a tile: swizzle, boxes, descriptors, and why."),
-    "gemm": ("planning", "Plan the operands, stages and epilogue of a GEMM."),
-    "sweep": ("planning", "Plan many problems, and print them as a table."),
-    "pipeline": ("planning", "Prove a pipeline of barriers and roles, or say why it hangs."),
-    "check": ("maps", "Say why a tensor map is refused, or what it does."),
-    "encode": ("maps", "Print the 128 bytes of a tensor map."),
-    "decode": ("mma", "Explain a tensor map or a descriptor word, field by field."),
-    "diff": ("maps", "Compare two tensor maps field by field."),
-    "load": ("copies", "Show what one TMA copy does, byte for byte."),
-    "identify": ("copies", "Find a tile in a dump of memory, and say which layout it has."),
-    "conv": ("maps", "Make the im2col map of a convolution, forward or backward."),
-    "swizzle": ("swizzle", "Show a swizzle mode: its table, rule, limits and codes."),
-    "banks": ("layouts", "Count shared-memory wavefronts; find conflict-free layouts."),
-    "mma": ("mma", "Draw tensor-core operands, fragments and descriptors."),
-    "draw": ("layouts", "Draw any layout or thread-value layout, in any notation."),
-    "convert": ("layouts", "Write a layout in another notation, every address compared."),
-    "watch": ("watch", "Run a program; explain each tensor map that the driver refuses."),
-    "serve": ("serve", "Open the explorer in a browser, or export a page of it."),
-    "verify": ("on_card", "Hold tilescope's answers against the GPU of this machine."),
-    "bench": ("on_card", "Measure how fast the GPU of this machine moves tiles."),
-    "explain": ("topics", "Explain a term, a rule, a field, a mode, a type."),
+COMMANDS = {  # and what the list of commands says of them
+    "plan": "Plan the path of a tile: swizzle, boxes, descriptors, and why.",
+    "gemm": "Plan the operands, stages and epilogue of a GEMM.",
+    "sweep": "Plan many problems, and print them as a table.",
+    "pipeline": "Prove a pipeline of barriers and roles, or say why it hangs.",
+    "check": "Say why a tensor map is refused, or what it does.",
+    "encode": "Print the 128 bytes of a tensor map.",
+    "decode": "Explain a tensor map or a descriptor word, field by field.",
+    "diff": "Compare two tensor maps field by field.",
+    "load": "Show what one TMA copy does, byte for byte.",
+    "identify": "Find a tile in a dump of memory, and say which layout it has.",
+    "conv": "Make the im2col map of a convolution, forward or backward.",
+    "swizzle": "Show a swizzle mode: its table, rule, limits and codes.",
+    "banks": "Count shared-memory wavefronts; find conflict-free layouts.",
+    "mma": "Draw tensor-core operands, fragments and descriptors.",
+    "draw": "Draw any layout or thread-value layout, in any notation.",
+    "convert": "Write a layout in another notation, every address compared.",
+    "watch": "Run a program; explain each tensor map that the driver refuses.",
+    "serve": "Open the explorer in a browser, or export a page of it.",
+    "verify": "Hold tilescope's answers against the GPU of this machine.",
+    "bench": "Measure how fast the GPU of this machine moves tiles.",
+    "explain": "Explain a term, a rule, a field, a mode, a type.",
+}
+OWN_MODULES = {  # of the commands that are no question of questions/
+    "sweep": "sweep",
+    "encode": "encode",
+    "watch": "watch",
+    "serve": "serve",
+    "verify": "on_card",
+    "bench": "on_card",
 }
 _COMPLETION = "_TILESCOPE_COMPLETE"
 REFUSED = 1  # the answer is no
@@ -65,16 +74,18 @@ _EXTRAS = {"starlette": "web", "uvicorn": "web", "cuda": "gpu", "numba": "fast"}
 
 
 class _Commands(click.Group):
-    """The table of commands; a module is imported when its command is looked up."""
+    """The table of commands; what a command needs is imported when it is looked up."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"tilescope.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
-        return command
+        if cmd_name in OWN_MODULES:
+            commands: tuple[click.Command, ...] = import_module(f"tilescope.cli.{OWN_MODULES[cmd_name]}").COMMANDS
+            return next(command for command in commands if command.name == cmd_name)
+        if cmd_name == "mma":
+            return mma_group()
+        return question_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,7 +98,33 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def question_command(name: str) -> click.Command:
+    """The command that asks a question."""
+    from tilescope.cli.command import click_command
+    from tilescope.cli.files import GATHERED
+
+    return click_command(question_of(name), GATHERED.get(name))
+
+
+def mma_group() -> click.Group:
+    """The questions about tensor cores, as commands of a group."""
+    names = [name for name in QUESTION_MODULES if name.startswith("mma ")]
+    return click.Group(
+        "mma",
+        callback=_show_help,
+        help="Draw what tensor cores read and hold: operands, fragments, descriptors.",
+        commands=[question_command(name) for name in names],
+        invoke_without_command=True,
+    )
+
+
+@click.pass_context
+def _show_help(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @click.command(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,28 +1,36 @@
-"""What every command has: options from tables of inputs, and an output: the drawing of a value, or the value as JSON."""
+"""The command of a question: options from its inputs, and an output: the drawing of its answer, or JSON."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce, wraps
+from functools import wraps
+from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from tilescope import view
-from tilescope.inputs import Input, Reader, flag
-from tilescope.value import EXTRA
+from tilescope.questions.question import (
+    Answer,
+    Asked,
+    Function,
+    Input,
+    MisuseError,
+    Question,
+    Reader,
+    default_of,
+    flag,
+)
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from tilescope.value import Value
     from tilescope.view.drawing import Drawing
 
 STDOUT = Path("-")
@@ -31,32 +39,65 @@ NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's value goes, as its --json, --svg and --out options say."""
+    """Where a command's answer goes, as its --json, --svg and --out options say."""
 
     as_json: bool = False
     svg_path: Path | None = None
     out_path: Path | None = None  # the bytes that a command makes: a map, an array
 
-    def show(
-        self, value: Value, drawing: Drawing | None = None, *, ok: bool = True, extra: Any = None, **options: Any
-    ) -> int:
-        """Print `value` as JSON or drawn, write its SVG if one was asked for, and give the status: 1 if not `ok`.
+    def require_one_on_stdout(self) -> None:
+        """Refuse two outputs that would mix on stdout."""
+        to_stdout = ["--json"] if self.as_json else []
+        if self.svg_path == STDOUT:
+            to_stdout.append("--svg -")
+        if self.out_path == STDOUT:
+            to_stdout.append("--out -")
+        if len(to_stdout) > 1:
+            raise click.UsageError(f"{' and '.join(to_stdout)} both write to stdout; give one of them a file.")
 
-        `options` that are not None go to the drawing function of its kind; a value drawn otherwise brings its `drawing`.
-        `extra` stands beside the value's own plain data in JSON, under a key that `Value.from_dict` passes over.
-        """
-        status = 0 if ok else 1
-        if self.as_json:
-            click.echo(json.dumps(value.to_dict() | ({EXTRA: extra} if extra else {}), indent=2))
-            if self.svg_path is None:
-                return status
-        drawn = drawing or view.draw(value, **{name: option for name, option in options.items() if option is not None})
-        assert drawn is not None, value.kind
-        if not self.as_json and STDOUT not in (self.svg_path, self.out_path):
-            print_drawing(drawn)
-        if self.svg_path is not None:
-            write_to(self.svg_path, drawn.svg().encode())
-        return status
+    @property
+    def is_stdout_taken(self) -> bool:
+        """Whether stdout holds something else than the drawing."""
+        return STDOUT in (self.svg_path, self.out_path)
+
+
+def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
+    """Print an answer as JSON, or as text or drawn; write its SVG if one was asked for; give the exit status.
+
+    A value that view does not know brings its `drawing`.
+    """
+    if output.as_json:
+        click.echo(answer.json())
+        if output.svg_path is not None:
+            show_drawing(drawing or drawn(answer), output)
+    elif answer.text:
+        click.echo(answer.text)
+        for below in answer.below:
+            click.echo()
+            show(below, output)
+    else:
+        if answer.headline and not output.is_stdout_taken:
+            click.echo(f"{answer.headline}\n")
+        show_drawing(drawing or drawn(answer), output)
+        for below in answer.below:
+            click.echo()
+            show(below, Output())
+    return 0 if answer.is_yes else 1
+
+
+def drawn(answer: Answer) -> Drawing | None:
+    """The drawing of an answer's value; None if its kind has none."""
+    return view.draw(answer.value, **{name: option for name, option in answer.shown.items() if option is not None})
+
+
+def show_drawing(drawing: Drawing | None, output: Output) -> None:
+    """Print a drawing, if nothing else is on stdout, and write it as SVG if that was asked for."""
+    if drawing is None:
+        return
+    if not output.as_json and not output.is_stdout_taken:
+        print_drawing(drawing)
+    if output.svg_path is not None:
+        write_to(output.svg_path, drawing.svg().encode())
 
 
 def write_to(path: Path, content: bytes, saying: str = "") -> None:
@@ -109,7 +150,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
         yield show
 
 
-Command: TypeAlias = Callable[..., Any]
+Gather: TypeAlias = Callable[[Asked, Output], Asked]
 INPUT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 
 
@@ -117,7 +158,7 @@ def reading(read: Reader) -> Reader:
     """A reader for `type=` of an option: what it says of a wrong text, click says with the option's name."""
 
     @wraps(read)
-    def read_option(text: str) -> Any:
+    def read_option(text: str) -> object:
         try:
             return read(text)
         except ValueError as error:
@@ -125,65 +166,6 @@ def reading(read: Reader) -> Reader:
             raise click.BadParameter(f"{wrong}; write {instead}.") from None
 
     return read_option
-
-
-def listed(read: Reader) -> Reader:
-    """A reader of several values with commas between them: bf16,e4m3."""
-    return lambda text: tuple(read(piece.strip()) for piece in text.split(","))
-
-
-def command(
-    *inputs: Input, group: click.Group | None = None, svg: bool = True, out: str | None = None, **settings: Any
-) -> Callable[[Command], click.Command]:
-    """A command with the arguments and options of a table, and --json and --svg FILE, its argument `output`.
-
-    `svg=False` leaves --svg out, for commands that draw nothing; `out`, which --help shows, adds --out FILE, for
-    commands that make bytes. What nobody says on the command line is not passed on: the library has its defaults.
-    """
-
-    def make(function: Command) -> click.Command:
-        @wraps(function)
-        def asked(*, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: Any) -> Any:
-            to_stdout = ["--json"] * as_json + ["--svg -"] * (svg_path == STDOUT) + ["--out -"] * (out_path == STDOUT)
-            refuse((len(to_stdout) > 1, f"{' and '.join(to_stdout)} both write to stdout; give one of them a file."))
-            passed = {name: value for name, value in said.items() if value is not None}
-            return function(output=Output(as_json, svg_path, out_path), **passed)
-
-        made = (group.command if group else click.command)(**settings)(options(*inputs)(asked))
-        made.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing."))
-        for name, help_text in (("svg", "Also write the drawing as SVG; - is stdout." if svg else None), ("out", out)):
-            if help_text is not None:
-                file = click.Option([f"--{name}", f"{name}_path"], type=output_file, metavar="FILE", help=help_text)
-                made.params.append(file)
-        return made
-
-    return make
-
-
-def options(*inputs: Input) -> Callable[[Command], Command]:
-    """Give a function the arguments and options of a table."""
-    return lambda function: reduce(lambda wrapped, row: _parameter(row)(wrapped), reversed(inputs), function)
-
-
-def _parameter(row: Input) -> Callable[[Command], Command]:
-    if row.read is flag:
-        return click.option(row.option, row.name, is_flag=True, help=row.help)
-    shared: dict[str, Any] = {"type": reading(row.read), "shell_complete": completing(row.choices)}
-    if not row.option:
-        return click.argument(row.name, metavar=row.metavar if row.choices else None, **shared)
-    return click.option(*row.option.split(), row.name, metavar=row.metavar, help=row.help, **shared)
-
-
-def refuse(*mistakes: tuple[object, str]) -> None:
-    """Say what is wrong with a command line: the sentence of the first mistake that was made."""
-    for made, sentence in mistakes:
-        if made:
-            raise click.UsageError(sentence)
-
-
-def completing(names: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What a shell may complete a value to: the names that begin with what is typed."""
-    return lambda _context, _parameter, typed: [name for name in names if name.casefold().startswith(typed.casefold())]
 
 
 def output_file(text: str) -> Path:
@@ -194,3 +176,131 @@ def output_file(text: str) -> Path:
     if not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {str(path.parent)!r} to write {path.name!r} to.")
     return path
+
+
+# How a command takes the name of a file: one to read, one with an array, one to write.
+FILE_TYPES: dict[str, click.Path | Reader] = {
+    "input": INPUT_FILE,
+    "array": click.Path(exists=True, dir_okay=False),
+    "output": output_file,
+}
+
+
+def click_command(question: Question, gather: Gather | None = None) -> click.Command:
+    """The command that asks a question: its inputs as arguments and options, and --json, --svg FILE, --out FILE.
+
+    What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that
+    were named.
+    """
+
+    def ask(*, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: object) -> int:
+        output = Output(as_json, svg_path, out_path)
+        output.require_one_on_stdout()
+        asked = asked_by(question.inputs, said)
+        if svg_path is not None:
+            asked = asked.saying(svg=True)
+        try:
+            answer = question.answer(asked if gather is None else gather(asked, output))
+        except MisuseError as error:
+            raise click.UsageError(str(error)) from None
+        return show_all(question, asked, answer, output)
+
+    return click.Command(
+        question.name.split()[-1],
+        callback=ask,
+        params=[
+            *parameters(question.inputs, question.functions),
+            *output_options(is_drawn=question.is_drawn, makes=question.makes),
+        ],
+        help=cleandoc(question.help),
+        short_help=question.summary or None,
+    )
+
+
+def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -> int:
+    """Write what a question makes, its program or its bytes, and show its answer."""
+    if answer.program is not None:
+        write_to(asked.get("path", STDOUT), answer.program.encode())
+        return 0
+    if output.out_path is not None:
+        if answer.made is None:
+            raise click.UsageError(question.makes_if)
+        write_to(output.out_path, answer.made.content, answer.made.note)
+    return show(answer, output)
+
+
+def asked_by(inputs: Iterable[Input], said: Mapping[str, object]) -> Asked:
+    """What a command line says, in its order: click has None, False or () for what it does not say."""
+    may_repeat = {row.name: row.is_many for row in inputs}
+    told: dict[str, object] = {}
+    for name, value in said.items():
+        is_unsaid = value is None or value is False or (may_repeat[name] and value == ())
+        if not is_unsaid:
+            told[name] = value
+    return Asked(told)
+
+
+def parameters(inputs: Iterable[Input], functions: Iterable[Function]) -> list[click.Parameter]:
+    """The arguments and options of a table; the signatures of the functions have the defaults."""
+    return [_option(row, default_of(row, functions)) if row.option else _argument(row) for row in inputs]
+
+
+def output_options(*, is_drawn: bool = True, makes: str = "") -> list[click.Parameter]:
+    """--json, --svg for what is drawn, and --out for what a command makes."""
+    options = [click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing.")]
+    if is_drawn:
+        options.append(_file_option("--svg", "svg_path", "Also write the drawing as SVG; - is stdout."))
+    if makes:
+        options.append(_file_option("--out", "out_path", makes))
+    return [*options]
+
+
+def _file_option(option: str, name: str, help_text: str) -> click.Option:
+    return click.Option([option, name], type=output_file, metavar="FILE", help=help_text)
+
+
+def _option(row: Input, default: str) -> click.Option:
+    if row.read is flag:
+        return click.Option([row.option, row.name], is_flag=True, help=row.help(default))
+    return click.Option(
+        [*row.option.split(), row.name],
+        type=_type_of(row),
+        metavar=row.metavar,
+        help=row.help(default),
+        multiple=row.is_many,
+        required=row.is_required is True,
+        shell_complete=_completing(row),
+    )
+
+
+def _argument(row: Input) -> click.Argument:
+    is_required = row.is_required is not False
+    metavar = row.shown_as or (row.metavar if row.choices else None)
+    return click.Argument(
+        [row.name],
+        type=_type_of(row),
+        metavar=metavar,
+        nargs=-1 if row.is_many else 1,
+        required=is_required,
+        shell_complete=_completing(row),
+    )
+
+
+def _type_of(row: Input) -> click.Path | click.Choice[str] | click.IntRange | Reader:
+    if row.file:
+        return FILE_TYPES[row.file]
+    if row.is_strict:
+        return click.Choice(row.choices)
+    if row.least is not None:
+        return click.IntRange(row.least)
+    return str if row.read is str else reading(row.read)
+
+
+def _completing(row: Input) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What a shell may complete a value to: the names that begin with what is typed."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        names = row.choices if row.completed is None else row.completed()
+        return [name for name in names if name.casefold().startswith(typed.casefold())]
+
+    return complete

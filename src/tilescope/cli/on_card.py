@@ -3,74 +3,124 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tilescope.cli.command import Output, command, output_file, progress_bars, refuse
+from tilescope.cli.command import (
+    Output,
+    asked_by,
+    output_file,
+    output_options,
+    parameters,
+    progress_bars,
+    show,
+)
 from tilescope.gpu.benchmark import TOPICS, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.gpu.verification import Capture, draw_verification, replay
 from tilescope.gpu.verification import verify as verified
-from tilescope.inputs import Input
+from tilescope.questions.question import Answer, Input
 from tilescope.written import number
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number, default="1")
+_SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number)
+_VERIFY_INPUTS = (_SEED, Input("count", "--count", "Cases per suite", read=number, unsaid="the suite's own", least=1))
+_BENCH_INPUTS = (
+    _SEED,
+    Input("card", "--card", "Whose rates the planner uses", unsaid="the card of the architecture"),
+    Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
+    Input("tiles", "--tiles", "Random tiles that `plans` measures", read=number, least=1),
+)
+_VERIFY_HELP = """Run random cases on the GPU of this machine and compare them with what tilescope says, byte for byte.
+
+\b
+tilescope verify                             all suites
+tilescope verify loads stores --count 500
+tilescope verify pipelines                   those that are proven must run
+tilescope verify --save h200.npz             to send, or to check later
+tilescope verify --replay h200.npz           without a GPU
+
+Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
+tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
+
+Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
+"""
+_BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
+
+\b
+tilescope bench                    everything
+tilescope bench loads stores       by box, promotion, bytes in flight, SMs
+tilescope bench plans --tiles 500  candidates of random tiles, streamed
+tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
+
+Exit status 3: there is no GPU, or the extra `gpu` is not installed.
+"""
 
 
-@command(_SEED)
-@click.argument("suites", nargs=-1, metavar="[SUITE]...", type=click.Choice(SUITE_NAMES))
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Cases per suite. [default: the suite's own]")
-@click.option("--save", type=output_file, metavar="FILE", help="Write the cases and the card's answers to a capture.")
-@click.option("--replay", "capture", type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU.")
 def verify(
-    suites: tuple[str, ...], output: Output, save: Path | None = None, capture: Path | None = None, **said: int
+    *,
+    suites: tuple[str, ...],
+    save: Path | None,
+    capture: Path | None,
+    as_json: bool,
+    svg_path: Path | None,
+    **said: object,
 ) -> int:
-    """Run random cases on the GPU of this machine and compare them with what tilescope says, byte for byte.
-
-    \b
-    tilescope verify                             all suites
-    tilescope verify loads stores --count 500
-    tilescope verify pipelines                   those that are proven must run
-    tilescope verify --save h200.npz             to send, or to check later
-    tilescope verify --replay h200.npz           without a GPU
-
-    Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
-    tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
-
-    Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
-    """  # noqa: D301  \b keeps the lines below it apart
-    refuse((capture and (suites or said or save), "--replay checks a whole capture; leave the other options out."))
+    """Compare with the card, or with a capture of what one did."""
+    output = Output(as_json, svg_path)
+    output.require_one_on_stdout()
+    asked = asked_by(_VERIFY_INPUTS, said)
+    if capture is not None and (suites or asked or save):
+        raise click.UsageError("--replay checks a whole capture; leave the other options out.")
     with progress_bars() as progress:
         if capture is not None:
             verification = replay(Capture.read(capture), progress)
         else:
-            verification, made = verified(suites, progress=progress, **said)
+            verification, made = verified(suites, progress=progress, **asked)
             if save is not None:
                 made.save(save)
-    return output.show(verification, draw_verification(verification), ok=verification.agrees)
+    answer = Answer(verification, is_yes=verification.agrees)
+    return show(answer, output, draw_verification(verification))
 
 
-@command(
-    _SEED,
-    Input("card", "--card", "Whose rates the planner uses", default="the card of the architecture"),
-    Input("save_as", "--save-card", "Keep the rates as a card", "for --card NAME of other commands."),
-)
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS)))
-@click.option("--tiles", type=click.IntRange(1), metavar="N", help="Random tiles that `plans` measures. [default: 200]")
-def bench(topics: tuple[str, ...], output: Output, **said: Any) -> int:
-    """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
-
-    \b
-    tilescope bench                    everything
-    tilescope bench loads stores       by box, promotion, bytes in flight, SMs
-    tilescope bench plans --tiles 500  candidates of random tiles, streamed
-    tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
-
-    Exit status 3: there is no GPU, or the extra `gpu` is not installed.
-    """  # noqa: D301  \b keeps the lines below it apart
+def bench(*, topics: tuple[str, ...], as_json: bool, svg_path: Path | None, **said: object) -> int:
+    """Measure the card."""
+    output = Output(as_json, svg_path)
+    output.require_one_on_stdout()
     with progress_bars() as progress:
-        benchmark = measured(topics, progress=progress, **said)
-    return output.show(benchmark, draw_benchmark(benchmark))
+        benchmark = measured(topics, progress=progress, **asked_by(_BENCH_INPUTS, said))
+    return show(Answer(benchmark), output, draw_benchmark(benchmark))
+
+
+COMMANDS = (
+    click.Command(
+        "verify",
+        callback=verify,
+        params=[
+            *parameters(_VERIFY_INPUTS, (verified,)),
+            click.Argument(["suites"], nargs=-1, metavar="[SUITE]...", type=click.Choice(SUITE_NAMES)),
+            click.Option(
+                ["--save"],
+                type=output_file,
+                metavar="FILE",
+                help="Write the cases and the card's answers to a capture.",
+            ),
+            click.Option(
+                ["--replay", "capture"], type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU."
+            ),
+            *output_options(),
+        ],
+        help=_VERIFY_HELP,
+    ),
+    click.Command(
+        "bench",
+        callback=bench,
+        params=[
+            *parameters(_BENCH_INPUTS, (measured,)),
+            click.Argument(["topics"], nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS))),
+            *output_options(),
+        ],
+        help=_BENCH_HELP,
+    ),
+)

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import click
 
-from tilescope.cli.command import output_file, refuse, write_to
+from tilescope.cli.command import output_file, write_to
 from tilescope.rule import rule
 
 SERVE_PORT = rule(
     "serve-port",
     "The explorer listens on a port that no other program has taken.",
+    argument="--port",
+    found="cannot listen on {host}, port {port}: {reason}",
+    limit="a port that is free",
+    fix="Use --port 0.",
     source="the command line; the ports of a machine are its own, so no example runs",
 )
 
@@ -32,7 +36,8 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
     tilescope serve --port 9000 --no-browser
     tilescope serve --export "/swizzle?mode=64B" -o swizzle.html
     """  # noqa: D301  \b keeps the lines below it apart
-    refuse(((url is None) != (path is None), "--export URL and -o FILE belong together."))
+    if (url is None) != (path is None):
+        raise click.UsageError("--export URL and -o FILE belong together.")
     if url is not None and path is not None:
         from tilescope.web.rendering import exported
 
@@ -57,8 +62,8 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
             listener.bind((host, port))
             listener.listen()
         except OSError as error:
-            reason = f"cannot listen on {host}, port {port}: {error.strerror or error}"
-            raise SERVE_PORT.error("--port", reason, "a port that is free", "Use --port 0.", port=port) from None
+            reason = error.strerror or str(error)
+            raise SERVE_PORT.error(host=host, port=port, reason=reason) from None
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
         click.echo(f"tilescope explorer at {address} (Ctrl+C ends it)")
@@ -69,3 +74,6 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
 
             webbrowser.open(address)
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
+
+
+COMMANDS = (serve,)

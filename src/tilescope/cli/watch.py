@@ -39,3 +39,6 @@ def watch(command: tuple[str, ...], out_path: Path | None, verbose: bool, as_jso
 
         out = files.enter_context(out_path.open("w", encoding="utf-8")) if out_path else None
         return watched(command, signals, out=out, verbose=verbose, as_json=as_json)
+
+
+COMMANDS = (watch,)

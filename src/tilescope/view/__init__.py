@@ -70,6 +70,8 @@ _MODULE_OF = {  # the module that draws values of a kind
     "tmem_agreement": "tmem_view",
     "tmem_budget": "tmem_view",
     "tmem_layout": "tmem_view",
+    "topic": "topic_view",
+    "topic_index": "topic_view",
     "trace": "trace_view",
     "unplanned": "plan_view",
     "wgmma_descriptor": "descriptor_view",

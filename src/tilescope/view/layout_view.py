@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilescope.layout import Layout, oriented
 from tilescope.layout.comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
@@ -15,21 +17,32 @@ from tilescope.view.grid import Grid
 from tilescope.view.operand_view import draw_operand
 from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 
+if TYPE_CHECKING:
+    from tilescope.questions.layouts import EveryNotation
+
 _MAX_WHOLE = 128  # rows and columns of a tile that is drawn whole, in pieces; two of them have half the columns
 _MAX_HELD = 4096  # pieces of a drawing of shared memory
 
 
 def draw_layout(
-    layout: Layout, *, element: Element | None = None, other: Layout | None = None, whole: bool = False
+    layout: Layout,
+    *,
+    element: Element | None = None,
+    other: Layout | None = None,
+    whole: bool = False,
+    notations: EveryNotation | None = None,
 ) -> Drawing:
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
-    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory.
+    `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory;
+    `notations` are listed instead.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
     'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
     """
+    if notations is not None:
+        return draw_notations(notations)
     if other is not None:
         return draw_difference(layout, other)
     if whole:
@@ -41,6 +54,12 @@ def draw_layout(
     row, column = oriented(layout.major, *(element or (0, 0)))
     links = set() if element is None else {f"{row},{column // pieces.elements * pieces.elements}"}
     return _drawing(layout, pieces, {"tile": pieces.grid("The tile in shared memory").marked(links)}, element)
+
+
+def draw_notations(notations: EveryNotation) -> Drawing:
+    """One layout as every notation writes it, or why one has no text for it."""
+    texts = Table(tuple(notations.texts.items()), ("notation", "text"))
+    return Drawing(f"{notations.written} in every notation", {"texts": texts, "assumed": notations.assumption})
 
 
 def whole_layout(layout: Layout) -> Drawing:

@@ -29,8 +29,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import FaultError, RuleError, unknown_name
-from tilescope.web.page import query_of
-from tilescope.web.pages import PAGES
+from tilescope.web.page import Sheet, filled_form, query_of
+from tilescope.web.pages import PAGES, redirected
 from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
 
 WORKERS = 2
@@ -76,12 +76,12 @@ def _page(request: Request) -> Response:
     page = PAGES[name]
     try:
         query = query_of(request.query_params.multi_items())
-        filling = page.redirect(query)
+        filling = redirected(page, query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
-        form = page.filled(query)
+        form = filled_form(page, query)
         if ending == "svg":
-            return Response(form.answer().drawing.svg(), media_type="image/svg+xml")
+            return Response(Sheet.of(form).drawing.svg(), media_type="image/svg+xml")
         if ending == "json":
             return Response(form.answer().json(), media_type="application/json")
     except RuleError as error:
@@ -144,22 +144,25 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
-        too_long = len(scope.get("query_string", b"")) > MAX_QUERY_BYTES
-        refusals = (
-            (not self.is_own(host), 421, "Host: this server answers under the names of its own machine alone."),
-            (is_foreign, 403, "Origin: pages of other origins are not answered."),
-            (scope["method"] not in ("GET", "HEAD"), 405, "Method: pages are read with GET; nothing is written."),
-            (too_long, 414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line."),
-        )
-        for refused, status, sentence in refusals:
-            if refused:
-                return PlainTextResponse(f"{sentence}\n", status, {"allow": "GET, HEAD"} if status == 405 else None)
+        if not self.is_own(host):
+            return _refused(421, "Host: this server answers under the names of its own machine alone.")
+        if is_foreign:
+            return _refused(403, "Origin: pages of other origins are not answered.")
+        if scope["method"] not in ("GET", "HEAD"):
+            sentence = "Method: pages are read with GET; nothing is written."
+            return _refused(405, sentence, {"allow": "GET, HEAD"})
+        if len(scope.get("query_string", b"")) > MAX_QUERY_BYTES:
+            return _refused(414, f"Query: more than {MAX_QUERY_BYTES} bytes; use the command line.")
         return None
 
     def is_own(self, host: str) -> bool:
         """Whether a Host header names this machine; bound beyond loopback, any address in digits may do so."""
         name = re.sub(r":[0-9]*$", "", host.lower())
         return name in self.names or (self.open and _is_address(name.strip("[]")))
+
+
+def _refused(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"{sentence}\n", status, headers)
 
 
 def is_loopback(host: str) -> bool:

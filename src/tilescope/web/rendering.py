@@ -9,44 +9,48 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from tilescope import view
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.fragment import fragment
+from tilescope.questions.page import Code
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
 from tilescope.value import Value
+from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, pieces, plain
-from tilescope.view.ruler import BitRuler, byte_grid
+from tilescope.view.parts import Beside, Part, pieces, plain
+from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.view.tensor_plane import plane
-from tilescope.view.word_ruler import word_ruler
-from tilescope.web.page import Answer, Form, command_line, drawn
+from tilescope.web.page import Form, Sheet, choice_of, command_line
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
 _SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
-_BESIDE_WIDTH, _BESIDE_GAP = 1010, 32  # pixels for an answer in a window of 1400
+_BESIDE_WIDTH = 1010  # pixels for an answer in a window of 1400
+_BESIDE_GAP = 32
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("tilescope.web"), autoescape=select_autoescape(), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("tilescope.web"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     functions = (colour_of, command_line, fitted, picture, pieces, plain)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
@@ -68,17 +72,49 @@ def _drawing_rules() -> str:
     return f"\n@layer drawing{{{style_sheet()}{swatches}}}\n"
 
 
-def render_form(form: Form, *, standalone: dict[str, Any] | None = None) -> tuple[int, str]:
+class Standalone(NamedTuple):
+    """What an exported page holds inside, where a served page has links."""
+
+    style: Markup
+    script: Markup
+    policy: str
+    svg: str
+    json: str
+
+
+def render_form(form: Form) -> tuple[int, str]:
     """The status and the page of a filled form: its answer, or what is wrong with it."""
-    answer: Answer | None = None
     try:
-        answer = form.answer()
-        violations = answer.violations
+        sheet = Sheet.of(form)
     except RuleError as error:
-        violations = error.violations
-    cured = [(violation, form.cure(violation)) for violation in violations]
-    html = _rendered("page.html", form=form, page=form.page, answer=answer, standalone=standalone, violations=cured)
-    return 422 if answer is None else 200, html
+        return 422, _page_html(form, None, error.violations)
+    return 200, _page_html(form, sheet, sheet.answer.violations)
+
+
+def _page_html(
+    form: Form, sheet: Sheet | None, violations: tuple[Violation, ...], standalone: Standalone | None = None
+) -> str:
+    """The page of a form, and of its answer if it has one."""
+    drawing: Drawing | None = None
+    program: Code | None = None
+    if sheet is not None:
+        drawing = sheet.drawing
+        code = sheet.code()
+        if isinstance(code, Code):
+            program = code
+        else:
+            drawing = drawing.with_parts({"no code": code})
+    return _rendered(
+        "page.html",
+        form=form,
+        page=form.page,
+        choice=choice_of(form.page),
+        sheet=sheet,
+        drawn=drawing,
+        code=program,
+        standalone=standalone,
+        violations=[(violation, form.cure(violation)) for violation in violations],
+    )
 
 
 def render_first() -> str:
@@ -91,7 +127,7 @@ def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
     return _rendered("refusal.html", title=title, violations=violations, standalone=None)
 
 
-def _rendered(template: str, **values: Any) -> str:
+def _rendered(template: str, **values: object) -> str:
     return _environment().get_template(template).render(**values)
 
 
@@ -100,14 +136,34 @@ def picture(part: Grid | BitRuler) -> Markup:
     return _svg(_cells(part), 1) if isinstance(part, Grid) else _svg(ruler_rows(part, linked=True), 1, " ruler")
 
 
-def fitted(part: Beside) -> tuple[bool, list[tuple[object, Markup | None]]]:
-    """Parts that stand beside each other, with the pictures of grids; whether they shrink in a narrower window."""
-    blocks = [_cells(inner, part.is_dense) if isinstance(inner, Grid) else None for inner in part.parts]
-    scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(sum(block.width for block in blocks if block), 1)
+class FittedPart(NamedTuple):
+    """A part that stands beside others, and its picture if it is a grid."""
+
+    name: str
+    part: Part
+    picture: Markup | None
+
+
+class Fitted(NamedTuple):
+    """Parts that stand beside each other, and whether they shrink in a narrower window."""
+
+    shrinks: bool
+    parts: tuple[FittedPart, ...]
+
+
+def fitted(beside: Beside) -> Fitted:
+    """Parts beside each other with the pictures of their grids, at a scale at which they fit."""
+    blocks = [_cells(part, beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
+    width = sum(block.width for block in blocks if block is not None)
+    scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
-    scale = scale if _SMALLEST_SCALE <= scale < _BESIDE_SCALE else _BESIDE_SCALE
-    pictures = [_svg(block, scale) if block else None for block in blocks]
-    return shrinks, list(zip(part.parts, pictures, strict=True))
+    if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
+        scale = _BESIDE_SCALE
+    parts = [
+        FittedPart(name, part, None if block is None else _svg(block, scale))
+        for (name, part), block in zip(beside.named, blocks, strict=True)
+    ]
+    return Fitted(shrinks, tuple(parts))
 
 
 def _cells(part: Grid, dense: bool = False) -> Block:
@@ -127,17 +183,17 @@ def exported(url: str) -> str:
     >>> exported("/swizzle?mode=64B").count("<script")
     2
     """
-    form = form_at(url)
-    answer = form.answer()
-    style, script = static_file("explorer.css"), static_file("explorer.js")
-    standalone = {
-        "style": Markup(style),  # noqa: S704  our own files
-        "script": Markup(script),  # noqa: S704
-        "policy": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
-        "svg": _data("image/svg+xml", answer.drawing.svg()),
-        "json": _data("application/json", answer.json()),
-    }
-    return render_form(form, standalone=standalone)[1]
+    sheet = Sheet.of(form_at(url))
+    style = static_file("explorer.css")
+    script = static_file("explorer.js")
+    standalone = Standalone(
+        style=Markup(style),  # noqa: S704  our own files
+        script=Markup(script),  # noqa: S704
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
+        svg=_data("image/svg+xml", sheet.drawing.svg()),
+        json=_data("application/json", sheet.answer.json()),
+    )
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone)
 
 
 def _hash(text: str) -> str:
@@ -149,37 +205,66 @@ def _data(media_type: str, text: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(text.encode()).decode()}"
 
 
+class Station(NamedTuple):
+    """A stop on the path of a tile."""
+
+    name: str
+    sentence: str  # what happens there
+    path: str  # of the page that shows it in full
+    thumbnail: Markup
+
+
 _TILE = TensorMap("bf16", (128, 24), (256,), (64, 8), swizzle="128B")
 
 
 @cache
-def stations() -> tuple[tuple[str, str, str, Markup], ...]:
-    """The path: global memory, the tensor map, the copy, shared memory, the tensor core.
-
-    Of each: its name, what happens there, the page that shows it in full, and a thumbnail.
-    """
+def stations() -> tuple[Station, ...]:
+    """The path: global memory, the tensor map, the copy, shared memory, the tensor core."""
     matrix = "dims=128,24&box=64,8"
-    logical, physical = _grids(Swizzle.named("128B"))
-    threads, _ = _grids(fragment("mma.m16n8k16", operand="D", data_type="f32"))
-    blob = _TILE.encode()
+    swizzle = Swizzle.named("128B")
+    threads = _grid(fragment("mma.m16n8k16", operand="D", data_type="f32"), "elements")
+    descriptor = inspect_tensor_map(_TILE.encode())
     return (
-        ("Global memory", "A matrix in rows. The tile is a box of it.",
-         f"load?{matrix}&coords=64,8", _thumbnail(plane(trace(_TILE, (64, 8))))),
-        ("Tensor map", "128 bytes tell the hardware where the matrix lies and how large the box is.",
-         f"tensor-map?{matrix}", _thumbnail(byte_grid(word_ruler(inspect_tensor_map(blob)), "", blob))),
-        ("TMA", "One instruction copies the box, row after row.",
-         f"load?{matrix}&coords=64,8", _thumbnail(logical)),
-        ("Shared memory", "The swizzle moves 16-byte chunks, so that columns spread over all banks.",
-         "swizzle", _thumbnail(physical)),
-        ("Tensor core", "Every thread of a warp holds its part of the operands and of the result.",
-         "tensor-core?show=fragment", _thumbnail(replace(threads, rows=threads.rows[:8]))),
-    )  # fmt: skip
+        Station(
+            "Global memory",
+            "A matrix in rows. The tile is a box of it.",
+            f"load?{matrix}&coords=64,8",
+            _thumbnail(_grid(trace(_TILE, (64, 8)), "plane")),
+        ),
+        Station(
+            "Tensor map",
+            "128 bytes tell the hardware where the matrix lies and how large the box is.",
+            f"tensor-map?{matrix}",
+            _thumbnail(_grid(descriptor, "bytes", show_bytes=True)),
+        ),
+        Station(
+            "TMA",
+            "One instruction copies the box, row after row.",
+            f"load?{matrix}&coords=64,8",
+            _thumbnail(_grid(swizzle, "logical")),
+        ),
+        Station(
+            "Shared memory",
+            "The swizzle moves 16-byte chunks, so that columns spread over all banks.",
+            "swizzle",
+            _thumbnail(_grid(swizzle, "physical")),
+        ),
+        Station(
+            "Tensor core",
+            "Every thread of a warp holds its part of the operands and of the result.",
+            "tensor-core?show=fragment",
+            _thumbnail(replace(threads, rows=threads.rows[:8])),
+        ),
+    )
 
 
-def _grids(value: Value) -> Iterator[Grid]:
-    """The grids of a value's drawing."""
-    for part in drawn(value).parts:
-        yield from (inner for inner in (part.parts if isinstance(part, Beside) else [part]) if isinstance(inner, Grid))
+def _grid(value: Value, name: str, **options: object) -> Grid:
+    """One grid of a value's drawing."""
+    drawing = view.draw(value, **options)
+    assert drawing is not None, value.kind
+    grid = drawing[name]
+    assert isinstance(grid, Grid), name
+    return grid
 
 
 def _thumbnail(grid: Grid) -> Markup:

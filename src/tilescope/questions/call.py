@@ -17,32 +17,36 @@ from dataclasses import dataclass, field
 from inspect import signature
 from pprint import pformat
 from textwrap import indent
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tilescope.value import Row
 
 _LINE_WIDTH = 88
 _LARGE = 1 << 32  # addresses and words of descriptors, written in hexadecimal
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[Result]):
     """A public function, its arguments, and the name of its result; arguments may be calls themselves."""
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[..., Result]
+    arguments: tuple[object, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
     name: str = "value"
-    receiver: Call | None = None  # of a method: the call that gives its object
+    receiver: Call[Any] | None = None  # of a method: the call that gives its object
     module: str = "tilescope"  # where the function is public; "builtins" is Python's own
     attribute: str = ""  # of what the function gives: the result is this attribute
 
-    def run(self) -> Any:
+    def run(self) -> Result:
         """The result; whatever the library raises goes through."""
         receiver = () if self.receiver is None else (self.receiver,)
         arguments = [_ran(argument) for argument in (*receiver, *self.arguments)]
         result = self.function(*arguments, **{name: _ran(option) for name, option in self.options.items()})
-        return getattr(result, self.attribute) if self.attribute else result
+        if not self.attribute:
+            return result
+        taken: Result = getattr(result, self.attribute)
+        return taken
 
     def source(self) -> str:
         """The Python that does the same, imports included."""
@@ -52,7 +56,7 @@ class Call:
         lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
         return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
 
-    def _calls(self) -> Iterator[Call]:
+    def _calls(self) -> Iterator[Call[Any]]:
         """The calls that this one needs, then itself."""
         for argument in (self.receiver, *self.arguments, *self.options.values()):
             for inner in argument if isinstance(argument, list) else [argument]:
@@ -79,13 +83,13 @@ class Call:
         return f"{qualified}(\n" + indent(",\n".join(pieces), "    ") + f",\n){taken}"
 
 
-def _ran(argument: Any) -> Any:
+def _ran(argument: object) -> object:
     if isinstance(argument, list):
         return [_ran(entry) for entry in argument]
     return argument.run() if isinstance(argument, Call) else argument
 
 
-def _printed(argument: Any, *, is_address: bool = False) -> str:
+def _printed(argument: object, *, is_address: bool = False) -> str:
     match argument:
         case Call():
             return argument.name or argument.expression()

@@ -1,0 +1,71 @@
+"""`tilescope encode`: the 128 bytes of a tensor map."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import click
+
+from tilescope.cli.command import Output, asked_by, output_options, parameters, show, write_to
+from tilescope.cli.files import with_map
+from tilescope.questions.maps import DESCRIBED_MAP, described
+from tilescope.questions.question import Answer, MisuseError
+from tilescope.tensor_map import TensorMap, inspect_tensor_map
+
+_WORDS_PER_LINE = 4
+_HELP = """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
+
+The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
+
+The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
+the driver.
+
+\b
+tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --c
+tilescope encode map.json --swizzle 128B --out map.bin
+"""
+
+
+def encode(*, as_json: bool, svg_path: Path | None, out_path: Path | None, in_c: bool | None, **said: object) -> int:
+    """Print or write the bytes of the map that options and SOURCE describe."""
+    output = Output(as_json, svg_path, out_path)
+    output.require_one_on_stdout()
+    try:
+        blob = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map().encode()
+    except MisuseError as error:
+        raise click.UsageError(str(error)) from None
+    words = struct.unpack("<16Q", blob)
+    if out_path is not None:
+        write_to(out_path, blob)
+    if as_json or svg_path is not None:
+        extra = {"hex": blob.hex(), "words": [hex(word) for word in words]}
+        return show(Answer(inspect_tensor_map(blob), extra=extra), output)
+    if out_path is None:
+        click.echo(_words_in_c(words) if in_c else blob.hex())
+    return 0
+
+
+def _words_in_c(words: tuple[int, ...]) -> str:
+    spelled = [f"{word:#018x}ull" for word in words]
+    lines = [", ".join(spelled[first : first + _WORDS_PER_LINE]) for first in range(0, len(words), _WORDS_PER_LINE)]
+    return "alignas(128) const unsigned long long tensor_map[16] = {\n    " + ",\n    ".join(lines) + ",\n};"
+
+
+COMMANDS = (
+    click.Command(
+        "encode",
+        callback=encode,
+        params=[
+            *parameters(DESCRIBED_MAP, (TensorMap,)),
+            click.Option(
+                ["--hex", "in_c"],
+                flag_value=False,
+                help="Print 256 hexadecimal digits, in memory order. [default]",
+            ),
+            click.Option(["--c", "in_c"], flag_value=True, help="Print an array of 64-bit words in C."),
+            *output_options(makes="Write the 128 bytes to a file; - is stdout."),
+        ],
+        help=_HELP,
+    ),
+)

@@ -1,0 +1,130 @@
+"""The files that command lines name, read for the questions that ask about them.
+
+A question knows no files: a command gives it what they hold, by a name of its own. The map that SOURCE gives is
+`source`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from tilescope.cli.command import STDOUT, Gather, Output, reading
+from tilescope.errors import RuleError, Violation
+from tilescope.questions.question import Asked
+from tilescope.written import extents
+
+STDIN = "-"
+
+
+def with_map(asked: Asked, _: Output) -> Asked:
+    """SOURCE, or JSON; without both and without options that describe a map, what stdin holds."""
+    from tilescope.cli.map_source import read_source
+    from tilescope.questions.maps import MAP_INPUTS
+
+    if "words" in asked and "from_json" in asked:
+        raise click.UsageError("SOURCE and --from-json both give a map; give one of them.")
+    if "from_json" in asked:
+        return asked.saying(source=read_source((asked["from_json"],), as_json=True))
+    if "words" in asked:
+        return asked.saying(source=read_source(asked["words"]))
+    if any(row.name in asked for row in MAP_INPUTS):
+        return asked
+    if sys.stdin.isatty():
+        raise click.UsageError("describe a map: --type, --dims and --box, or a file, or - for stdin.")
+    return asked.saying(source=read_source((STDIN,)))
+
+
+def with_map_and_array(asked: Asked, output: Output) -> Asked:
+    """An array as the tensor of a copy, which describes its own map; else a map."""
+    if "npy" not in asked:
+        return with_map(asked, output)
+    from tilescope.tma.array_file import read_array
+
+    for option, path in (("--out", output.out_path), ("--svg", output.svg_path)):
+        if path is not None and path != STDOUT and path.exists() and path.samefile(asked["npy"]):
+            sentence = f"--npy {asked['npy']} and {option} {path} are the same file; give {option} another."
+            raise click.UsageError(sentence)  # the array is mapped into memory
+    with_array = asked.saying(array=read_array(asked["npy"]))
+    has_source = "words" in asked or "from_json" in asked
+    return with_map(with_array, output) if has_source else with_array
+
+
+def with_two_maps(asked: Asked, _: Output) -> Asked:
+    """The two maps of `diff`."""
+    from tilescope.cli.map_source import read_source
+
+    if asked["one"] == asked["other"] == STDIN:
+        raise click.UsageError("- can stand for one of them: stdin holds one map.")
+    one = read_source((asked["one"],), takes_options=False).tensor_map()
+    other = read_source((asked["other"],), takes_options=False).tensor_map()
+    return asked.saying(one_map=one, other_map=other)
+
+
+def with_word_or_map(asked: Asked, _: Output) -> Asked:
+    """One number, or a map in bytes or words; what is neither is told of both."""
+    from tilescope.cli.map_source import read_source
+    from tilescope.mma.readings import pasted_word
+
+    words: tuple[str, ...] = asked["words"]
+    word = pasted_word(words[0]) if len(words) == 1 else None
+    if word is not None:
+        return asked.saying(word=word)
+    try:
+        return asked.saying(source=read_source(words, takes_options=False))
+    except RuleError as error:
+        raise RuleError(_told_of_words(error.violations)) from None
+
+
+def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
+    """The same refusals; of a text that is no descriptor, that one word would do too."""
+    from tilescope.tensor_map.pasted import paste_refused, pasted_descriptor
+
+    return [
+        paste_refused(violation.values, or_word=True) if violation.rule == pasted_descriptor.name else violation
+        for violation in violations
+    ]
+
+
+def with_dump_and_tile(asked: Asked, _: Output) -> Asked:
+    """A dump of memory, and the tile that is looked for in it."""
+    from tilescope.cli.map_source import read_input
+    from tilescope.tma.array_file import LARGEST_DUMP_BYTES, dump_bytes, tile_of
+
+    if asked["dump"] == asked["tile"] == STDIN:
+        raise click.UsageError("- can stand for one of them: stdin holds one file.")
+    dump = dump_bytes(read_input(asked["dump"], LARGEST_DUMP_BYTES))
+    name = asked["tile"]
+    tile = tile_of(read_input(name), name, asked.get("data_type"), asked.get("shape"))
+    return asked.saying(dump_bytes=dump, tile_array=tile)
+
+
+def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
+    """What one FILE describes as a pipeline, or tiles and their type."""
+    from tilescope.cli.map_source import read_input
+
+    words: tuple[str, ...] = asked.get("words", ())
+    if not words or "template" in asked:
+        return asked
+    if len(words) > 1:
+        *tiles, data_type = words
+        read = reading(extents)
+        return asked.saying(shapes=[read(tile) for tile in tiles], data_type=data_type)
+    (name,) = words
+    if name != STDIN and not Path(name).exists():
+        raise click.UsageError(f"there is no file {name!r}; a planned pipeline is a tile and a type: 128x64 bf16.")
+    return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
+
+
+GATHERED: dict[str, Gather] = {  # by the question that asks about them
+    "check": with_map,
+    "mma check": with_map,
+    "load": with_map_and_array,
+    "diff": with_two_maps,
+    "decode": with_word_or_map,
+    "identify": with_dump_and_tile,
+    "pipeline": with_description_or_tiles,
+}

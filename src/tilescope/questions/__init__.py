@@ -1,0 +1,51 @@
+"""What people ask: one value per question, from which a command and the forms of a page are made.
+
+    tilescope swizzle 64B ──┐                                            ┌──▶ drawn in a terminal, --json, --svg
+                            ├──▶ Asked ── Question.answer ──▶ Answer ────┤
+    /swizzle?mode=64B ──────┘                                            └──▶ a page, its .svg and its .json
+
+So a page and the command that it shows answer the same. Every module holds some questions, and the forms in which
+pages ask them. It is imported when one of them is asked: `tilescope swizzle` starts without the planner.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilescope.questions.question import Question
+
+MODULES = {  # of questions, by the words of their commands
+    "plan": "plans",
+    "gemm": "plans",
+    "pipeline": "pipelines",
+    "check": "maps",
+    "decode": "decoding",
+    "diff": "maps",
+    "load": "copies",
+    "identify": "copies",
+    "conv": "maps",
+    "swizzle": "swizzles",
+    "banks": "banks",
+    "mma layout": "tensor_core",
+    "mma fragment": "tensor_core",
+    "mma tmem": "tensor_core",
+    "mma scales": "tensor_core",
+    "mma instruction": "tensor_core",
+    "mma descriptors": "tensor_core",
+    "mma check": "tensor_core",
+    "draw": "layouts",
+    "convert": "layouts",
+    "explain": "topics",
+}
+
+
+def question_of(command: str) -> Question:
+    """The question that a command asks.
+
+    >>> question_of("swizzle").inputs[0].label
+    'Mode'
+    """
+    questions: tuple[Question, ...] = import_module(f"tilescope.questions.{MODULES[command]}").QUESTIONS
+    return next(one for one in questions if one.name == command)

@@ -1,0 +1,181 @@
+"""The questions about layouts in any notation: how one is drawn, and how another notation writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilescope.errors import RuleError
+from tilescope.layout import Layout, Modes
+from tilescope.layout.comparison import require_one_tile
+from tilescope.notation import (
+    NOTATION,
+    Conversion,
+    NoEquivalent,
+    assumption,
+    convert_layout,
+    parse_layout,
+    parse_layout_assuming,
+    parse_layout_or_modes,
+    parse_modes,
+)
+from tilescope.questions.call import Call
+from tilescope.questions.inputs import ELEMENT, LAYOUT_BESIDE
+from tilescope.questions.page import PageForm
+from tilescope.questions.question import Answer, Asked, Input, Question, flag
+
+LARGEST_DRAWN_ELEMENTS = 1 << 15  # on a page, of a layout or of threads and values
+LARGEST_COMPARED_ELEMENTS = 1 << 14
+
+
+def draw_answer(asked: Asked) -> Answer:
+    """A layout both ways; with another, where the two differ; threads and values where nothing says the bits."""
+    beside = asked.options(LAYOUT_BESIDE)
+    layout = Call(parse_layout_or_modes, (asked["text"],), beside).run()
+    if isinstance(layout, Modes):
+        asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
+        call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
+        return Answer(layout, call, shown={"shape": asked.get("shape")})
+    asked.require_at_most("elements", layout.elements, argument="text", fix="Draw a part of it.")
+    parsing = Call(parse_layout, (asked["text"],), beside, "layout")
+    if "other" not in asked:
+        return Answer(layout, parsing, shown={"element": asked.get("element"), "whole": asked.get("whole")})
+    parsing_other = Call(parse_layout, (asked["other"],), beside, "other")
+    other = parsing_other.run()
+    most = max(layout.elements, other.elements)
+    asked.require_at_most(
+        "elements", most, argument="other", fix="Compare a part of them.", counted="elements compared"
+    )
+    return Answer(
+        layout,
+        parsing,
+        then=Call(Layout.first_difference, (parsing_other,), name="", receiver=parsing),
+        shown={"element": asked.get("element"), "other": other},
+        extra=comparison_facts(layout, other),
+    )
+
+
+def comparison_facts(layout: Layout, other: Layout) -> dict[str, object]:
+    """A second layout of the same tile, and the first element that it places elsewhere."""
+    require_one_tile(layout, other)
+    first = layout.first_difference(other)
+    return {"other": other.to_dict(), "first_difference": None if first is None else list(first)}
+
+
+class EveryNotation(NamedTuple):
+    """A layout as every notation writes it, or why one has no text for it."""
+
+    written: str  # the text that was asked about
+    texts: Mapping[str, str]  # by the name of the notation
+    assumption: str  # what the text left unsaid; empty: nothing
+
+
+def convert_answer(asked: Asked) -> Answer:
+    """The layout in another notation, or in all of them."""
+    beside = asked.options(LAYOUT_BESIDE)
+    layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
+    extra: dict[str, object] = {"assumed": assumed} if assumed else {}
+    said = assumption(layout, assumed) if assumed else ""
+    if "notation" not in asked:
+        texts = {notation: str(_conversion(asked["text"], notation, beside)) for notation in NOTATION}
+        every = EveryNotation(asked["text"].strip(), texts, said)
+        return Answer(layout, shown={"notations": every}, extra={"notations": texts, **extra})
+    conversion = _conversion(asked["text"], asked["notation"], beside)
+    if isinstance(conversion, Conversion):
+        return Answer(
+            conversion, shown={"picture": asked.get("picture", False) or "svg" in asked}, headline=conversion.result
+        )
+    return Answer(
+        conversion,
+        extra=extra,
+        is_yes=False,
+        text=f"{conversion}\n{said}" if said else str(conversion),
+        below=(Answer(layout),) if asked.get("picture") else (),
+    )
+
+
+def _conversion(text: str, notation: str, beside: Mapping[str, object]) -> Conversion | NoEquivalent:
+    """The text in that notation, or why there is none."""
+    try:
+        return Call(convert_layout, (text, notation), beside).run()
+    except RuleError as refused:
+        if any(violation.rule != "no-equivalent" for violation in refused.violations):
+            raise
+        return NoEquivalent(refused.violations)
+
+
+def _asking_whole(asked: Asked) -> Asked:
+    """A page has room for the whole tile beside shared memory."""
+    return asked.saying(whole=True)
+
+
+_SAMPLES = (
+    "Sw<3,4,3> o smem_ptr[16b](unset) o (_16,_64):(_64,_1)",
+    "GMMA::Layout_K_SW128_Atom<half_t>",
+    "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>",
+    "(TileTransform((8, 64)), SwizzleTransform(128))",
+    'Layout((64, 64), 16, swizzle="128B")',
+    "((4,8),(2,2)):((32,1),(16,8))",
+)
+TEXT = Input("text", "", "Layout", "CuTe, Triton, Gluon, Mosaic, PTX, the driver's names, Layout(…).", is_long=True)
+OTHER = Input("other", "--other", "Compare with", "a second layout of the same tile.", is_long=True)
+DRAW = Question(
+    name="draw",
+    help="""Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
+
+    \b
+    tilescope draw "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
+    tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
+    tilescope draw "((32,4),4):((16,4),1)" --bits 8
+    tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
+    tilescope draw "(64,64):(64,1)" --bits 16 --other "(64,64):(72,1)"
+
+    TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
+    thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
+    """,
+    inputs=(TEXT, replace(ELEMENT, label="Say where this element lies"), OTHER, *LAYOUT_BESIDE),
+    answer=draw_answer,
+    functions=(parse_layout,),
+)
+CONVERT = Question(
+    name="convert",
+    help="""Translate the layout TEXT into another notation, or into all, and prove it: all addresses are compared.
+
+    TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
+    atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,
+    CU_TENSOR_MAP_SWIZZLE_128B, PTX's .swizzle_mode and .swizzle_atomicity, or Layout((64, 64), 16, swizzle="128B").
+
+    Exit status 1, with the reason: there is no such text for this layout.
+    """,
+    inputs=(
+        TEXT,
+        *LAYOUT_BESIDE,
+        Input(
+            "notation",
+            "--to",
+            "The notation of the answer",
+            f"{', '.join(NOTATION)}.",
+            unsaid="all",
+            choices=tuple(NOTATION),
+            is_strict=True,
+            shown_as="NOTATION",
+        ),
+        Input("picture", "--draw", "Draw both layouts side by side", read=flag),
+    ),
+    answer=convert_answer,
+    functions=(convert_layout,),
+)
+DRAW_FORM = PageForm(
+    DRAW,
+    inputs=(replace(TEXT, choices=_SAMPLES, is_open=True), OTHER, *LAYOUT_BESIDE),
+    presets={"text": _SAMPLES[0], "major": "", "unit": "", "smem_address": "0x0"},
+    limits={
+        "threads and values": LARGEST_DRAWN_ELEMENTS,
+        "elements": LARGEST_DRAWN_ELEMENTS,
+        "elements compared": LARGEST_COMPARED_ELEMENTS,
+    },
+    asking=_asking_whole,
+    walks=True,
+)
+QUESTIONS = (DRAW, CONVERT)

@@ -1,0 +1,382 @@
+"""The questions about tensor maps: would the driver take one, how do two differ, which one does a convolution need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilescope.arch import ARCH
+from tilescope.errors import TensorMapError
+from tilescope.questions.call import Call
+from tilescope.questions.inputs import ELEMENT_TYPE, TYPE
+from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.question import Answer, Asked, Input, Question, defaults, flag, in_words, refuse
+from tilescope.swizzle import SWIZZLE
+from tilescope.tensor_map import (
+    AnyMap,
+    Convolution,
+    Im2colMap,
+    Im2colWideMap,
+    MapArguments,
+    MapReport,
+    TensorMap,
+    TensorMapDiff,
+    inspect_tensor_map,
+)
+from tilescope.tensor_map.arguments import MAP_KINDS
+from tilescope.tensor_map.convolution import PASSES
+from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
+from tilescope.tensor_map.source import MapSource
+from tilescope.written import extents, number, numbers
+
+_WIDE = defaults(Im2colWideMap)
+DIMS = Input("dims", "--dims", "Extents", "elements, innermost first.", read=numbers)
+STRIDES = Input("strides_bytes", "--strides", "Strides in bytes", "of dims 1, 2, …", read=numbers, unsaid="dense")
+BOX = Input("box", "--box", "Box", "elements, innermost first.", read=numbers)
+LOWER_CORNER = Input("lower_corner", "--lower", "Lower corner", "im2col maps only; W first.", read=numbers)
+UPPER_CORNER = Input("upper_corner", "--upper", "Upper corner", "im2col maps only; W first.", read=numbers)
+CHANNELS = Input(
+    "channels_per_pixel",
+    "--channels",
+    "Channels of a pixel",
+    "im2col maps only; how many one copy brings.",
+    read=number,
+)
+PIXELS = Input("pixels_per_column", "--pixels", "Pixels of a copy", "im2col maps only.", read=number)
+WIDE_MODE = Input("mode", "--wide", "Im2col-wide mode", choices=("W", "W128"))
+MAP_OPTIONS = (
+    Input("element_strides", "--element-strides", "Element strides", "1 to 8.", read=numbers, unsaid="1"),
+    Input("interleave", "--interleave", "Interleave", choices=tuple(INTERLEAVE)),
+    Input(
+        "swizzle",
+        "--swizzle",
+        "Swizzle",
+        f"im2col-wide maps: {_WIDE['swizzle']} if nobody says it.",
+        choices=tuple(SWIZZLE),
+    ),
+    Input("l2_promotion", "--l2", "L2 promotion", choices=tuple(L2_PROMOTION)),
+    Input("oob_fill", "--fill", "Fill outside", "zero is the driver's NONE.", choices=tuple(OOB_FILL)),
+    Input("address", "--address", "Global address", read=number, is_hex=True),
+    Input(
+        "arch",
+        "--arch",
+        "Architecture",
+        f"im2col-wide maps: {_WIDE['arch']} if nobody says it.",
+        choices=tuple(ARCH),
+    ),
+)
+MAP_INPUTS = (
+    TYPE,
+    DIMS,
+    STRIDES,
+    BOX,
+    LOWER_CORNER,
+    UPPER_CORNER,
+    CHANNELS,
+    PIXELS,
+    WIDE_MODE,
+    *MAP_OPTIONS,
+)
+SOURCE = Input("words", read=str, is_many=True, is_required=False, shown_as="[SOURCE]...")
+FROM_JSON = Input("from_json", "--from-json", "SOURCE as JSON; - is stdin", file="input", shown_as="FILE")
+DESCRIBED_MAP = (SOURCE, *MAP_INPUTS, FROM_JSON)  # of a question about a map: `source` is what SOURCE gives
+
+
+def map_arguments(asked: Asked) -> MapArguments | None:
+    """The arguments of a map that inputs say; None if nobody says one.
+
+    The width of an im2col-wide map is its only corner.
+    """
+    said = asked.options(MAP_INPUTS)
+    if not said and "kind" not in asked:
+        return None
+    if "mode" in said:
+        for corner, width in (("lower_corner", "lower_width"), ("upper_corner", "upper_width")):
+            if corner in said:
+                ends = said.pop(corner)
+                said[width] = ends[0] if isinstance(ends, tuple) and len(ends) == 1 else ends
+    kind = {"kind": asked["kind"]} if "kind" in asked else {}
+    return MapArguments.of(kind | said)
+
+
+def described(asked: Asked) -> MapSource:
+    """The map that SOURCE gives, with the options' arguments in place of its own."""
+    options = map_arguments(asked)
+    source: MapSource | None = asked.get("source")
+    if source is None:
+        return _complete(((options or MapArguments.of({})).completed(),))
+    refuse(
+        source.blob is not None and options is not None,
+        "options replace arguments, not the bytes of a descriptor.",
+    )
+    if source.blob is not None:
+        return source
+    return _complete(source.asked if options is None else tuple(options.completed(base) for base in source.asked))
+
+
+def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
+    """These arguments, or everything they lack; strides follow from the rest."""
+    lacking = [arguments.lacking() for arguments in asked]
+    if not all(lacking):  # of several maps, a report says what one lacks
+        return MapSource(None, asked)
+    raise TensorMapError([violation for missing in lacking for violation in missing])
+
+
+def map_taken(asked: Asked) -> Mapping[str, object]:
+    """What a map of that kind takes if nobody says it; --wide is always said: a command has the kind from it."""
+    if "mode" in asked:
+        return {name: value for name, value in _WIDE.items() if name != "mode"}
+    return defaults(TensorMap)  # as an im2col map
+
+
+def map_call(maps: MapSource) -> Call[AnyMap] | None:
+    """The call that makes the map; None for the bytes of one."""
+    if not maps.asked:
+        return None
+    given = maps.asked[0].given
+    positional = [name for name in ("data_type", "dims", "strides_bytes", "box") if name in given]
+    options = {name: value for name, value in given.items() if name not in positional}
+    return Call(maps.asked[0].map_class, tuple(given[name] for name in positional), options, "tensor_map")
+
+
+def check_answer(asked: Asked) -> Answer:
+    """The verdict on each map."""
+    maps = described(asked)
+    reports = maps.reports()
+    unread = [broken for report in reports for broken in report.not_understood]
+    if unread:
+        raise TensorMapError(unread)  # exit status 2, not 1
+    if asked.get("fix"):
+        return _fixed(maps)
+    given = [arguments.given for arguments in maps.asked] or [{}]
+    answers = [
+        Answer(report, shown={"asked": arguments}, violations=report.violations, told_in="findings")
+        for report, arguments in zip(reports, given, strict=True)
+    ]
+    others = [report.to_dict() for report in reports[1:]]
+    return replace(
+        answers[0],
+        call=map_call(maps),
+        extra={"others": others} if others else {},
+        is_yes=all(report.accepted for report in reports),
+        below=tuple(answers[1:]),
+    )
+
+
+class FixedMap(NamedTuple):
+    """A map with the fixes of the rules that it broke, and what was changed."""
+
+    tensor_map: AnyMap
+    changes: list[str]
+
+
+def _fixed(maps: MapSource) -> Answer:
+    """The encode calls of the maps with the fixes of the broken rules, and what was changed."""
+    fixed = [_repaired(asked) for asked in maps.asked] or [FixedMap(maps.tensor_map(), [])]
+    others = [one.tensor_map.to_dict() | _fixed_facts(one) for one in fixed[1:]]
+    extra = _fixed_facts(fixed[0])
+    if others:
+        extra["others"] = others
+    return Answer(fixed[0].tensor_map, extra=extra, text="\n".join(map(_fixed_text, fixed)))
+
+
+def _repaired(asked: MapArguments) -> FixedMap:
+    repaired = asked.repaired()
+    return FixedMap(repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)])
+
+
+def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
+    """What stands in JSON beside a map that was fixed."""
+    from tilescope.emitter import snippet  # which a check starts without
+
+    return {"changes": fixed.changes, "encode": snippet(fixed.tensor_map, "encode")}
+
+
+def _fixed_text(fixed: FixedMap) -> str:
+    """What was changed, and the calls in C++ and Python."""
+    from tilescope.emitter import snippet
+
+    lines = [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
+    lines.append(snippet(fixed.tensor_map, "encode"))
+    lines.append(snippet(fixed.tensor_map, "encode-bindings"))
+    return "\n".join(lines)
+
+
+def diff_answer(asked: Asked) -> Answer:
+    """How two maps differ; a command reads them from what it is given."""
+    difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
+    return Answer(difference, is_yes=difference.same)
+
+
+CONV_OPTIONS = (
+    Input("direction", "--direction", "Direction", choices=PASSES),
+    Input("pad", "--pad", "Padding", "one number, or one for each dimension.", read=numbers),
+    Input("stride", "--stride", "Stride", read=numbers),
+    Input("dilation", "--dilation", "Dilation", read=numbers),
+    Input(
+        "channels_per_pixel",
+        "--channels",
+        "Channels of one copy",
+        read=number,
+        unsaid="a span of the widest swizzle",
+    ),
+    Input("pixels_per_column", "--pixels", "Pixels of one copy", read=number),
+    Input("swizzle", "--swizzle", "Swizzle", unsaid="the widest that divides the channels"),
+    Input("arch", "--arch", "Architecture", unsaid=str(defaults(TensorMap)["arch"])),
+)
+
+
+def conv_answer(asked: Asked) -> Answer:
+    """The map of a convolution, or why there is none."""
+    call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
+    try:
+        return Answer(call.run())
+    except TensorMapError as error:
+        return Answer(MapReport(False, error.violations, None), is_yes=False)
+
+
+CHECK = Question(
+    name="check",
+    help="""Say whether the driver takes a tensor map, and every reason why not.
+
+    The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
+    Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a
+    descriptor; - is stdin. A log may be of any length. --from-json FILE takes nothing but JSON. Options replace what
+    SOURCE says. FILE:3 is the third line of a file that holds one map a line, as watch writes it.
+
+    \b
+    tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
+    tilescope check failed.log --arch sm_100
+    pbpaste | tilescope check -
+
+    Exit status 1: refused; 2: not understood, such as a name that no table has.
+    """,
+    inputs=(
+        Input(
+            "fix",
+            "--fix",
+            "Print the call of the nearest map that is accepted, in C++ and Python, and what was changed",
+            read=flag,
+        ),
+        *DESCRIBED_MAP,
+    ),
+    answer=check_answer,
+    functions=(TensorMap,),
+    taken=map_taken,
+)
+DIFF = Question(
+    name="diff",
+    help="""Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
+
+    ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
+    is stdin, FILE:3 the third line of a file that holds one map a line.
+
+    Exit status 1: they differ.
+    """,
+    inputs=(Input("one", read=str), Input("other", read=str)),
+    answer=diff_answer,
+)
+CONV = Question(
+    name="conv",
+    help="""Make the im2col map of a convolution, with the corners, the strides and the offsets of every filter tap.
+
+    The image is NxWxC, NxHxWxC or NxDxHxWxC, channels last; the filter is its count and taps: KxS, KxRxS, KxTxRxS.
+
+    \b
+    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1
+    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1 --direction dgrad
+    tilescope conv 2x16x32x32x64 64x3x3x3 f16 --pad 1 --direction wgrad
+
+    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride;
+    the reason is printed.
+    """,
+    inputs=(Input("image", read=extents), Input("filters", read=extents), ELEMENT_TYPE, *CONV_OPTIONS),
+    answer=conv_answer,
+    functions=(Convolution.of,),
+)
+
+# The width of an im2col-wide map is its only corner.
+_LOWER_WIDTH = replace(LOWER_CORNER, name="lower_width", read=number, hint="")
+_UPPER_WIDTH = replace(UPPER_CORNER, name="upper_width", read=number, hint="")
+MAP_FIELDS = {
+    TensorMap.kind: (TYPE, DIMS, STRIDES, BOX, *MAP_OPTIONS),
+    Im2colMap.kind: (TYPE, DIMS, STRIDES, LOWER_CORNER, UPPER_CORNER, CHANNELS, PIXELS, *MAP_OPTIONS),
+    Im2colWideMap.kind: (
+        TYPE,
+        DIMS,
+        STRIDES,
+        _LOWER_WIDTH,
+        _UPPER_WIDTH,
+        CHANNELS,
+        PIXELS,
+        WIDE_MODE,
+        *MAP_OPTIONS,
+    ),
+}
+_IMAGE = {
+    "data_type": "bf16",
+    "dims": "64,16,16,2",
+    "channels_per_pixel": "64",
+    "pixels_per_column": "64",
+    "swizzle": "128B",
+}
+MAP_PRESETS = {
+    TensorMap.kind: {"data_type": "bf16", "dims": "72,16", "box": "64,8", "swizzle": "128B"},
+    Im2colMap.kind: _IMAGE | {"lower_corner": "-1,-1", "upper_corner": "-1,-1"},
+    Im2colWideMap.kind: _IMAGE | {"lower_width": "-1", "upper_width": "0", "mode": "W", "arch": "sm_100"},
+}
+
+
+def asking_map(asked: Asked) -> Asked:
+    """What the fields of a map say, as the options of a command say it."""
+    if asked["kind"] != Im2colWideMap.kind:
+        return asked
+    asked = asked.saying(mode=asked.get("mode", _WIDE["mode"]))
+    for width, corner in (("lower_width", "lower_corner"), ("upper_width", "upper_corner")):
+        if width in asked:
+            asked = asked.saying(**{corner: (asked[width],)})
+    return asked
+
+
+def _map_leads(asked: Asked, _: Answer) -> Leads:
+    """The page that shows a copy through the map."""
+    arguments = described(asked).asked[0].given
+    query = {"kind": asked["kind"], "coords": ""} | written_map(arguments)
+    return {"copy": {"See a copy through it": address("load", query)}}
+
+
+def written_map(arguments: Mapping[str, object]) -> dict[str, str]:
+    """The arguments of a map as the fields of a page hold them."""
+    said = {name: in_words(value) for name, value in arguments.items() if value is not None}
+    at = arguments.get("address")
+    return said | ({"address": hex(at)} if isinstance(at, int) else {})
+
+
+def filled_by_paste(query: Mapping[str, str]) -> dict[str, str] | None:
+    """The query that a pasted map turns into: its arguments, or its bytes where they are no sound map."""
+    if "paste" not in query:
+        return None
+    source = MapSource.read(query["paste"].encode("utf-8", errors="replace"))
+    if source.blob is None:
+        return {"kind": source.asked[0].map_class.kind} | written_map(source.asked[0].given)
+    tensor_map = inspect_tensor_map(source.blob).tensor_map
+    if tensor_map is None:
+        return {"kind": "bytes", "hex": source.blob.hex()}
+    return {"kind": tensor_map.kind} | written_map({name: getattr(tensor_map, name) for name in tensor_map.readers})
+
+
+def _check_form(kind: str) -> PageForm:
+    """The form of the page of one kind of map."""
+    return PageForm(
+        CHECK,
+        inputs=MAP_FIELDS[kind],
+        presets=MAP_PRESETS[kind],
+        asking=asking_map,
+        shown={"show_bytes": True},
+        leads=_map_leads,
+    )
+
+
+CHECK_FORMS = {kind: _check_form(kind) for kind in MAP_KINDS}
+QUESTIONS = (CHECK, DIFF, CONV)

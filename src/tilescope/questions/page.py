@@ -1,0 +1,93 @@
+"""What a page of the explorer is: forms that ask questions, and what it shows of their answers.
+
+    /plan?tile=128x64&target=cuda
+     │    └ the fields of a form ── asking ──▶ Asked ── question.answer ──▶ Answer
+     └ the page
+
+A page asks what the command asks that it prints. So its fields are read into the same `Asked`, and all that is its own
+is data here: what its fields hold at first, how much it takes, what it draws otherwise, and where it leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+from tilescope.questions.call import Call
+from tilescope.questions.question import Answer, Asked, Input, Question
+
+Sentences: TypeAlias = tuple[str, ...]
+Leads: TypeAlias = Mapping[str, Mapping[str, str]]  # label: address, by the name of the part above
+
+
+def address(page: str, query: Mapping[str, str]) -> str:
+    """The path and query of a state of a page.
+
+    >>> address("load", {"coords": "4,128"})
+    '/load?coords=4,128'
+    """
+    return f"/{page}" + (f"?{urlencode(query, safe=',:/()')}" if query else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A program to copy, and the call and the command that write it."""
+
+    title: str
+    source: str
+    call: Call[Any]
+    command: tuple[str, ...]
+
+
+def as_said(asked: Asked) -> Asked:
+    """What the fields say is what the question is asked."""
+    return asked
+
+
+def nowhere(_: Asked, __: Answer) -> Leads:
+    """An answer that leads to no other page."""
+    return {}
+
+
+def without_code(_: Asked, __: Answer) -> Sentences:
+    """An answer that is no program."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageForm:
+    """A form of a page: its fields, the question it asks, and what the page shows of the answer."""
+
+    question: Question
+    _: KW_ONLY
+    inputs: tuple[Input, ...]  # its fields
+    presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
+    asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
+    answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
+    limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
+    shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
+    walks: bool = False  # whether it steps through the drawing
+    dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
+    leads: Callable[[Asked, Answer], Leads] = nowhere
+    code: Callable[[Asked, Answer], Code | Sentences] = (
+        without_code  # a program below the drawing, or why there is none
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the explorer.
+
+    `forms` are its forms by the choice that selects one; a page with one form has it under "". `redirect` may send a
+    query elsewhere, as a pasted text to the fields it fills.
+    """
+
+    name: str  # its path
+    title: str
+    sentence: str  # what it shows
+    forms: Mapping[str, PageForm]
+    chooser: Input | None = None  # the field that selects a form
+    pasted: str = ""  # what its paste box takes; empty: it has none
+    redirect: Callable[[Mapping[str, str]], Mapping[str, str] | None] | None = None

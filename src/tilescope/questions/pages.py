@@ -1,0 +1,89 @@
+"""The pages of the explorer in the order of the menu: a page enters here, and nowhere else."""
+
+from tilescope.questions import (
+    banks,
+    copies,
+    decoding,
+    layouts,
+    maps,
+    pipelines,
+    plans,
+    swizzles,
+    symptoms,
+    tensor_core,
+)
+from tilescope.questions.page import Page
+from tilescope.questions.question import Input
+
+KIND_OF_MAP = Input("kind", label="Kind of map")
+MENU = (
+    Page(
+        "plan",
+        "Plan",
+        "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",
+        {"": plans.PLAN_FORM},
+    ),
+    Page(
+        "tensor-map",
+        "Tensor map",
+        "What the driver would say to a CUtensorMap: every broken rule with its cure, and the 128 bytes.",
+        maps.CHECK_FORMS | {"bytes": decoding.BYTES_FORM},
+        chooser=KIND_OF_MAP,
+        pasted="What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the "
+        "fields.",
+        redirect=maps.filled_by_paste,
+    ),
+    Page(
+        "load",
+        "Load",
+        "One TMA copy, byte for byte: where the box lies in the tensor, and where its rows land in shared memory.",
+        copies.LOAD_FORMS,
+        chooser=KIND_OF_MAP,
+    ),
+    Page(
+        "swizzle",
+        "Swizzle",
+        "Where each 16-byte chunk of a line lies in shared memory, under a mode of the hardware or any XOR.",
+        {"": swizzles.SWIZZLE_FORM},
+    ),
+    Page(
+        "layout",
+        "Layout",
+        "Any layout of shared memory or of threads, as CuTe, Triton, Mosaic or tilescope write it.",
+        {"": layouts.DRAW_FORM},
+    ),
+    Page(
+        "banks",
+        "Banks",
+        "How many wavefronts a warp's accesses take, which lanes wait for each other, and a layout that cures it.",
+        {"tile": banks.TILE_FORM, "layout": banks.LAYOUT_FORM, "lanes": banks.LANES_FORM},
+        chooser=Input("given", label="Accessed is"),
+    ),
+    Page(
+        "tensor-core",
+        "Tensor core",
+        "What the tensor core reads and holds: operands, their descriptors, the bytes of each K step, fragments.",
+        {
+            "descriptors": tensor_core.DESCRIPTORS_FORM,
+            "operand": tensor_core.LAYOUT_FORM,
+            "fragment": tensor_core.FRAGMENT_FORM,
+            "word": decoding.WORD_FORM,
+        },
+        chooser=Input("show", label="Show"),
+    ),
+    Page(
+        "pipeline",
+        "Pipeline",
+        "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake "
+        "marked.",
+        {"tiles": pipelines.TILES_FORM, "gemm": pipelines.GEMM_FORM, "text": pipelines.TEXT_FORM},
+        chooser=Input("given", label="Described by"),
+    ),
+    Page(
+        "symptoms",
+        "Symptoms",
+        "Type what you see, an error code or a few words: causes in order, how to tell them apart, the fix, and what "
+        "tests each.",
+        {"": symptoms.SEEN_FORM},
+    ),
+)

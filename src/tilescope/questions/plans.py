@@ -1,0 +1,252 @@
+"""The questions about plans: what to do with a tile, and with the operands of a matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tilescope.arch import ARCH
+from tilescope.card import CARD
+from tilescope.errors import PlanError, RuleError
+from tilescope.layout import MAJORS
+from tilescope.mma.consumer import CONSUMER
+from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
+from tilescope.planner.problem import COPIES
+from tilescope.questions.call import Call
+from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
+from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words
+from tilescope.sentence import by
+from tilescope.swizzle import SWIZZLE
+from tilescope.written import number, numbers, product, tile
+
+# Elements of a tile that a page plans, and those whose reads are counted instruction by instruction.
+LARGEST_TILE_ELEMENTS = 1 << 17
+LARGEST_COUNTED_ELEMENTS = 1 << 15
+
+ARCHITECTURE = Input("arch", "--arch", "Architecture", unsaid="the card's, or sm_90", choices=tuple(ARCH))
+CARD_INPUT = Input(
+    "card",
+    "--card",
+    "Card",
+    "whose measured or documented rates rank the plans.",
+    unsaid="the architecture's",
+    choices=tuple(CARD),
+    is_open=True,
+)
+CONSUMER_INPUT = Input(
+    "consumer",
+    "--consumer",
+    "Read by",
+    unsaid="the best tensor core",
+    choices=tuple(CONSUMER),
+    is_open=True,
+)
+COPIED_BY = Input("copy", "--copy", "Copied by", unsaid="TMA if the architecture has it", choices=COPIES)
+DIRECTION = Input("direction", "--direction", "Direction", choices=("load", "store"))
+STAGES = Input("stages", "--stages", "Stages", read=number)
+PLAN_OPTIONS = (
+    MAJOR,
+    replace(CONSUMER_INPUT, hint='one of wgmma, tcgen05, ldmatrix, or a pattern: "ld.b128 columns".'),
+    ARCHITECTURE,
+    CARD_INPUT,
+    Input("swizzle", "--swizzle", "Swizzle", unsaid="the best", choices=tuple(SWIZZLE), is_open=True),
+    replace(ATOM_ORDER, hint="", unsaid="the best"),
+    Input("operand", "--operand", "Operand", unsaid="either", choices=("A", "B")),
+    STAGES,
+    COPIED_BY,
+    DIRECTION,
+    Input("traffic", "--traffic", "Traffic", choices=("dense", "sparse")),
+    Input("fold", "--fold", "Also try maps of rank 3 and 4", read=flag),
+    Input("global_shape", "--global-shape", "Whole matrix", "as mn x k.", read=tile, unsaid="the tile"),
+    Input(
+        "strides_bytes",
+        "--strides-bytes",
+        "Strides in bytes",
+        "from row to row of the matrix.",
+        read=numbers,
+        unsaid="dense",
+    ),
+)
+PLAN_INPUTS = (TILE, ELEMENT_TYPE, *PLAN_OPTIONS)
+SHAPE = Input("shape", "", "Product", "in elements, m x n x k.", read=product)
+GEMM_OPTIONS = (
+    ARCHITECTURE,
+    CARD_INPUT,
+    CONSUMER_INPUT,
+    Input("tile", "--tile", "Tile", "this one instead of the best.", read=product),
+    replace(STAGES, unsaid="as many as fit and help"),
+    Input("a_major", "--a-major", "Contiguous in A", choices=MAJORS),
+    Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
+    Input("output_type", "--output-type", "Type of C", unsaid="TYPE; s32 for b1"),
+    Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
+)
+WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
+EMIT = Input(
+    "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
+)
+PROGRAM_FILE = Input("path", "-o", "With --emit: write it to FILE", file="output", shown_as="FILE")
+
+
+def plan_answer(asked: Asked) -> Answer:
+    """Every candidate, ranked, with the reasons of those that were refused."""
+    mn, k = asked["tile"]
+    is_counted = asked.get("consumer", "") not in ("", *CONSUMER)
+    asked.require_at_most(
+        "elements",
+        mn * k,
+        argument="tile",
+        fix="Plan a smaller tile.",
+        counted="elements counted" if is_counted else "elements",
+    )
+    call = Call(plan, (asked["tile"], asked["data_type"]), asked.options(PLAN_OPTIONS), "report")
+    try:
+        report = call.run()
+    except PlanError as error:  # an answer too: there is no plan, and why
+        unplanned = Unplanned(f"{by(asked['tile'])} {asked['data_type']}", error.violations)
+        return Answer(unplanned, call, is_yes=False, violations=error.violations, told_in="reasons")
+    if "emit" in asked:
+        return Answer(report, program=_program(report.best, asked))
+    return Answer(
+        report,
+        call,
+        shown={"why": asked.get("why", False)},
+        extra=plan_facts(report),
+        is_yes=bool(report.candidates),
+    )
+
+
+def plan_facts(report: PlanReport) -> dict[str, object]:
+    """What a kernel needs of the best plan; nothing where there is none."""
+    return {"best": report.best.kernel_facts()} if report.candidates else {}
+
+
+def gemm_answer(asked: Asked) -> Answer:
+    """The plan of a product, or why there is none."""
+    call = Call(plan_gemm, (*asked["shape"], asked["data_type"]), asked.options(GEMM_OPTIONS), "gemm")
+    try:
+        planned = call.run()
+    except PlanError as error:
+        unplanned = Unplanned(f"GEMM {by(asked['shape'])} {asked['data_type']}", error.violations)
+        return Answer(unplanned, call, is_yes=False, violations=error.violations, told_in="reasons")
+    if "emit" in asked:
+        return Answer(planned, program=_program(planned, asked))
+    return Answer(planned, call, shown={"why": asked.get("why", False)}, extra=planned.kernel_facts())
+
+
+def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
+    """The plan as source code, for the file that it goes to."""
+    from tilescope.emitter.emission import emit_file  # which a plan starts without
+
+    path: Path | None = asked.get("path")
+    return emit_file(planned, asked["emit"], "" if path is None else path.name)
+
+
+PLAN = Question(
+    name="plan",
+    help="""Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
+
+    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
+    """,
+    inputs=(*PLAN_INPUTS, WHY, EMIT, PROGRAM_FILE),
+    answer=plan_answer,
+    functions=(plan,),
+)
+GEMM = Question(
+    name="gemm",
+    help="""Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
+
+    Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
+    """,
+    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, WHY, EMIT, PROGRAM_FILE),
+    answer=gemm_answer,
+    functions=(plan_gemm,),
+)
+
+_TARGET_NAMES = {
+    "cuda": "a CUDA program",
+    "ptx": "PTX",
+    "cute": "CuTe C++",
+    "triton": "Triton (Gluon)",
+    "python": "a Python script",
+}
+_TARGET = Input(
+    "target",
+    "--emit",
+    "Code to copy",
+    "of the best plan, below the drawing.",
+    choices=("none", *_TARGET_NAMES),
+)
+
+
+def _asking_why(asked: Asked) -> Asked:
+    """A page names every candidate, with the reasons, unasked."""
+    return asked.saying(why=True)
+
+
+def _plan_code(asked: Asked, answer: Answer) -> Code | Sentences:
+    """The best plan as source text, with the Python and the command that write it; or why there is none."""
+    from tilescope.emitter.emission import emit
+
+    target = asked.get("target", "none")
+    report = answer.value
+    if target == "none" or answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
+        return ()
+    try:
+        source = emit(report.best, target)
+    except RuleError as error:
+        return tuple(f"No {target} code: {violation}" for violation in error.violations)
+    best = replace(answer.call, name="", attribute="best")
+    return Code(
+        title=f"The best plan as {_TARGET_NAMES[target]}",
+        source=source,
+        call=Call(emit, (best, target), name="source"),
+        command=tuple(PLAN.words(asked.saying(why=None, emit=target))),
+    )
+
+
+def _plan_leads(_: Asked, answer: Answer) -> Leads:
+    """The pages on which the best plan goes on, by what they show: one of its copies, its descriptors, its stages."""
+    report = answer.value
+    if not isinstance(report, PlanReport) or not report.candidates:
+        return {}
+    best = report.best
+    problem = best.problem
+    said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
+    leads: dict[str, str] = {}
+    if best.boxes is not None and problem.direction == "load":
+        leads["See its first copy"] = address("load", _first_copy(best))
+    if problem.reads_by_descriptor:
+        layout = {"major": problem.major, "swizzle": best.swizzle.name, "atom_order": best.atom_order}
+        operand = {"operand": problem.operand or "A", "reader": str(problem.consumer)}
+        leads["See its descriptors"] = address("tensor-core", said | layout | operand)
+    if problem.reads_by_descriptor and problem.direction == "load":
+        planned = {"arch": problem.arch.name, "stages": str(max(2, problem.stages))}
+        leads["Run its stages"] = address("pipeline", said | planned)
+    return {"plan": leads}
+
+
+def _first_copy(best: Plan) -> Mapping[str, str]:
+    """The map of a plan and where its first copy starts, as the fields of the page of copies hold them."""
+    tensor_map = best.tensor_map(0)
+    return {
+        "data_type": in_words(tensor_map.data_type),
+        "dims": in_words(tensor_map.dims),
+        "strides_bytes": in_words(tensor_map.strides_bytes),
+        "box": in_words(tensor_map.box),
+        "swizzle": in_words(tensor_map.swizzle),
+        "coords": in_words(best.copies[0].coords),
+    }
+
+
+PLAN_FORM = PageForm(
+    PLAN,
+    inputs=(*PLAN_INPUTS, _TARGET),
+    presets={"tile": "128x64", "data_type": "bf16", "target": "cuda"},
+    asking=_asking_why,
+    limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
+    leads=_plan_leads,
+    code=_plan_code,
+)
+QUESTIONS = (PLAN, GEMM)

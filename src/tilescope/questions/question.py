@@ -1,0 +1,340 @@
+"""What a question is: its inputs, the call that answers it, and what its answer shows.
+
+    QUESTION = Question(
+        name="swizzle",                              tilescope swizzle 128B --smem-address 0x80
+        inputs=(Input("mode"), Input("address", …)),  /swizzle?mode=128B&address=0x80
+        answer=answer,                               answer(asked): the value and what stands beside it
+        functions=(Swizzle.swizzle,),                their signatures have the defaults
+    )
+
+A command reads words, a page reads fields; both make an `Asked` of them, and both show the `Answer`. What nobody says
+is not in `Asked`: the library has its defaults, and --help and the hints of a page read them from its signatures.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
+from inspect import Parameter, signature
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tilescope import written
+from tilescope.errors import TilescopeError, Violation
+from tilescope.questions.call import Call
+from tilescope.rule import rule
+from tilescope.sentence import shortened
+from tilescope.value import EXTRA, Row, Value
+
+Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
+Function: TypeAlias = Callable[..., object]
+
+PAGE_LIMIT = rule(
+    "page-limit",
+    "A page of the explorer takes what it can answer within a second; the command line takes more.",
+    argument="{argument}",
+    found="{count} {what}",
+    limit="a page takes at most {most}",
+    fix="{fix}",
+    source="the explorer",
+    passing='ts.web.pages.form_at("/banks?tile=32x32").answer()',
+    failing='ts.web.pages.form_at("/banks?tile=4096x4096").answer()',
+)
+_LONGEST_METAVAR = 22  # characters; what is longer stands on a line of its own
+
+
+class MisuseError(TilescopeError):
+    """What was said does not go together; the sentence says why."""
+
+
+def refuse(is_misused: object, sentence: str) -> None:
+    """Refuse what does not go together."""
+    if is_misused:
+        raise MisuseError(sentence)
+
+
+def text(said: str) -> str:
+    """The text as it stands, without blanks at its ends."""
+    return said.strip()
+
+
+def flag(said: str) -> bool:
+    """A box of a page that is ticked, or an option that stands alone."""
+    if said not in ("", "yes"):
+        raise ValueError(f"{shortened(said, 80)!r} is no tick", "yes, or nothing")
+    return said == "yes"
+
+
+class Writing(NamedTuple):
+    """How people write what a reader takes."""
+
+    metavar: str  # in --help
+    called: str  # by a refusal
+
+
+READERS: dict[Reader, Writing] = {
+    text: Writing("", "text"),
+    flag: Writing("", "ticked or empty"),
+    written.number: Writing("N", "a number"),
+    written.word: Writing("N", "a number"),
+    written.numbers: Writing("N,…", "numbers"),
+    written.pair: Writing("N,N", "two numbers"),
+    written.extents: Writing("NxN", "a shape"),
+    written.tile: Writing("NxN", "two numbers"),
+    written.rows_and_columns: Writing("NxN", "a shape"),
+    written.product: Writing("MxNxK", "three numbers"),
+    written.smem_address: Writing("A", "an address of shared memory"),
+}
+_SHAPES: tuple[Reader, ...] = (written.extents, written.tile, written.rows_and_columns, written.product)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of a question: the argument of the library, the option of the command, the field of the page."""
+
+    name: str  # in `Asked`, and in the address of a page
+    option: str = ""  # of the command, its other spellings behind it; empty: its place among the words says what it is
+    label: str = ""
+    hint: str = ""
+    _: KW_ONLY
+    read: Reader = text
+    unsaid: str = ""  # what is taken if nobody says it, in words, where no signature has it
+    argument: str = ""  # its name in the library, where it has another
+    choices: tuple[str, ...] = ()
+    is_open: bool = False  # whether other names than the choices are taken
+    is_strict: bool = False  # whether the command itself refuses other names than the choices
+    is_long: bool = False  # whether it is a text of several lines
+    is_hex: bool = False  # whether its number is written in hexadecimal
+    is_many: bool = False  # whether it may be said several times
+    is_required: bool | None = None  # None: a word is, an option is not
+    least: int | None = None  # the command refuses a smaller number
+    file: Literal["", "input", "array", "output"] = ""  # whether the command takes the name of a file
+    shown_as: str = ""  # how --help writes it, where not by how it is read
+    completed: Callable[[], Iterable[str]] | None = None  # what a shell completes, where it is not the choices
+
+    @property
+    def library_name(self) -> str:
+        """The name of the argument."""
+        return self.argument or self.name
+
+    @property
+    def metavar(self) -> str:
+        """How --help writes the value: N,… for numbers, K|MN for a few names, TYPE,… for several names."""
+        if self.shown_as:
+            return self.shown_as
+        name = re.split("[-_]", (self.option or self.name).split()[0])[-1].upper()
+        if self.read is not text:
+            return READERS[self.read].metavar if self.read in READERS else f"{name},…"
+        choices = "" if self.is_open else "|".join(self.choices)
+        return choices if 0 < len(choices) <= _LONGEST_METAVAR else name
+
+    def help(self, default: str) -> str:
+        """What --help says."""
+        said = f"{self.label}: {self._names_or_hint}" if self._names_or_hint else f"{self.label}."
+        return f"{said} [default: {default}]" if default else said
+
+    @property
+    def _names_or_hint(self) -> str:
+        if self.hint or not self.choices or self.metavar == "|".join(self.choices):
+            return self.hint
+        ending = ", …" if len(self.choices) > 4 else "."
+        return ", ".join(self.choices[:4]) + ending
+
+    def written(self, value: object) -> str:
+        """A value as people write it.
+
+        >>> Input("smem_address", read=written.smem_address, is_hex=True).written(1024)
+        '0x400'
+        >>> Input("tile", read=written.tile).written((128, 64))
+        '128x64'
+        """
+        if self.is_hex and isinstance(value, int):
+            return hex(value)
+        said = in_words(value)
+        return said.replace(",", "x") if self.read in _SHAPES else said
+
+    def words(self, value: object) -> list[str]:
+        """The words of a command that say `value`; none for an option that is not given.
+
+        >>> Input("coords", "--coords", read=written.numbers).words((-8, 2))
+        ['--coords=-8,2']
+        """
+        if value is None or value is False:
+            return []
+        option = self.option.split()[0] if self.option else ""
+        if value is True:
+            return [option]
+        entries = value if self.is_many and isinstance(value, tuple) else (value,)
+        said = [self.written(entry) for entry in entries]
+        if not option:
+            return said
+        return [word for entry in said if entry for word in _option_words(option, entry)]
+
+
+def _option_words(option: str, said: str) -> list[str]:
+    return [f"{option}={said}"] if said.startswith("-") else [option, said]
+
+
+def in_words(value: object) -> str:
+    """A value as people write it: (64, 8) is "64,8".
+
+    >>> in_words((64, 8)), in_words("128B"), in_words(None)
+    ('64,8', '128B', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value))
+    return value.name if isinstance(value, Row) else str(value)
+
+
+@cache
+def defaults(*functions: Function) -> Mapping[str, object]:
+    """What functions take if nobody says it, by the names of their arguments.
+
+    >>> def placed(shape, swizzle="none", start=0): ...
+    >>> dict(defaults(placed))
+    {'swizzle': 'none', 'start': 0}
+    """
+    found = {
+        name: parameter.default
+        for function in functions
+        for name, parameter in signature(function).parameters.items()
+        if parameter.default is not Parameter.empty
+    }
+    return MappingProxyType(found)
+
+
+def default_of(row: Input, functions: Iterable[Function]) -> str:
+    """What is taken if nobody says an input of these functions, in words; empty where nothing is."""
+    if row.unsaid:
+        return row.unsaid
+    taken = defaults(*functions).get(row.library_name)
+    return "" if taken is None or taken is False or taken == () else row.written(taken)
+
+
+class Asked(Mapping[str, Any]):
+    """What was said, by the names of inputs, without what nobody says; and how much a page may be asked."""
+
+    __slots__ = ("_limits", "_said")
+
+    def __init__(self, said: Mapping[str, object], limits: Mapping[str, int] | None = None) -> None:
+        self._said = said
+        self._limits = limits or {}  # by what is counted; the command line has none
+
+    def __getitem__(self, name: str) -> Any:
+        return self._said[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def saying(self, **more: object) -> Asked:
+        """The same with something else said; None takes back what was."""
+        said = {**self._said, **more}
+        return Asked({name: value for name, value in said.items() if value is not None}, self._limits)
+
+    def options(self, inputs: Iterable[Input]) -> dict[str, object]:
+        """What was said to these inputs, by the names that the library has for them.
+
+        >>> Asked({"smem_address": 64, "mode": "128B"}).options([Input("smem_address", argument="start")])
+        {'start': 64}
+        """
+        return {row.library_name: self._said[row.name] for row in inputs if row.name in self._said}
+
+    def limit(self, counted: str) -> int | None:
+        """How much of it a page takes; None for the command line, which takes more."""
+        return self._limits.get(counted)
+
+    def require_at_most(self, what: str, count: int, *, argument: str, fix: str, counted: str = "") -> None:
+        """Refuse what a page would take too long or too much memory to answer, before it is computed.
+
+        `what` is counted; `counted` is the name of the limit, where it has another.
+        """
+        most = self.limit(counted or what)
+        if most is not None and count > most:
+            raise PAGE_LIMIT.error(argument=argument, what=what, count=count, most=most, fix=fix)
+
+
+class Made(NamedTuple):
+    """Bytes that a command writes to a file, and what it says about them behind the file's name."""
+
+    content: bytes
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question gives: a value, and what a command and a page show of it."""
+
+    value: Value
+    call: Call[Any] | None = None  # the Python that makes the value
+    _: KW_ONLY
+    then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
+    shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
+    extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
+    is_yes: bool = True  # exit status 1 if it is not
+    violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
+    told_in: str = ""  # … in place of this part of the drawing
+    text: str = ""  # what a command prints instead of the drawing
+    headline: str = ""  # … or above it, whole, however narrow the terminal
+    below: tuple[Answer, ...] = ()  # what a command draws below it
+    program: str | None = None  # source code, which a command writes instead of everything else
+    made: Made | None = None  # what --out writes
+
+    def json(self) -> str:
+        """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
+        beside = {EXTRA: dict(self.extra)} if self.extra else {}
+        return json.dumps(self.value.to_dict() | beside, indent=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that people ask, and how it is answered."""
+
+    _: KW_ONLY
+    name: str  # the words of its command
+    help: str  # what --help says of it
+    inputs: tuple[Input, ...]
+    answer: Callable[[Asked], Answer]
+    functions: tuple[Function, ...] = ()  # of the library, that are called: their signatures have the defaults
+    taken: Callable[[Asked], Mapping[str, object]] | None = None  # the defaults, where they depend on what is asked
+    said_first: tuple[Input, ...] = ()  # options that stand before the others where its command is written
+    summary: str = ""  # what the list of a group of commands says
+    is_drawn: bool = True
+    makes: str = ""  # the bytes that --out writes, in words; empty: it makes none
+    makes_if: str = ""  # the sentence that says when there are none
+
+    def default(self, row: Input) -> str:
+        """What is taken if nobody says it, in words; empty where nothing is."""
+        return default_of(row, self.functions)
+
+    def words(self, asked: Asked) -> list[str]:
+        """The words of the command that asks this: first those that have no option, then the options.
+
+        Options that say what the called function takes anyway are left out.
+        """
+        taken = defaults(*self.functions) if self.taken is None else self.taken(asked)
+        places = [row for row in self.inputs if not row.option]
+        options = [row for row in self.inputs if row.option and row not in self.said_first]
+        said = [
+            word
+            for row in (*places, *self.said_first, *options)
+            if not row.option or not _is_taken(row, asked, taken)
+            for word in row.words(asked.get(row.name))
+        ]
+        return [*self.name.split(), *said]
+
+
+def _is_taken(row: Input, asked: Asked, taken: Mapping[str, object]) -> bool:
+    """Whether the library takes what is said even if nobody says it."""
+    if row.library_name not in taken:
+        return False
+    value = asked.get(row.name)
+    default = taken[row.library_name]
+    return type(value) is type(default) and bool(value == default)

@@ -1,0 +1,141 @@
+"""The page of symptoms: what somebody sees in, causes in order out, each with the page that tests it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from tilescope.errors import RuleError
+from tilescope.questions import banks, copies, decoding, maps, plans, swizzles, tensor_core
+from tilescope.questions.call import Call
+from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.question import Answer, Asked, Input
+from tilescope.questions.topics import EXPLAIN, find
+from tilescope.rule import ARGUMENT_TYPE
+from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
+from tilescope.tensor_map import TensorMap
+
+_ALSO_SHOWN = 3  # other symptoms
+
+
+class PageOfTest(NamedTuple):
+    """The page that answers what the command of a cause asks."""
+
+    page: str
+    title: str
+    form: PageForm
+    query: dict[str, str]  # what the page is told beside the words of the command
+
+
+_TEST_PAGES = {
+    "check": PageOfTest("tensor-map", "Tensor map", maps.CHECK_FORMS[TensorMap.kind], {"swizzle": "none"}),
+    "load": PageOfTest("load", "Load", copies.LOAD_FORMS[TensorMap.kind], {"swizzle": "none", "coords": "0,0"}),
+    "swizzle": PageOfTest("swizzle", "Swizzle", swizzles.SWIZZLE_FORM, {}),
+    "plan": PageOfTest("plan", "Plan", plans.PLAN_FORM, {}),
+    "banks": PageOfTest("banks", "Banks", banks.TILE_FORM, {"other": ""}),
+    "mma descriptors": PageOfTest("tensor-core", "Tensor core", tensor_core.DESCRIPTORS_FORM, {}),
+    "decode": PageOfTest("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
+}
+_SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked
+# Causes that a run of the pipeline shows: their numbers go into its description.
+_ON_PIPELINE = (
+    "barrier-bytes",
+    "barrier-arrivals",
+    "multicast-receiver",
+    "parity",
+    "slot-index",
+    "early-release",
+    "barrier-init",
+)
+
+
+def answer(asked: Asked) -> Answer:
+    """What `explain` finds; where it finds nothing, the diagnosis, which leads to the nearest symptoms."""
+    (seen,) = asked["topic"]
+    try:
+        found = find(seen)
+    except RuleError:
+        found = diagnose(seen)
+    if isinstance(found, Diagnosis):
+        return Answer(found, Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms"))
+    return Answer(found, Call(find, (seen,), name="topic", module="tilescope.questions.topics"))
+
+
+def _asking_topic(asked: Asked) -> Asked:
+    """What is seen, without dashes before it, which a command would take for an option."""
+    seen = asked["seen"].lstrip("- ")
+    if not seen:
+        raise ARGUMENT_TYPE.error(
+            argument="seen",
+            found="no words",
+            limit="seen is a code, a name or a few words",
+            fix="Write 715, for example.",
+        )
+    return asked.saying(topic=(seen,))
+
+
+def _leads(_: Asked, answer: Answer) -> Leads:
+    """The pages that test the causes, and those of other symptoms."""
+    diagnosis = answer.value
+    if not isinstance(diagnosis, Diagnosis):
+        return {}
+    leads = {f"cause {cause.name}": _tests_of(cause) for cause in diagnosis.causes}
+    leads["others"] = _pages_of(diagnosis.symptoms[1 : 1 + _ALSO_SHOWN])
+    leads["suggested"] = _pages_of(diagnosis.suggested)
+    return leads
+
+
+def _pages_of(symptoms: tuple[Symptom, ...]) -> dict[str, str]:
+    return {symptom.name: address("symptoms", {"seen": symptom.name}) for symptom in symptoms}
+
+
+def _tests_of(cause: Cause) -> dict[str, str]:
+    """The page that tests a cause, filled as its command is; none where only the command, or nothing, can."""
+    if cause.name in _ON_PIPELINE:
+        return {"Test it on the page Pipeline": "/pipeline?given=text"}
+    _, *words = shlex.split(cause.command)
+    for name, test in _TEST_PAGES.items():
+        named = name.split()
+        if words[: len(named)] == named:
+            filled = _filled(test.form, words[len(named) :])
+            if filled is None:
+                return {}
+            return {f"Test it on the page {test.title}": address(test.page, test.query | filled)}
+    return {}
+
+
+def _filled(form: PageForm, words: list[str]) -> dict[str, str] | None:
+    """The fields of a form that the words of a command fill; None if it has no field for one."""
+    by_option = {row.option.split()[0]: row.name for row in form.inputs if row.option} | {"--pattern": "pattern"}
+    places = [row.name for row in form.inputs if not row.option]
+    filled: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in by_option and rest:
+            filled[by_option[word]] = rest.pop(0)
+        elif places and not word.startswith("-"):
+            filled[places.pop(0)] = word
+        elif word not in _SHOWN_ANYWAY:
+            return None
+    return filled
+
+
+SEEN_FORM = PageForm(
+    EXPLAIN,
+    inputs=(
+        Input(
+            "seen",
+            "",
+            "What you see",
+            'such as 715, "wrong after the first stage", or an error\'s name.',
+            choices=tuple(SYMPTOM),
+            is_open=True,
+            is_long=True,
+        ),
+    ),
+    presets={"seen": "the kernel hangs in try_wait"},
+    asking=_asking_topic,
+    answer=answer,
+    leads=_leads,
+)

@@ -1,0 +1,409 @@
+"""The questions about tensor cores: operands in shared memory, fragments in registers, tensor memory, descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError
+from tilescope.layout import MAJORS, Layout
+from tilescope.mma.agreement import compatible
+from tilescope.mma.canonical import CanonicalLayout, canonical_layout
+from tilescope.mma.consumer import CONSUMER
+from tilescope.mma.descriptor_loop import DescriptorLoop
+from tilescope.mma.fragment import Fragment, fragment
+from tilescope.mma.instruction_descriptor import InstructionDescriptor
+from tilescope.mma.readings import descriptor_readings
+from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.tmem_layout import known_datapath, tmem_layout
+from tilescope.questions.call import Call
+from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
+from tilescope.questions.maps import DESCRIBED_MAP, described
+from tilescope.questions.page import PageForm
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.reading import known_name
+from tilescope.tensor_map import TensorMap
+from tilescope.written import number, numbers, pair, tile, word
+
+LARGEST_OPERAND_BYTES = 1 << 18  # on a page
+_LOOPS = {name: row.descriptors for name, row in CONSUMER.items() if row.descriptors is not None}
+_FIRST_READER = next(iter(_LOOPS))
+
+OPERAND_SWIZZLE = Input(
+    "swizzle",
+    "--swizzle",
+    "Swizzle",
+    choices=("none", "32B", "64B", "128B", "128B_ATOM_32B"),
+)
+OPERAND_INPUTS = (TILE, ELEMENT_TYPE, MAJOR, OPERAND_SWIZZLE, ATOM_ORDER)
+
+
+def _require_small(asked: Asked) -> None:
+    """Refuse an operand that is larger than a page draws."""
+    mn, k = asked["tile"]
+    if asked.limit("bytes of an operand") is None:
+        return
+    size = mn * k * DataType.named(asked["data_type"]).smem_bits // 8
+    asked.require_at_most(
+        "bytes of an operand", size, argument="tile", fix="Use a tile that a block's shared memory holds."
+    )
+
+
+def layout_answer(asked: Asked) -> Answer:
+    """An operand as it lies in shared memory."""
+    _require_small(asked)
+    canonical = Call(canonical_layout, (), asked.options([ELEMENT_TYPE, MAJOR, OPERAND_SWIZZLE]), "layout")
+    call = Call(
+        CanonicalLayout.tile, (asked["tile"],), asked.options([ATOM_ORDER, START]), "operand", receiver=canonical
+    )
+    operand = call.run()
+    element = asked.get("element")
+    return Answer(operand, call, shown={"element": element}, extra=operand_facts(operand, element))
+
+
+def operand_facts(operand: Layout, element: tuple[int, int] | None) -> dict[str, object]:
+    """Where one element lies; nothing if nobody asks for one."""
+    return {} if element is None else {"element": list(element), "address": hex(operand.address(*element))}
+
+
+FRAGMENT_OPERAND = Input(
+    "operand", "--operand", "Operand", "of mma and wgmma.", unsaid="none", choices=("A", "B", "C", "D")
+)
+FRAGMENT_TYPE = replace(TYPE, hint="the operand's own, such as f32 for D.", unsaid="none")
+
+
+def fragment_answer(asked: Asked) -> Answer:
+    """Which thread holds which element."""
+    call = Call(fragment, (asked["instruction"],), asked.options([FRAGMENT_OPERAND, FRAGMENT_TYPE]), "fragment")
+    held = call.run()
+    lane = asked.get("lane")
+    element = asked.get("element")
+    return Answer(held, call, shown={"lane": lane, "element": element}, extra=fragment_facts(held, lane, element))
+
+
+def fragment_facts(
+    held: Fragment, lane: int | None = None, element: tuple[int, int] | None = None
+) -> dict[str, object]:
+    """CuTe's inverse layout; what one thread holds, and which thread holds an element, if that is asked for.
+
+    >>> list(fragment_facts(fragment("ldmatrix.x4"), lane=5))
+    ['inverse', 'lane', 'holds', 'matrices']
+    """
+    facts: dict[str, object] = {"inverse": str(held.inverse)}
+    if lane is not None:
+        facts["lane"] = lane
+        facts["holds"] = [list(coord) for coord in held.held_by(lane)]
+        facts["matrices"] = [held.matrix_of(lane, value) for value in range(held.values)]
+    if element is not None:
+        thread, value = held.holder(*element)
+        facts["element"] = list(element)
+        facts["holder"] = {"thread": thread, "value": value}
+    return facts
+
+
+DESCRIPTOR_OPERAND = Input(
+    "operand",
+    "--operand",
+    "Operand",
+    "A is read in blocks of rows, B in one n.",
+    choices=("A", "B"),
+)
+DESCRIPTOR_START = replace(START, argument="")
+READER = Input("reader", "--for", "Read by", choices=tuple(_LOOPS))
+DESCRIPTOR_OPTIONS = (MAJOR, OPERAND_SWIZZLE, ATOM_ORDER, DESCRIPTOR_START, DESCRIPTOR_OPERAND)
+
+
+def loop_of(reader: str = _FIRST_READER) -> Callable[..., DescriptorLoop]:
+    """The function that lists the descriptors with which a tensor core reads a tile."""
+    return _LOOPS[known_name("reader", reader, tuple(_LOOPS))]
+
+
+def descriptors_answer(asked: Asked) -> Answer:
+    """The descriptors of a K loop."""
+    _require_small(asked)
+    listing = Call(loop_of, (), asked.options([READER])).run()
+    call = Call(listing, (asked["tile"], asked["data_type"]), asked.options(DESCRIPTOR_OPTIONS), "loop")
+    loop = call.run()
+    return Answer(loop, call, extra=loop_facts(loop))
+
+
+def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
+    """The descriptors of a K loop as words, what their numbers mean, and what the rules say about them."""
+    return {
+        "descriptors": [[hex(step.encode()) for step in steps] for steps in loop],
+        "explanation": list(loop.explanation),
+        "findings": [finding.to_dict() for finding in loop.findings],
+    }
+
+
+TMEM_FORM = (
+    Input(
+        "cta_group",
+        "--cta-group",
+        "Blocks that multiply together",
+        "2 for a pair: M and N are the pair's.",
+        read=number,
+    ),
+    Input("ws", "--ws", "The .ws instruction (M 32, 64, 128)", read=flag),
+    Input("sparse", "--sparse", "The .sp instruction", read=flag),
+)
+TMEM_OPTIONS = (
+    *TMEM_FORM,
+    Input("data_type", "--type", "The matrix's own type", unsaid="f32 for D, bf16 for A"),
+    Input("address", "--address", "Address of its first cell", "lane << 16 | column.", read=number),
+)
+
+
+def tmem_answer(asked: Asked) -> Answer:
+    """Where D or A lies in tensor memory."""
+    m: int = asked["m"]
+    n: int | None = asked.get("n")
+    k: int | None = asked.get("k")
+    if n is None and k is None:
+        Call(known_datapath, (m,), asked.options(TMEM_FORM)).run()  # a wrong m is told first: no --n would help
+    what = "--n N for the accumulator D, or --k K for A"
+    refuse(n is None and k is None, f"Give {what} (and --metadata for its metadata).")
+    refuse(n is not None and k is not None, f"Give one of --n and --k: {what}.")
+    refuse(asked.get("metadata") and k is None, "Give --k K in place of --n: metadata belong to A.")
+    if k is None:
+        operand = "D"
+    else:
+        operand = "metadata" if asked.get("metadata") else "A"
+    call = Call(tmem_layout, ((m, n or k or 0),), {"operand": operand} | asked.options(TMEM_OPTIONS))
+    matrix = call.run()
+    element = asked.get("element")
+    extra: dict[str, object] = {}
+    if element is not None:
+        extra = {"element": list(element), "place": matrix.place(*element)._asdict()}
+    return Answer(matrix, shown={"element": element}, extra=extra)
+
+
+def scales_answer(asked: Asked) -> Answer:
+    """Where the scale factors of a block-scaled matrix lie."""
+    rows, k = asked["shape"]
+    factors = scale_layout(rows, k, asked["kind"])
+    element = asked.get("element")
+    extra: dict[str, object] = {}
+    if element is not None:
+        row = element[0]
+        block = element[1] // factors.format.block
+        extra = {"element": list(element), "block": block, "offset": int(factors.offset(row, block))}
+    return Answer(factors, shown={"element": element}, extra=extra)
+
+
+INSTRUCTION_OPTIONS = (
+    Input("a_type", "--a-type", "Type of A", unsaid="the kind's, if it has only one"),
+    Input("b_type", "--b-type", "Type of B", unsaid="as A"),
+    Input("d_type", "--d-type", "Type of the accumulator", "f16, f32 or s32.", unsaid="the widest"),
+    Input("a_major", "--a-major", "Contiguous in A", choices=MAJORS),
+    Input("b_major", "--b-major", "Contiguous in B", choices=MAJORS),
+    Input("negate_a", "--negate-a", "Multiply by -A", read=flag),
+    Input("negate_b", "--negate-b", "Multiply by -B", read=flag),
+    Input("saturate", "--saturate", "Sums of kind i8 saturate", read=flag),
+    Input("sparse", "--sparse", "A is sparse (.sp)", read=flag),
+    Input(
+        "sparsity_selector",
+        "--selector",
+        "Selector of the metadata",
+        "0 to 3 for kinds f16 and tf32, else 0.",
+        read=number,
+    ),
+    Input("max_shift", "--max-shift", "Largest shift of B under .ws", "0, 8, 16 or 32.", read=number),
+    Input("scale_type", "--scale-type", "Type of the scale factors", "ue8m0 or ue4m3."),
+    Input("a_scale_id", "--a-scale-id", "First byte of A's scale factors", "0 to 3.", read=number),
+    Input("b_scale_id", "--b-scale-id", "First byte of B's scale factors", "0 to 3.", read=number),
+    Input(
+        "k",
+        "--k",
+        "K of one step",
+        "96 for the wide one of mxf4 and mxf4nvf4 (sm_103a).",
+        read=number,
+        unsaid="the kind's",
+    ),
+)
+
+
+def instruction_answer(asked: Asked) -> Answer:
+    """The 32-bit descriptor of an instruction."""
+    call = Call(InstructionDescriptor, (asked["kind"], *asked["shape"]), asked.options(INSTRUCTION_OPTIONS))
+    descriptor = call.run()
+    return Answer(descriptor, extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)})
+
+
+def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
+    """Coordinates of a copy and where it goes: 64,0@8192.
+
+    >>> placed_copy("64,0@0x2000")
+    ((64, 0), 8192)
+    """
+    coords, _, offset = text.partition("@")
+    return numbers(coords), number(offset or "0")
+
+
+READ_OPTIONS = (
+    SMEM_ADDRESS,
+    Input("major", "--major", "How the instruction reads the tile", unsaid="as --tile-major, else K", choices=MAJORS),
+    Input("tile_major", "--tile-major", "Innermost dimension of the map", unsaid="as --major", choices=MAJORS),
+    Input("rows", "--rows", "mn that the instruction reads", read=number, unsaid="all, up to 256"),
+    Input("k", "--k", "k that the instruction reads", read=number, unsaid="32 bytes"),
+    Input("origin", "--origin", "The first element that it reads", "mn,k.", read=pair),
+    Input(
+        "data_type_read",
+        "--read-as",
+        "Element type that the tensor core reads",
+        unsaid="the map's",
+        argument="data_type",
+    ),
+)
+COPIES = Input(
+    "copies",
+    "--copy",
+    "A copy that brings the tile, such as 64,0@8192; may be repeated",
+    read=placed_copy,
+    unsaid="one, to its start",
+    is_many=True,
+    shown_as="COORDS@OFFSET",
+)
+
+
+def check_answer(asked: Asked) -> Answer:
+    """Whether the bytes that TMA wrote are those that a descriptor reads."""
+    tensor_map = described(asked).tensor_map()
+    readings = [reading for reading in descriptor_readings(asked["word"]).readings if reading.major is not None]
+    sound = [reading.descriptor for reading in readings if reading.sound]
+    if not sound:
+        raise RuleError(reading.violations[0] for reading in readings)
+    call = Call(compatible, (tensor_map, sound[0]), asked.options((*READ_OPTIONS, COPIES)))
+    agreement = call.run()
+    return Answer(agreement, is_yes=agreement.agrees)
+
+
+LAYOUT = Question(
+    name="mma layout",
+    summary="Draw an operand as it lies in shared memory.",
+    help="Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.",
+    inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
+    answer=layout_answer,
+    functions=(canonical_layout, CanonicalLayout.tile),
+)
+FRAGMENT_INSTRUCTION = Input(
+    "instruction",
+    "",
+    "Instruction",
+    choices=(
+        "mma.m16n8k16",
+        "mma.m16n8k8",
+        "wgmma.m64n128k16",
+        "ldmatrix.x4",
+        "ldmatrix.x4.trans",
+        "stmatrix.x4",
+    ),
+    is_open=True,
+)
+LANE = Input("lane", "--lane", "Mark thread", read=number)
+FRAGMENT = Question(
+    name="mma fragment",
+    summary="Draw which thread holds which element.",
+    help="""Draw which thread holds which element, and what each thread holds.
+
+    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
+    """,
+    inputs=(
+        FRAGMENT_INSTRUCTION,
+        FRAGMENT_OPERAND,
+        FRAGMENT_TYPE,
+        LANE,
+        Input("element", "--element", "Mark the thread that holds this element", "row,column.", read=pair),
+    ),
+    answer=fragment_answer,
+    functions=(fragment,),
+)
+TMEM = Question(
+    name="mma tmem",
+    summary="Draw a matrix in tensor memory (Blackwell).",
+    help="Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.",
+    inputs=(
+        Input("n", "--n", "Columns of the accumulator D", read=number),
+        Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number),
+        *TMEM_FORM,
+        Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
+        *TMEM_OPTIONS[len(TMEM_FORM) :],
+        Input("element", "--element", "Say where this element lies", "row,column.", read=pair),
+        Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, is_required=True, shown_as="M"),
+    ),
+    answer=tmem_answer,
+    functions=(tmem_layout,),
+)
+SCALES = Question(
+    name="mma scales",
+    summary="Draw the scale factors of a block-scaled matrix.",
+    help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
+    lie.
+    """,
+    inputs=(
+        Input("shape", read=tile),
+        Input("kind"),
+        Input("element", "--element", "Say where the scale of this element lies", "row,k.", read=pair),
+    ),
+    answer=scales_answer,
+)
+INSTRUCTION = Question(
+    name="mma instruction",
+    summary="Build tcgen05's instruction descriptor.",
+    help="""Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and
+    M x N.
+
+    For a pair of blocks (cta_group::2) M and N are those of the pair.
+
+    \b
+    tilescope mma instruction f16 128x256 --a-type bf16
+    tilescope mma instruction mxf4nvf4 256x256 --scale-type ue4m3
+    """,
+    inputs=(Input("kind"), Input("shape", read=tile), *INSTRUCTION_OPTIONS),
+    answer=instruction_answer,
+    functions=(InstructionDescriptor,),
+)
+DESCRIPTORS = Question(
+    name="mma descriptors",
+    summary="List the descriptors of a K loop.",
+    help="List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.",
+    inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
+    answer=descriptors_answer,
+    functions=(loop_of(), loop_of),
+)
+CHECK = Question(
+    name="mma check",
+    summary="Say whether a descriptor reads what TMA wrote.",
+    help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
+
+    \b
+    tilescope mma check 0x4000004000010040 map.bin --smem-address 0x400
+    tilescope mma check 0x4000004000010040 --smem-address 0x400 --type bf16 \\
+        --dims 64,64 --box 64,64 --swizzle 128B
+
+    The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
+    """,
+    inputs=(*READ_OPTIONS, Input("word", read=word), *DESCRIBED_MAP, COPIES),
+    answer=check_answer,
+    functions=(compatible, TensorMap),
+)
+
+_FIRST = {"tile": "128x64", "data_type": "bf16", "smem_address": "0x0"}
+_LIMITS = {"bytes of an operand": LARGEST_OPERAND_BYTES}
+LAYOUT_FORM = PageForm(LAYOUT, inputs=(*OPERAND_INPUTS, START, ELEMENT), presets=_FIRST, limits=_LIMITS)
+DESCRIPTORS_FORM = PageForm(
+    DESCRIPTORS,
+    inputs=DESCRIPTORS.inputs,
+    presets=_FIRST,
+    limits=_LIMITS,
+    shown={"chunks": True},
+    walks=True,
+)
+FRAGMENT_FORM = PageForm(
+    FRAGMENT,
+    inputs=(FRAGMENT_INSTRUCTION, FRAGMENT_OPERAND, FRAGMENT_TYPE, LANE),
+    presets={"instruction": "mma.m16n8k16", "operand": "A", "data_type": "bf16"},
+    walks=True,
+)
+QUESTIONS = (LAYOUT, FRAGMENT, TMEM, SCALES, INSTRUCTION, DESCRIPTORS, CHECK)

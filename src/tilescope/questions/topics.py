@@ -1,0 +1,346 @@
+"""The question what something is: a term, a rule, a field, a mode, a data type, an architecture, or what somebody sees.
+
+Topics come in groups; a group finds one of its topics by what a user typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from typing import NamedTuple, TypeAlias
+
+from tilescope.arch import ARCH, KIB, Arch
+from tilescope.cuda_error import known_names, unknown_names_in
+from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.errors import RuleError
+from tilescope.names import nearest_name, nearest_names
+from tilescope.questions.question import Answer, Asked, Input, Question
+from tilescope.rule import RULES, UNKNOWN_NAME, Rule
+from tilescope.sentence import shortened
+from tilescope.swizzle import SWIZZLE, Swizzle
+from tilescope.swizzle.description import facts, rule_sentence, used_by
+from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
+from tilescope.symptoms.question import says_nothing_else
+from tilescope.tensor_map import field_topics
+from tilescope.value import Value
+
+LONGEST_TEXT = 8_000  # characters that are read
+LONGEST_QUESTION = 400  # characters of a question about a term
+_ASKING = re.compile(
+    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
+    re.IGNORECASE,
+)
+_ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_SYMPTOMS_SHOWN = 3  # of those that a cause has
+_LISTED = "`tilescope explain` lists what can be explained."
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(Value):
+    """Something explained: its name, its group, a few sentences, and what to read next."""
+
+    name: str
+    group: str
+    meaning: str
+    see: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # a table below the sentences
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIndex(Value):
+    """The names of all topics, group by group."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
+
+
+class Group(NamedTuple):
+    """A group of topics: their names, how to find one (None: unknown), and other spellings of them."""
+
+    name: str
+    names: Iterable[str]
+    find: Finder
+    spellings: Mapping[str, str] = {}  # alias: name
+
+
+def index() -> TopicIndex:
+    """All topics."""
+    return TopicIndex(tuple((group.name, tuple(group.names)) for group in GROUPS))
+
+
+def names() -> Iterator[str]:
+    """The name of every topic that is a word or a rule: what a shell completes. Symptoms are sentences."""
+    return (name for group in (*WORD_GROUPS, CAUSES) for name in group.names)
+
+
+def find(name: str) -> Topic | Rule | Diagnosis:
+    """The topic of that name, the rule, or the symptom that the words describe; others are refused with the nearest.
+
+    >>> find("leading byte offset").name
+    'LBO'
+    """
+    if len(name) > LONGEST_TEXT:  # a log names its error first or last
+        name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
+    asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
+    in_sentences = (_contained_term, _symptom) if asks_for_meaning else (_symptom, _contained_term)
+    finders: list[Finder] = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences]
+    for find_topic in finders:
+        topic = find_topic(name)
+        if topic is not None:
+            return topic
+    nearest = _suggested(name)
+    raise UNKNOWN_NAME.error(
+        argument="topic",
+        found=f"topic {shortened(name)!r}",
+        limit="no term, rule, symptom, field, mode, data type or architecture has that name",
+        fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
+    )
+
+
+def _suggested(name: str) -> list[str]:
+    """What somebody may have meant: a sentence is near to symptoms, a word to names."""
+    symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
+    if symptoms:
+        symptoms += [_TERM_BY_SPELLING[spelling].name for spelling in _spellings_in(name)[:1]]
+    if len(name.split()) > 1:
+        return symptoms or _nearest(name)
+    return _nearest(name) or symptoms
+
+
+def _nearest(name: str) -> list[str]:
+    """The topics spelled most like `name`: the best, and up to two that are about as near."""
+    spelled = {_folded(alias): topic for group in GROUPS for alias, topic in group.spellings.items()}
+    spelled |= {_folded(topic): topic for topic in names()}
+    wanted = _folded(name)[:80]
+    near = [topic for topic in nearest_names(wanted, spelled) if SequenceMatcher(None, topic, wanted).ratio() >= _ALIKE]
+    return list(dict.fromkeys(spelled[topic] for topic in near))[:3]
+
+
+def _folded(name: str) -> str:
+    """A name without case, and without what people put between words."""
+    return re.sub(r"[\s_\-]+", " ", name.strip().casefold())
+
+
+def _term(spelling: str) -> Topic | None:
+    term = _TERM_BY_SPELLING.get(_folded(spelling))
+    return None if term is None else Topic(term.name, "terms", term.meaning, term.see)
+
+
+def _contained_term(name: str) -> Topic | None:
+    """The first term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
+    spellings = _spellings_in(name)
+    if not spellings:
+        return None
+    beside = _question(name).replace(f" {spellings[0]} ", " ").split()
+    return _term(spellings[0]) if all(map(says_nothing_else, beside)) else None
+
+
+def _spellings_in(name: str) -> list[str]:
+    """The spellings of terms that a question holds, in its order; of those that begin together, the longest first."""
+    asked = _question(name)
+    places = {spelling: asked.find(f" {spelling} ") for spelling in _TERM_BY_SPELLING}
+    return sorted((word for word, place in places.items() if place >= 0), key=lambda word: (places[word], -len(word)))
+
+
+def _question(name: str) -> str:
+    """A question in bare words, a space around each."""
+    words = re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split()
+    return f" {' '.join(words)} "
+
+
+def _bare_mode(name: str) -> str:
+    """The mode that a phrase names: "128B swizzle mode", or SW128 as CuTe's atoms write it."""
+    bare = re.sub(r"(?i)\bswizzl(?:e|ing)\b(?!<)|\bmode\b", " ", name).strip()
+    return re.sub(r"(?i)^(?:K_|MN_)?SW(\d+)$", r"\1B", bare) or name
+
+
+def _swizzle_mode(name: str) -> Topic | None:
+    for spelling in (name, _bare_mode(name)):
+        try:
+            return _described_mode(Swizzle.named(spelling))
+        except RuleError:
+            continue
+    return None
+
+
+def _described_mode(row: Swizzle) -> Topic:
+    known = facts(row)
+    mode = row.hardware_mode
+    sentences = [rule_sentence(row)]
+    if row.feature is None:
+        sentences.append(f"In C: {known['C']}.")
+        sentences.append(f"The pattern repeats {known['repeats']}.")
+        sentences.append(f"Used by {used_by(row)}." if mode is None else f"It is {used_by(row)}.")
+        see = ("swizzle",) if mode is None else ("swizzle", mode.name, "span")
+        return Topic(row.name, "swizzle modes", " ".join(sentences), see)
+    sentences.append(f"The inner row of a box is {known['inner width']}.")
+    if row.bits:
+        sentences.append(f"The pattern repeats {known['repeats']}.")
+    sentences.append(f"TMA has it on {', '.join(row.architectures)}; {known['basis']}.")
+    if "note" in known:
+        sentences.append(known["note"])
+    sentences.append(f"`tilescope swizzle {row.name}` draws it.")
+    return Topic(row.name, "swizzle modes", " ".join(sentences), ("swizzle", "span", "base offset"))
+
+
+def _data_type(name: str) -> Topic | None:
+    try:
+        row = DataType.named(name)
+    except RuleError:
+        return None
+    width = "1 bit" if row.bits == 1 else f"{row.bits} bits"
+    sentences = [f"A {_kind_of_type(row)} of {width} an element, in PTX `.{row.ptx}`."]
+    if row.driver_code is None:
+        sentences.append(f"TMA does not know it and moves it as {row.tma_name}.")
+    else:
+        fill = "zero or NaN" if row.is_float else "zero"
+        sentences.append(
+            f"TMA knows it: the driver's number for it is {row.driver_code}, that of PTX {row.ptx_code}. "
+            f"Fill outside the tensor is {fill}."
+        )
+    if row.smem_bits != row.bits:
+        sentences.append(f"In shared memory an element takes {row.smem_bits} bits, padding included.")
+    return Topic(row.name, "data types", " ".join(sentences), ("tensor map", "out-of-bounds fill"))
+
+
+def _kind_of_type(row: DataType) -> str:
+    if row.is_float:
+        return "floating-point type"
+    return "type" if row.name.startswith(("16u", "b1")) else "integer type"
+
+
+def _arch(name: str) -> Topic | None:
+    try:
+        row = Arch.named(name)
+    except RuleError:
+        return None
+    major, minor = row.compute_capability
+    special = _features(row, f"{row.name}a")
+    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB an SM"
+    smem_per_block = f"{row.smem_per_block_bytes // KIB} KiB a block"
+    sentences = [
+        f"Compute capability {major}.{minor}.",
+        f"Shared memory: {smem_per_sm}, at most {smem_per_block}.",
+        f"At most {row.blocks_per_sm} blocks an SM.",
+        f"Code for {row.name} has {_features(row, row.name)}.",
+    ]
+    if special:
+        sentences.append(f"Code for {row.name}a also has {special}.")
+    basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
+    sentences.append(f"What tilescope says about it {basis}.")
+    return Topic(row.name, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
+
+
+def _features(row: Arch, target: str) -> str:
+    """What code for a target of the architecture has."""
+    return ", ".join(feature.replace("_", " ") for feature in row.features if row.target(feature) == target)
+
+
+def _rule(name: str) -> Rule | None:
+    return _rules_by_spelling().get(_folded(name))
+
+
+@cache
+def _rules_by_spelling() -> dict[str, Rule]:
+    return {_folded(name): rule for name, rule in RULES.items()}
+
+
+def _symptom(name: str) -> Diagnosis | None:
+    """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
+    diagnosis = diagnose(name)
+    if diagnosis.symptoms:
+        return diagnosis
+    if diagnosis.unknown_codes:
+        raise UNKNOWN_NAME.error(
+            argument="topic",
+            found=f"error {diagnosis.unknown_codes[0]}",
+            limit="no error of CUDA's driver or runtime has that number, so it is unknown here",
+            fix="Look it up where it was printed: a library's own codes, an exit status and an errno are other "
+            "numbers.",
+        )
+    unknown = unknown_names_in(name)
+    if unknown:
+        nearest = nearest_name(unknown[0], known_names())
+        raise UNKNOWN_NAME.error(
+            argument="topic",
+            found=f"error {shortened(unknown[0])}",
+            limit="no error of CUDA's driver or runtime has that name",
+            fix=f"Did you mean {nearest}?" if nearest else _LISTED,
+        )
+    return None
+
+
+def _cause(name: str) -> Topic | None:
+    """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if any."""
+    asked = name.strip()[:LONGEST_QUESTION]
+    cause = CAUSE.get(_ASKING.sub("", asked).strip(" ?\"'").casefold())
+    if cause is None:
+        return None
+    if not cause.term:
+        return Topic(cause.name, "causes", cause.mechanism, facts=_cause_facts(cause))
+    term = _TERM_BY_SPELLING[_folded(cause.term)]
+    see = tuple(word for word in (term.name, *term.see) if word != cause.name)
+    return Topic(cause.name, "causes", term.meaning, see, _cause_facts(cause))
+
+
+def _cause_facts(cause: Cause) -> tuple[tuple[str, str], ...]:
+    """The table below the sentences about a cause."""
+    symptoms = [symptom.name for symptom in SEEN.values() if cause.name in symptom.causes]
+    rows = {
+        "as a cause": cause.mechanism if cause.term else "",
+        "how to tell": cause.tell,
+        "fix": cause.fix,
+        "test it": f"`{cause.command}`",
+        "basis": cause.basis,
+        "seen in": ", ".join(cause.threads),
+        "comes with": "; ".join(symptoms[:_SYMPTOMS_SHOWN]),
+    }
+    return tuple((title, said) for title, said in rows.items() if said)
+
+
+def _map_field(name: str) -> Topic | None:
+    field = field_topics.topic(name)
+    return None if field is None else Topic(field.name, "tensor map fields", field.meaning, field.see, field.facts)
+
+
+_TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
+_TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
+_PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
+WORD_GROUPS = (
+    Group("rules", RULES, _rule),
+    Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
+    Group("swizzle modes", SWIZZLE, _swizzle_mode),
+    Group("data types", DATA_TYPE, _data_type, _PTX_TYPES),
+    Group("architectures", ARCH, _arch),
+    Group("tensor map fields", list(field_topics.topics()), _map_field, field_topics.TOPIC_SPELLINGS),
+)
+CAUSES = Group("causes", CAUSE, _cause)
+GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA errors", ERRORS, _symptom))
+
+
+def answer(asked: Asked) -> Answer:
+    """What the words name; without words, everything that can be explained."""
+    if "topic" not in asked:
+        return Answer(index())
+    return Answer(find(" ".join(asked["topic"])))
+
+
+EXPLAIN = Question(
+    name="explain",
+    help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or
+    what you see.
+
+    What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
+
+    Without TOPIC: list everything that can be explained.
+    """,
+    inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
+    answer=answer,
+    is_drawn=False,
+)
+QUESTIONS = (EXPLAIN,)

@@ -1,0 +1,37 @@
+"""The pages by the path that leads to them, in the order of the menu."""
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tilescope.errors import RuleError, unknown_name
+from tilescope.questions.page import Page
+from tilescope.questions.pages import MENU
+from tilescope.sentence import shortened
+from tilescope.web.page import PAGE_QUERY, Form, filled_form, query_of
+
+PAGES: dict[str, Page] = {page.name: page for page in MENU}
+NO_ADDRESS = PAGE_QUERY.worded(
+    argument="url", found="'{url}': {reason}", limit="the address of a page", fix="Try /swizzle."
+)
+
+
+def redirected(page: Page, query: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The query to which a page sends another one, as a pasted text to the fields that it fills; None if to none."""
+    return None if page.redirect is None else page.redirect(query)
+
+
+def form_at(url: str) -> Form:
+    """The form that an address fills, whole or from its path on.
+
+    >>> form_at("/swizzle?mode=64B").written["mode"]
+    '64B'
+    """
+    try:
+        place = urlsplit(url)
+    except ValueError as error:
+        raise NO_ADDRESS.error(url=shortened(url, 60), reason=str(error)) from None
+    name = unquote(place.path).strip("/")
+    if name not in PAGES:
+        raise RuleError([unknown_name("page", "url", name[:80], PAGES)])
+    query = query_of(parse_qsl(place.query, keep_blank_values=True, max_num_fields=100))
+    return filled_form(PAGES[name], redirected(PAGES[name], query) or query)
