@@ -35,9 +35,7 @@ from typing import Any, Literal
 from tilescope.errors import (
     ARGUMENT_RANGE_TOLD,
     ARGUMENT_TYPE_TOLD,
-    FAULTS,
     MISSING_FIELD_TOLD,
-    NO_VALUES,
     UNKNOWN_NAME_TOLD,
     Change,
     RuleError,
@@ -119,26 +117,21 @@ class Rule(Row):
         """How a violation is told."""
         return _wording_of(self)
 
-    def violation(self, *texts: Any, change: Change | None = None, **facts: Any) -> Violation:
+    def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
         """A violation of this rule; `facts` fill its templates, `change` holds the arguments that cure it.
 
         >>> Rule.named("missing-field").violation(kind="layout", missing=("shape",)).found
         'a layout without shape'
         """
-        if texts:  # the old way, until every caller names its facts
-            argument, found, limit, fix, *rest = texts
-            old_change = rest[0] if rest else change
-            return Violation(self.name, self.severity, argument, found, limit, fix, old_change, facts or NO_VALUES)
         return self.wording.violation(change=change, **facts)
 
-    def error(self, *texts: Any, change: Change | None = None, **facts: Any) -> RuleError:
+    def error(self, *, change: Change | None = None, **facts: Any) -> RuleError:
         """The exception for one violation of this rule: a FaultError where the chip has an answer to it.
 
         >>> str(Rule.named("missing-field").error(kind="layout", missing=("shape",)))
         'missing-field: a layout without shape; every field is needed. Add shape.'
         """
-        kind = RuleError if self.code is None else FAULTS[self.code]
-        return kind([self.violation(*texts, change=change, **facts)])
+        return self.wording.error(change=change, **facts)
 
     def worded(
         self, *, argument: str | None = None, found: str | None = None, limit: str | None = None, fix: str | None = None

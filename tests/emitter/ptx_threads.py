@@ -70,14 +70,13 @@ class Block:
         place, turns = 0, 0
         while place < len(self.code):
             line, place = self.code[place], place + 1
-            if guarded := re.fullmatch(r"@(!?)(%\w+) (.*)", line):
-                if bool(registers[guarded[2]]) == bool(guarded[1]):
-                    continue
-                line = guarded[3]
+            line = self._guarded(line, registers)
             name, _, rest = line.partition(" ")
             operands = re.findall(r"\[[^\]]*\]|\{[^}]*\}|[^,\s]+", rest)
             if name == "ret":
                 return
+            if name == "":
+                continue
             if name == "bar.sync":
                 yield "barrier"
             elif name == "bra":
@@ -93,6 +92,16 @@ class Block:
                 if name.startswith("stmatrix"):
                     turns += 1
                 self._act(name, operands, registers, thread, turns)
+
+    @staticmethod
+    def _guarded(line, registers):
+        """The instruction behind a guard such as @!%p; empty where the guard does not let it through."""
+        guarded = re.fullmatch(r"@(!?)(%\w+) (.*)", line)
+        if guarded is None:
+            return line
+        negation, predicate, instruction = guarded.groups()
+        is_passed = bool(registers[predicate]) != bool(negation)
+        return instruction if is_passed else ""
 
     @staticmethod
     def _operation(name):

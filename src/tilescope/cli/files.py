@@ -81,10 +81,10 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
 
 def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
     """The same refusals; of a text that is no descriptor, that one word would do too."""
-    from tilescope.tensor_map.pasted import paste_refused, pasted_descriptor
+    from tilescope.tensor_map.pasted import PASTED_DESCRIPTOR, paste_refused
 
     return [
-        paste_refused(violation.values, or_word=True) if violation.rule == pasted_descriptor.name else violation
+        paste_refused(violation.values, or_word=True) if violation.rule == PASTED_DESCRIPTOR.name else violation
         for violation in violations
     ]
 

@@ -265,7 +265,7 @@ class Im2colMap(ColumnMap):
         return examined(Im2colRecord, given).violations
 
     @classmethod
-    def for_convolution(
+    def for_convolution(  # noqa: PLR0917  n, h, w, c, r, s: the order in which convolutions are written
         cls,
         n: int,
         h: int,

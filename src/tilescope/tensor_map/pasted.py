@@ -26,7 +26,7 @@ from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 LONGEST_TEXT = 1 << 16  # characters worth reading; 128 decimal bytes with labels take a few thousand
 HEX_DIGITS = DESCRIPTOR_BYTES * 2
 
-pasted_descriptor = rule(
+PASTED_DESCRIPTOR = rule(
     "pasted-descriptor",
     "A pasted descriptor is 16, 32, 64 or 128 numbers, or 256 hexadecimal digits.",
     argument="text",
@@ -40,7 +40,7 @@ pasted_descriptor = rule(
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
     failing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 15 times>}}")',
 )
-_LONG_PASTE = pasted_descriptor.worded(found="{characters} characters of text")
+_LONG_PASTE = PASTED_DESCRIPTOR.worded(found="{characters} characters of text")
 _MAP_OR_WORD = (
     "one integer of at most 64 bits, or 16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
 )
@@ -88,7 +88,7 @@ def paste_refused(held: Mapping[str, int], *, or_word: bool = False) -> Violatio
 
     `held` counts its `characters`, or its `numbers` and `digits`.
     """
-    told = _LONG_PASTE if "characters" in held else pasted_descriptor.wording
+    told = _LONG_PASTE if "characters" in held else PASTED_DESCRIPTOR.wording
     if or_word:
         told = told.worded(limit=_MAP_OR_WORD, fix=_PASTE_MAP_OR_WORD)
     if "characters" in held:
