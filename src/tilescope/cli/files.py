@@ -68,7 +68,9 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     """One number, or a map in bytes or words; what is neither is told of both."""
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
+    from tilescope.questions.decoding import require_rows
 
+    require_rows(asked)
     words: tuple[str, ...] = asked["words"]
     word = pasted_word(words[0]) if len(words) == 1 else None
     if word is not None:

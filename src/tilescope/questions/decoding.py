@@ -25,9 +25,13 @@ WORD_TYPE = replace(TYPE, unsaid="bf16")
 
 def answer(asked: Asked) -> Answer:
     """What the bits say: `word` is one number, `source` a map in bytes or words."""
+    return _word_answer(asked) if "word" in asked else _map_answer(asked["source"])
+
+
+def require_rows(asked: Asked) -> None:
+    """Refuse rows that no instruction reads, before a file is."""
     rows: int | None = asked.get("rows")
     refuse(rows is not None and rows < 1, f"--rows {rows}: an instruction reads at least 1.")
-    return _word_answer(asked) if "word" in asked else _map_answer(asked["source"])
 
 
 def _map_answer(source: MapSource) -> Answer:
