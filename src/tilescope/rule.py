@@ -66,7 +66,7 @@ _ROW_MODULES = (
     "planner.barrier_roles",
     "emitter.source",
     "view",
-    "view.layout_view",
+    "layout.comparison",
     "gpu.verification",
     "gpu.benchmark",
     "gpu.watch_call",

@@ -149,8 +149,6 @@ def named_parts(parts: Parts) -> NamedParts:
     >>> named_parts({"rule": "Nothing moves.", "notes": ("One.", "Two."), "facts": None})
     (('rule', 'Nothing moves.'), ('notes', 'One.'), ('notes', 'Two.'))
     """
-    if not isinstance(parts, Mapping):  # until every caller names its parts
-        parts = {str(number): part for number, part in enumerate(parts)}  # type: ignore[unreachable]
     named: list[tuple[str, Part]] = []
     for name, given in parts.items():
         several = given if isinstance(given, tuple) else (given,)
