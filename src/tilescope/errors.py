@@ -379,16 +379,20 @@ def unknown_name(
     unknown-name: swizzle 128b_atom; known: none, 128B, 128B_ATOM_32B. Did you mean 128B_ATOM_32B?
     """
     names = list(known)
+    nearest = None
     if name is None:
-        nearest, found = None, f"{what} is missing"
+        found = f"{what} is missing"
     elif isinstance(name, str):
-        nearest, found = nearest_name(name, [*names, *spellings]), f"{what} {shortened(name, 120)}"
+        found = f"{what} {shortened(name, 120)}"
+        nearest = nearest_name(name, [*names, *spellings])
     else:
-        nearest, found = name_of_number(name, names), f"{what} {printed(name)} ({type(name).__name__})"
-    limit, fix = _known_names(names), _example_of(names)
+        found = f"{what} {printed(name)} ({type(name).__name__})"
+        nearest = name_of_number(name, names)
+    limit = _known_names(names)
     if nearest is None:
-        return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix)
-    fix, change = f"Did you mean {nearest}?", {argument: nearest}
+        return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=_example_of(names))
+    fix = f"Did you mean {nearest}?"
+    change = {argument: nearest}
     return UNKNOWN_NAME_TOLD.violation(argument=argument, found=found, limit=limit, fix=fix, change=change)
 
 

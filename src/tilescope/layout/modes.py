@@ -324,7 +324,8 @@ class Modes(Value):
         >>> str(Modes((8, 64), (64, 1)).repeated((16, 128), (1, 2)))
         '(16,(64,2)):(64,(1,1024))'
         """
-        indices = [*self.indices, *[((1, 0),)] * (len(shape) - len(self.indices))]
+        further = len(shape) - len(self.indices)  # indices along which there is one block
+        indices: list[Pairs] = [*self.indices, *([((1, 0),)] * further)]
         block = tuple(prod(extent for extent, _ in index) for index in indices)
         if len(block) != len(shape) or any(extent % step for extent, step in zip(shape, block, strict=True)):
             whole = tuple(rounded_up(extent, step) for extent, step in zip(shape, block, strict=False))

@@ -30,7 +30,9 @@ def change(random: Random, data: Data) -> None:
                 steps[place : place + 2] = reversed(steps[place : place + 2])
         return
     rows = [row for table in ("barriers", "slots") for row in data.get(table, {}).values()]
-    fields = [(row, name) for row in [*rows, *(step for steps in lists for step in steps)] for name in row]
+    for steps in lists:
+        rows += steps
+    fields = [(row, name) for row in rows for name in row]
     fields = [(row, name) for row, name in fields if name in _CHANGES]
     if fields:
         row, name = random.choice(fields)
