@@ -126,8 +126,8 @@ def _draw_misuse(random: random.Random, arch: str) -> Case | None:
     if case is None:
         return None
     if kind in _ALIGNMENT_BYTES:
-        shift = random.choice((0, 4, 8)) if kind == "barrier" else random.choice((0, 16, 32, 48, 64))
-        return case | {"kind": kind, "shift": shift}
+        shifts = (0, 4, 8) if kind == "barrier" else (0, 16, 32, 48, 64)
+        return case | {"kind": kind, "shift": random.choice(shifts)}
     if random.random() < 0.4:
         case["smem"] = 16 * random.randint(0, 40)
     if random.random() < 0.5:
