@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ratio import run, sized
 
-from tilescope.gpu.benchmark import boxes_of, drawn_tile, rates
+from tilescope.gpu.benchmark import Where, boxes_of, drawn_tile, rates
 from tilescope.gpu.isolation import card_in_children
 from tilescope.gpu.streaming import spread
 
@@ -29,7 +29,8 @@ def grid(name, row_bytes, box_rows, boxes, flight, **options):
     tiles = flight * KIB // (-(-tile_bytes // KIB) * KIB)
     if tiles < 1:
         return []
-    case = boxes_of(row_bytes, box_rows, box_rows, tiles=tiles, tile_row_bytes=row_bytes * boxes, **options)
+    width = row_bytes * boxes
+    case = boxes_of(row_bytes, box_rows, box_rows, in_flight=spread(tiles), tile_row_bytes=width, **options)
     about = {
         "row_bytes": row_bytes,
         "box_rows": box_rows,
@@ -52,7 +53,7 @@ def settings():
         if width * boxes <= 1024:
             rows += grid("boxes", width, height, boxes, flight)
     for (width, boxes), issuers in product(((64, 32), (32, 32), (16, 32)), (1, 2, 4, 8, 16)):
-        if issuers * spread(96 * KIB // (width * 8 * boxes))["streams"] <= 32:
+        if issuers * spread(96 * KIB // (width * 8 * boxes)).streams <= 32:
             rows += grid("issuers", width, 8, boxes, 96, issuers=issuers)
     for width, height in product(WIDTHS, (96, 160, 192, 224)):
         rows += grid("tall", width, height, 1, 96)
@@ -67,7 +68,7 @@ def settings():
 
 def drawn(number):
     """The candidates of a random tile, drawn and streamed as `tilescope bench plans` does."""
-    tile = drawn_tile(random.Random(f"fit {number}"), arch="sm_90")
+    tile = drawn_tile(random.Random(f"fit {number}"), Where(arch="sm_90"))
     for candidate, case in zip(tile.candidates, tile.cases, strict=True):
         problem = candidate.problem
         size = problem.data_type.bits // 8

@@ -108,8 +108,10 @@ def test_an_argument_s_violation_holds_its_value_and_travels(value, held):
 
 
 def test_one_mistake_is_an_error_of_one_violation():
-    error = Rule.named("rank").error("dims", "0 dimensions", "1 to 5", "Give one.")
-    assert error.violations == (Violation("rank", "error", "dims", "0 dimensions", "1 to 5", "Give one."),)
+    error = Rule.named("missing-field").error(kind="layout", missing=("shape",))
+    told = ("data", "a layout without shape", "every field is needed", "Add shape.")
+    values = {"kind": "layout", "missing": ("shape",)}
+    assert error.violations == (Violation("missing-field", "error", *told, values=values),)
 
 
 KNOWN = ["none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_64B"]

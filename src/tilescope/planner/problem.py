@@ -29,7 +29,7 @@ from tilescope.planner.missing import (
     missing_consumer,
 )
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
-from tilescope.reading import attempted, flag, integer, integers, known_name, pair
+from tilescope.reading import attempted, entries, flag, integer, integers, known_name, pair
 from tilescope.rule import UNKNOWN_NAME, rule
 from tilescope.smem.access import Access
 from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle, SwizzleName
@@ -434,7 +434,7 @@ def _pattern_called(text: str, problem: Problem) -> Access | None:
 
 
 def _two_names(argument: str, value: object) -> tuple[str, str]:
-    match value:
-        case [str() as first, str() as second]:
-            return first, second
-    raise RuleError([argument_type(argument, value, "two names", 'Use ("mn", "k").')])
+    names = entries(value, 3)
+    if names is None or len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise RuleError([argument_type(argument, value, "two names", 'Use ("mn", "k").')])
+    return names[0], names[1]
