@@ -9,7 +9,7 @@ import numpy as np
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.layout.modes import SHAPE_STRIDE, Index, Modes, as_modes
-from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_RANK, AtomOrder, Major
+from tilescope.layout.tiling import ATOM_ORDERS, ELEMENT_BITS, MAX_INDICES, AtomOrder, Major
 from tilescope.reading import attempted, integer, integer_array, known_name, one_of, pair
 from tilescope.rule import ARGUMENT_RANGE, rule
 from tilescope.sentence import printed
@@ -138,8 +138,8 @@ def checked_modes(modes: object, element_bits: object, unit_bits: object, start:
     unit = bits if unit_bits is None else attempted(problems, 1, integer, "unit_bits", unit_bits, 1)
     nested = as_modes(modes)
     rank = len(nested.indices)
-    if rank > MAX_RANK:
-        problems.append(TOO_MANY_INDICES.violation(rank=rank, most=MAX_RANK))
+    if rank > MAX_INDICES:
+        problems.append(TOO_MANY_INDICES.violation(rank=rank, most=MAX_INDICES))
     if min(stride for _, stride in nested.pairs) < 0:
         problems.append(NEGATIVE_STRIDE.violation(modes=str(nested), stride=nested.stride))
     elif nested.cosize > POINTER_BYTES:

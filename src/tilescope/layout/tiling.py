@@ -31,7 +31,7 @@ Major = Literal["K", "MN"]
 MAJORS: tuple[Major, ...] = ("K", "MN")
 _MAJOR_SPELLINGS: dict[str, Major] = {"K": "K", "MN": "MN", "M": "MN", "N": "MN"}
 ELEMENT_BITS = (1, 2, 4, 6, 8, 16, 32, 64, 128)
-MAX_RANK = 5
+MAX_INDICES = 5  # of a layout: those of a tile, of an instruction in it, and of the stages
 Of = TypeVar("Of")
 
 LAYOUT_ATOMS = rule(
@@ -223,7 +223,7 @@ def mn_k_first(bit_modes: Modes, element_bits: int) -> tuple[Pairs, ...]:
     steps = [index[0][1] for index in pairs]
     if steps[-1] == element_bits and element_bits not in steps[:-1]:  # as Triton orders them: buffers, mn, k
         return (*pairs[-2:], *pairs[:-2])
-    if rank == MAX_RANK or len(blocks) != 2:
+    if rank == MAX_INDICES or len(blocks) != 2:
         return pairs
     major = contiguous(pairs[:2], element_bits) if rank == 3 else None
     plain = find_tiling(*oriented(major, *pairs[:2]), element_bits) if major else None

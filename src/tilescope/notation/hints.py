@@ -12,7 +12,7 @@ from math import prod
 from typing import Literal, TypeVar, cast
 
 from tilescope.errors import RuleError, Violation, argument_range, raise_all
-from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_RANK, Layout, Major, Modes, Tiling
+from tilescope.layout import ELEMENT_BITS, MAJORS, MAX_INDICES, Layout, Major, Modes, Tiling
 from tilescope.notation.text import NOTATION_TEXT
 from tilescope.reading import attempted, integer, integers, known_name, one_of
 from tilescope.rule import rule
@@ -165,8 +165,8 @@ class Hints:
 
 def _tile(argument: str, shape: object) -> tuple[int, ...]:
     extents = integers(argument, shape, None, 1, MAX_EXTENT)
-    if not 1 <= len(extents) <= MAX_RANK:
-        limit, fix = f"1 to {MAX_RANK} extents", "Use (64, 64), for example."
+    if not 1 <= len(extents) <= MAX_INDICES:
+        limit, fix = f"1 to {MAX_INDICES} extents", "Use (64, 64), for example."
         raise RuleError([argument_range(argument, len(extents), limit, fix)])
     return extents
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from tilescope.layout import MAX_RANK
+from tilescope.layout import MAX_INDICES
 from tilescope.notation.hints import MAX_EXTENT
 from tilescope.notation.text import (
     NOTATION_TEXT,
@@ -253,7 +253,7 @@ def _is_element_width(value: object) -> bool:
 
 
 def _is_rank(value: object) -> bool:
-    return type(value) is int and 1 <= value <= MAX_RANK
+    return type(value) is int and 1 <= value <= MAX_INDICES
 
 
 def _is_order(value: object) -> bool:

@@ -26,10 +26,11 @@ from tilescope.pipeline.threads import BLOCK_THREADS, MAX_BLOCKS
 from tilescope.reading import attempted, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import counted, printed, printed_hex
+from tilescope.tensor_map.limits import TRANSACTION_END_BYTES
 from tilescope.value import Value
 
 ARRIVALS_END = 1 << 20  # counts are below this
-TX_END_BYTES = 1 << 20  # so are the bytes outstanding, either way
+TX_END_BYTES = TRANSACTION_END_BYTES  # the bytes outstanding are below this, either way
 CLUSTER_THREADS = MAX_BLOCKS * BLOCK_THREADS  # of the largest cluster: no barrier waits for more
 _H200 = "an H200, driver 580.159.04, CUDA 13.0"
 ARGUMENT = rule(

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import architectures_with
+from tilescope.arch import WARP_LANES, architectures_with
 from tilescope.layout import Modes
 from tilescope.mma.fragment import REGISTER_BITS, Fragment
 from tilescope.sentence import by, counted
@@ -25,7 +25,6 @@ from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
 from tilescope.view.step import Step
 
-_WARP = 32
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
 _MAX_HOLDERS = 4  # of an element that several threads hold, named
@@ -97,9 +96,9 @@ def walk_fragment(fragment: Fragment, *, lane: int | None = None, **_: object) -
     >>> next(walk_fragment(fragment("mma.m16n8k8", "A", "bf16"))).sentence
     'thread 0 holds (0, 0), (0, 1), (8, 0), (8, 1)'
     """
-    first = (lane or 0) // _WARP * _WARP
+    first = (lane or 0) // WARP_LANES * WARP_LANES
     more = " …" if fragment.values > _MAX_SAID else ""
-    for thread in range(first, min(first + _WARP, fragment.threads)):
+    for thread in range(first, min(first + WARP_LANES, fragment.threads)):
         held = ", ".join(map(str, fragment.held_by(thread)[:_MAX_SAID]))
         yield Step(f"T{thread}", f"thread {thread} holds {held}{more}")
 
@@ -121,8 +120,8 @@ def _element_grid(
     row_name, column_name = _NAMES[fragment.operand]
     height, width = fragment.shape
     high, wide = block
-    per_warp = height * _WARP // fragment.threads
-    top = lane // _WARP * per_warp
+    per_warp = height * WARP_LANES // fragment.threads
+    top = lane // WARP_LANES * per_warp
     drawn_columns = min(width, _MAX_CELLS * wide)
     left = 0 if element is None else min(element[1] // 8 * 8, width - drawn_columns)
 
@@ -132,7 +131,7 @@ def _element_grid(
         where = f"{row_name} {extent(row, high)}, {column_name} {extent(column, wide)}"
         register, bit = fragment.register_of(number)
         title = f"{where}: thread {holder}, values from {number} (register {register}, from bit {bit})"
-        return Cell(f"T{holder}V{number}", holder % _WARP, title=title, link=f"T{holder}V{number} T{holder}")
+        return Cell(f"T{holder}V{number}", holder % WARP_LANES, title=title, link=f"T{holder}V{number} T{holder}")
 
     notes = []
     if per_warp < height:
@@ -156,7 +155,7 @@ def _element_grid(
 
 def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
     """What the threads of one warp hold; a column for the `width` values that share a register."""
-    first_thread = lane // _WARP * _WARP
+    first_thread = lane // WARP_LANES * WARP_LANES
     matrix, row, column = fragment.indices()
     coords = np.stack([row, column], axis=-1)
 
@@ -164,7 +163,7 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
         held = coords[thread, first : first + width]
         text = ",".join(map(number_span, held.min(axis=0).tolist(), held.max(axis=0).tolist()))  # "0,0-1" or "2-3,5"
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
-        return Cell(text, thread % _WARP, title=title, link=f"T{thread}V{first} T{thread}")
+        return Cell(text, thread % WARP_LANES, title=title, link=f"T{thread}V{first} T{thread}")
 
     steps = range(0, fragment.values, width)[:_MAX_REGISTERS]
     of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
@@ -172,14 +171,14 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
     notes = []
     if drawn_values < fragment.values:
         notes.append(f"The first {drawn_values} of {fragment.values} values.")
-    if fragment.threads > _WARP:
-        notes.append(f"Warp {first_thread // _WARP} of {fragment.threads // _WARP}.")
+    if fragment.threads > WARP_LANES:
+        notes.append(f"Warp {first_thread // WARP_LANES} of {fragment.threads // WARP_LANES}.")
     if of_matrices:
         notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
     return Grid.of(
         f"What each thread holds: {','.join(_NAMES[fragment.operand])}",
         ("thread", "value"),
-        range(first_thread, first_thread + _WARP),
+        range(first_thread, first_thread + WARP_LANES),
         {first: f"V{extent(first, width)}" for first in steps},
         cell,
         rule_every=8,
@@ -258,7 +257,7 @@ def _holders_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
         return Cell(text, thread % 8, title=f"({row}, {column}): {said}", link=link)
 
     down, across = map(range, shape)
-    most = (_WARP, _MAX_CELLS)
+    most = (WARP_LANES, _MAX_CELLS)
     return Grid.of("Who holds each element", ("row", "column"), down, across, cell, most=most)
 
 
@@ -277,14 +276,14 @@ def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
         {thread: f"T{thread}" for thread in range(threads)},
         {value: f"V{value}" for value in range(values)},
         cell,
-        most=(_WARP, _MAX_CELLS),
+        most=(WARP_LANES, _MAX_CELLS),
         nouns=("threads", "values"),
     )
 
 
 def walk_modes(modes: Modes, **_: object) -> Iterator[Step]:
     """The threads of a warp."""
-    for thread in range(min(_WARP, modes.parts[0].size)):
+    for thread in range(min(WARP_LANES, modes.parts[0].size)):
         yield Step(f"T{thread}", f"thread {thread}")
 
 
