@@ -32,7 +32,7 @@ Severity = Literal["error", "warning", "note"]
 PlainData: TypeAlias = dict[str, Any]  # what JSON takes: strings, numbers, lists and dicts of them
 Change: TypeAlias = Mapping[str, Any]  # arguments to replace, by name
 _NAMES_LISTED = 40  # of a table
-_TEXTS = ("argument", "found", "limit", "fix")  # facts that are sentences themselves
+_TEXTS = frozenset({"argument", "found", "limit", "fix"})  # facts that are sentences themselves
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -142,6 +142,9 @@ class Wording:
 
     def violation(self, *, change: Change | None = None, **facts: Any) -> Violation:
         """The violation that these facts make; `change` holds the arguments that cure it."""
+        values = facts
+        if not _TEXTS.isdisjoint(facts):
+            values = {name: fact for name, fact in facts.items() if name not in _TEXTS}
         return Violation(
             self.rule,
             self.severity,
@@ -150,7 +153,7 @@ class Wording:
             filled(self.limit, facts),
             filled(self.fix, facts),
             change,
-            {name: fact for name, fact in facts.items() if name not in _TEXTS} or NO_VALUES,
+            values or NO_VALUES,
         )
 
     def error(self, *, change: Change | None = None, **facts: Any) -> RuleError:

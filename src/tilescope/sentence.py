@@ -178,21 +178,23 @@ def filled(template: str, facts: Facts, units: Mapping[str, Unit] = UNITS) -> st
     if "{" not in template:
         return template
     said = []
-    for piece in _pieces(template):
-        if piece.is_optional and not all(facts.get(slot.name) for slot in piece.slots if slot.name is not None):
+    for slots, is_optional in _pieces(template):
+        if is_optional and not all(facts.get(slot.name) for slot in slots if slot.name is not None):
             continue
-        for slot in piece.slots:
-            said.append(slot.text)
-            if slot.name is None:
-                continue
-            fact = facts[slot.name]
-            said.append(printed(fact) if slot.is_quoted else _shown(fact, slot.shown_as, units))
+        for text, name, shown_as, is_quoted in slots:
+            said.append(text)
+            if name is not None:
+                fact = facts[name]
+                said.append(printed(fact) if is_quoted else _shown(fact, shown_as, units))
     return "".join(said)
 
 
 def _shown(fact: object, shown_as: str, units: Mapping[str, Unit]) -> str:
-    if type(fact) is str and not shown_as:  # as most are, or integers
-        return fact
+    if not shown_as:  # as most are: names and numbers
+        if type(fact) is str:
+            return fact
+        if type(fact) is int and is_printable(fact):
+            return str(fact)
     if shown_as in units:
         return units[shown_as](fact)
     if isinstance(fact, tuple | list):
