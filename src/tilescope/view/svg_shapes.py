@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from tilescope.view.palette import Mark, Tint, colour_of
@@ -62,6 +63,7 @@ def escaped(text: str) -> str:
     return html.escape(_UNPRINTABLE.sub("\ufffd", text))
 
 
+@lru_cache(maxsize=1 << 14)  # a drawing has few distances, many times
 def number(value: float) -> str:
     """A coordinate in as few characters as it needs.
 
