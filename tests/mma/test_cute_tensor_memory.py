@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import ScaleLanes, scale_layout
 from tilescope.mma.tmem_copy import cp_shape
-from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
+from tilescope.mma.tmem_layout import tmem_layout
 
 HERE = Path(__file__).parent
 RECORDED = [line.split("\t") for line in (HERE / "cute_tensor_memory.tsv").read_text("utf-8").splitlines()]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilescope.errors import RuleError
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import scale_layout
@@ -15,7 +16,7 @@ from tilescope.mma.tmem_address import TmemAddress
 from tilescope.mma.tmem_agreement import tmem_budget
 from tilescope.mma.tmem_copy import CP_SHAPES
 from tilescope.mma.tmem_form import TMEM_FORMS
-from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
+from tilescope.mma.tmem_layout import tmem_layout
 
 # The formulas of PTX's figures, as one writes them down: lane and column of register r of thread t.
 NAIVE = {

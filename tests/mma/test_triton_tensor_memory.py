@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.fragment import fragment
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.tmem_layout import DATAPATHS, tmem_layout
+from tilescope.mma.tmem_layout import tmem_layout
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "triton_tensor_memory.json").read_text("utf-8"))

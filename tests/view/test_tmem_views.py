@@ -5,9 +5,9 @@ import pytest
 
 import tilescope as ts
 from tilescope import view
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.scale_layout import ScaleLanes
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_layout import DATAPATHS
 
 
 def numbers(text):

@@ -12,17 +12,8 @@ from typing import Literal, get_args
 from tilescope.emitter.gemm_program import gemm_program
 from tilescope.emitter.role_text import stage_facts
 from tilescope.emitter.source import EMIT, Facts, rendered, told
-from tilescope.emitter.tile_program import (
-    DescriptorFacts,
-    StoreFacts,
-    ThreadReader,
-    TileCopy,
-    TileFacts,
-    TileProgram,
-    WgmmaReader,
-    map_facts,
-    tile_program,
-)
+from tilescope.emitter.tile_program import StoreFacts, TileCopy, TileFacts, TileProgram, map_facts, tile_program
+from tilescope.emitter.tile_reader import DescriptorFacts, ThreadReader, WgmmaReader
 from tilescope.errors import RuleError, argument_type
 from tilescope.layout import IntTree, oriented
 from tilescope.notation import spell_layout

@@ -19,7 +19,6 @@ from tilescope.emitter.source import (
 from tilescope.emitter.tile_program import (
     ELEMENT,
     REGISTER,
-    DescriptorFacts,
     RolesFacts,
     TileCopy,
     TileFacts,
@@ -27,8 +26,8 @@ from tilescope.emitter.tile_program import (
     copy_lines,
     load_destination,
     map_facts,
-    require_program,
 )
+from tilescope.emitter.tile_reader import DescriptorFacts, require_program
 from tilescope.layout import AddressTerms
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.pipeline.threads import WARPGROUP_THREADS

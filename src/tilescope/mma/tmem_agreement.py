@@ -20,6 +20,7 @@ import numpy as np
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, Wording, argument_type, raise_all
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY, SCALE_K, ScaleLayout, ScaleOperand
@@ -27,7 +28,7 @@ from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tcgen05_kind import BLACKWELL, WIDE_K, Documented
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
 from tilescope.mma.tmem_form import TmemMove, named_move
-from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout, TmemOperand
+from tilescope.mma.tmem_layout import TmemLayout, TmemOperand
 from tilescope.reading import entries, integer, known_name, plain_int
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import printed

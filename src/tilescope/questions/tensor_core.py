@@ -11,12 +11,13 @@ from tilescope.layout import MAJORS, Layout
 from tilescope.mma.agreement import compatible
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
+from tilescope.mma.datapath import known_datapath
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.tmem_layout import known_datapath, tmem_layout
+from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.questions.call import Call
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
 from tilescope.questions.maps import DESCRIBED_MAP, described

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tilescope.arithmetic import ceil_div
+from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
-from tilescope.mma.tmem_layout import DATAPATHS, TmemLayout, TmemPlace
+from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, extent, extents, number_span
 from tilescope.view.tensor_map_view import severities
