@@ -13,7 +13,7 @@ from tilescope.mma.scale_layout import scale_layout
 from tilescope.mma.scale_packing import pack_scales, unpack_scales
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import TmemAddress
-from tilescope.mma.tmem_agreement import tmem_budget
+from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import CP_SHAPES
 from tilescope.mma.tmem_form import TMEM_FORMS
 from tilescope.mma.tmem_layout import tmem_layout

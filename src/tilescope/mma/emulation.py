@@ -28,8 +28,9 @@ from tilescope.mma.fragment import as_array, fragment
 from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.scale_packing import scaling_of
+from tilescope.mma.sparsity import compressed
 from tilescope.mma.tcgen05_kind import MMA_GROUP
-from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, compressed, pair_shares, pairs_of, tcgen05_product
+from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, printed

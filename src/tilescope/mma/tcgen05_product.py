@@ -39,16 +39,17 @@ Of a sparse A half of the elements are stored, and metadata in tensor memory say
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tilescope.data_type import DataType
-from tilescope.errors import RuleError, raise_all
+from tilescope.errors import raise_all
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_layout import ScaleOperand, scale_layout
 from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
+from tilescope.mma.sparsity import PIECE_ELEMENTS, Matrix, Nibbles, expanded
 from tilescope.mma.tcgen05_kind import (
     BLACKWELL,
     MMA_GROUP,
@@ -62,7 +63,7 @@ from tilescope.mma.tcgen05_kind import (
 )
 from tilescope.mma.tensor_memory import TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES, TmemAddress
-from tilescope.mma.tmem_agreement import tmem_budget
+from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_copy import DECOMPRESSIONS
 from tilescope.mma.tmem_form import TMEM_FORMS
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
@@ -105,20 +106,6 @@ MMA_LANES = rule(
         'ts.emulate_mma(np.eye(128), np.eye(128), data_type="bf16", consumer="tcgen05", disable_output_lane=(1, 0))'
     ),
 )
-MMA_SPARSE = rule(
-    "mma-sparse",
-    ("A sparse A has at most 2 elements of every 4 that are not zero: 1 of 2 for tf32, 2 of 4 pairs for 4 bits."),
-    argument="a",
-    found="row {row} has {nonzero} {unit} that are not zero in k {first} to {last}",
-    limit="a sparse A of {data_type} has at most {kept} of {count} {unit}",
-    fix="Prune A to {kept} of {count} {unit}, or use sparse=False.",
-    source="PTX ISA, tcgen05.mma: sparse matrices",
-    architectures=BLACKWELL,
-    passing='ts.emulate_mma(np.eye(128), np.zeros((128, 8)), data_type="bf16", consumer="tcgen05", sparse=True)',
-    failing=(
-        'ts.emulate_mma(np.ones((128, 128)), np.zeros((128, 8)), data_type="bf16", consumer="tcgen05", sparse=True)'
-    ),
-)
 NO_SUCH_GROUP = MMA_GROUP.worded(
     found="{asked}[[ with {qualifier}]]",
     limit="one block multiplies, or a pair; .ws has one block",
@@ -145,15 +132,11 @@ UNEVEN_PRODUCT = TCGEN05_SHAPE.worded(
     limit="kind {kind}[[, {condition},]] in {form} has m {known_m:, }, n {known_n}, k {step_k}",
     fix="Pad to a multiple of {step: x }.",
 )
-Matrix = npt.NDArray[Any]
-Nibbles = npt.NDArray[np.uint8]
 LaneMasks = npt.NDArray[np.bool_]
 # What one block holds: A (rows, k), of a sparse A the stored half; B (columns, k); the nibbles of a sparse A.
 BlockOperands = tuple[Matrix, Matrix, Nibbles]
 _MASK_BITS = 32  # of disable-output-lane
 _SPARSE_ROWS = 128  # of a block: for fewer, only those of .ws, formulas say where the metadata lies
-_PIECE = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
-_TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +416,7 @@ def _a_read(product: Tcgen05Product, a: Matrix, metadata: Nibbles, d: TmemLayout
     parts = max(len(copies), len(nibbles))  # one of both may lie in one place for all parts of n
     all_copies = copies * (parts // len(copies))
     all_nibbles = nibbles * (parts // len(nibbles))
-    return [_expanded(copy, own, product.data_type) for copy, own in zip(all_copies, all_nibbles, strict=True)]
+    return [expanded(copy, own, product.data_type) for copy, own in zip(all_copies, all_nibbles, strict=True)]
 
 
 def _through_cells_of_a(product: Tcgen05Product, a: Matrix, d: TmemLayout) -> list[Matrix]:
@@ -468,7 +451,7 @@ def _metadata_read(product: Tcgen05Product, nibbles: Nibbles) -> list[Nibbles]:
     """Every copy of the nibbles (row, group) as the instructions find them in tensor memory, K step after K step."""
     layout = product.layout("metadata", 2 * product.k)
     bits = product.data_type.smem_bits
-    group = 2 if bits == 32 else 4 * _PIECE[bits]
+    group = 2 if bits == 32 else 4 * PIECE_ELEMENTS[bits]
     # an element's first bit in the nibble; pairs of 4 bits share it
     shift = (4 * np.arange(group) // group).astype(np.uint8)
     element_mask = np.uint8((1 << layout.element_bits) - 1)
@@ -522,67 +505,3 @@ def _lane_masks(disabled: object, ctas: int) -> LaneMasks:
             whole=tuple(word & (1 << _MASK_BITS) - 1 for word in padded),
         )
     return (np.array(words)[:, None] >> np.arange(_MASK_BITS) & 1).astype(np.bool_).reshape(ctas, TMEM_LANES)
-
-
-class Compressed(NamedTuple):
-    """A sparse A as it is stored."""
-
-    stored: Matrix  # half of the elements (m, k / 2)
-    nibbles: Nibbles  # their metadata: a nibble for a group of a row
-
-
-def compressed(a: Matrix, data_type: DataType) -> Compressed:
-    """The stored half of A (m, k), and its metadata: a nibble for a group of a row.
-
-    >>> stored, nibbles = compressed(np.array([[5, 0, 7, 0, 0, 2, 0, 3]]), DataType.named("f16"))
-    >>> stored.tolist(), [hex(nibble) for nibble in nibbles[0]]
-    ([[5, 7, 2, 3]], ['0x8', '0xd'])
-    """
-    pieces = _pieces(a, data_type)
-    count = pieces.shape[2]
-    kept = count // 2
-    filled = (pieces != 0).any(axis=-1)
-    used = filled.sum(axis=-1)
-    if (used > kept).any():
-        raise _too_many_nonzero(used, pieces, data_type)
-    positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :kept], axis=-1)
-    stored = np.take_along_axis(pieces, positions[..., None], axis=2).reshape(len(a), -1)
-    nibbles = _TF32_NIBBLES[positions[..., 0]] if kept == 1 else (positions @ [1, 4]).astype(np.uint8)
-    return Compressed(stored, nibbles)
-
-
-def _too_many_nonzero(used: npt.NDArray[np.int64], pieces: Matrix, data_type: DataType) -> RuleError:
-    """The error for the first group of a row with more pieces that are not zero than are stored."""
-    _, _, count, together = pieces.shape
-    row, group = np.argwhere(used > count // 2)[0].tolist()
-    extent = count * together
-    first = group * extent
-    last = first + extent - 1
-    return MMA_SPARSE.error(
-        row=row,
-        nonzero=int(used[row, group]),
-        k=(first, last),
-        first=first,
-        last=last,
-        unit="pairs" if together > 1 else "elements",
-        data_type=data_type.name,
-        kept=count // 2,
-        count=count,
-    )
-
-
-def _expanded(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
-    """A (m, k) as the tensor core sees it: the stored elements at the positions that the metadata names."""
-    dense = np.zeros((len(stored), 2 * stored.shape[1]), stored.dtype)
-    pieces = _pieces(dense, data_type)
-    kept = stored.reshape(*pieces.shape[:2], pieces.shape[2] // 2, pieces.shape[3])
-    positions = np.stack([nibbles & 3, nibbles >> 2], axis=-1).astype(np.int64)
-    if pieces.shape[2] == 2:
-        positions = (nibbles == _TF32_NIBBLES[1]).astype(np.int64)[..., None]
-    np.put_along_axis(pieces, positions[..., None], kept, axis=2)
-    return pieces.reshape(dense.shape)
-
-
-def _pieces(a: Matrix, data_type: DataType) -> Matrix:
-    """A as (m, groups, pieces of a group, elements of a piece)."""
-    return a.reshape(len(a), -1, 2 if data_type.smem_bits == 32 else 4, _PIECE[data_type.smem_bits])

@@ -1,58 +1,33 @@
-"""Does it fit, in tensor memory: all that a kernel keeps there; and loads, instructions and copies to what lies there.
+"""Do loads, instructions and copies fit what lies in tensor memory.
 
 D in its layout        ── tcgen05.ld by a warp ──▶     the quarter, the lanes, the columns
 scale factors          ── instruction, column, id ──▶  the word of this k, the byte of the word
 atoms in shared memory ── tcgen05.cp ──▶               each atom in the columns where instructions look for it
-
-A budget gives the parts of a kernel their columns, in the order in which it lists them:
-
-    column   0         128       256  260  264       512
-             │ D0      │ D1      │SFA │SFB │ free     │       one alloc of 512 columns
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.arithmetic import rounded_up
-from tilescope.errors import RuleError, Violation, Wording, argument_type, raise_all
-from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import ATOM_COPY, ATOM_STRIDE_BYTES, PAIR_B_COPY, SCALE_K, ScaleLayout, ScaleOperand
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
-from tilescope.mma.tcgen05_kind import BLACKWELL, WIDE_K, Documented
-from tilescope.mma.tmem_address import ALLOC_COLUMNS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TmemAddress
+from tilescope.mma.tcgen05_kind import WIDE_K, Documented
+from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_form import TmemMove, named_move
-from tilescope.mma.tmem_layout import TmemLayout, TmemOperand
+from tilescope.mma.tmem_layout import TmemLayout
 from tilescope.reading import entries, integer, known_name, plain_int
-from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import printed
 from tilescope.value import Value
 
 NO_STEP_AT_K = SCALE_K.worded(
     limit="instructions of kind {kind} begin at multiples of {step} below {end}",
     fix="Use 0, the first k of an instruction.",
-)
-TMEM_BUDGET = rule(
-    "tmem-budget",
-    "Accumulators, A, metadata and scale factors fit into 512 columns together.",
-    argument="{part}",
-    found="{part} needs {columns} columns after {taken} taken ones",
-    limit="tensor memory has {most} columns",
-    fix="Use a narrower accumulator, or one stage fewer of it.",
-    source="PTX ISA, Tensor Memory",
-    architectures=BLACKWELL,
-    passing='ts.TensorMemory.budget({"D": (ts.tmem_layout((128, 256)), 2)}).violations',
-    failing='ts.TensorMemory.budget({"D": (ts.tmem_layout((128, 256)), 3)}).violations',
-)
-A_OVER_BUDGET = TMEM_BUDGET.worded(fix="Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.")
-SCALES_OVER_BUDGET = TMEM_BUDGET.worded(
-    fix="Use a narrower accumulator, or copy the scale factors of fewer k at a time."
 )
 TmemCause = Literal[
     "lane-quarter",
@@ -379,124 +354,3 @@ def _read_copy(fields: list[object]) -> tuple[str, Tcgen05Descriptor, object] | 
     if not isinstance(shape, str) or not isinstance(descriptor, Tcgen05Descriptor):
         return None
     return shape, descriptor, address
-
-
-_COPY_COLUMNS = 4  # tcgen05.cp writes, and metadata lies, at multiples of them
-_UPPER_LANE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class TmemPart(Value):
-    """One matrix of a budget: its columns, and the first of them; None if it does not fit."""
-
-    name: str
-    operand: str
-    columns: int
-    first_column: int | None
-    lane: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TmemBudget(Documented, Value):
-    """What a kernel keeps in tensor memory, and whether it fits.
-
-    >>> from tilescope.mma.tmem_layout import tmem_layout
-    >>> wide = tmem_layout((128, 256))
-    >>> budget = tmem_budget({"D0": wide, "D1": wide, "A": tmem_layout((128, 64), operand="A")})
-    >>> budget.fits, budget.columns, [part.first_column for part in budget.parts]
-    (False, 544, [0, 256, None])
-    >>> budget.violations[0].found
-    'A needs 32 columns after 512 taken ones'
-    >>> budget.violations[0].fix
-    'Use a narrower accumulator, one stage fewer of it, or keep A in shared memory.'
-    """
-
-    parts: tuple[TmemPart, ...]
-    columns: int  # of all parts
-    violations: tuple[Violation, ...] = ()
-
-    @property
-    def fits(self) -> bool:
-        """Whether all parts have their columns."""
-        return not self.violations
-
-    @property
-    def alloc_columns(self) -> int | None:
-        """The columns to ask tcgen05.alloc for: a power of two of at least 32; None if the parts do not fit."""
-        if not self.fits:
-            return None
-        ends = [part.first_column + part.columns for part in self.parts if part.first_column is not None]
-        return next(columns for columns in ALLOC_COLUMNS if columns >= max(ends, default=0))
-
-
-def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
-    """Whether accumulators, A, metadata and scale factors fit; what does not, and why.
-
-    The parts have names, and are layouts or (layout, count). Accumulators that use half of each quarter (layouts C
-    and F) share their columns: the second one starts at lane 16.
-
-    >>> from tilescope.mma.scale_layout import scale_layout
-    >>> from tilescope.mma.tmem_layout import tmem_layout
-    >>> scales = scale_layout(128, 256, "nvfp4").tensor_memory("A")
-    >>> budget = tmem_budget({"D": (tmem_layout((128, 128)), 2), "SFA": scales})
-    >>> [(part.name, part.first_column, part.columns) for part in budget.parts], budget.alloc_columns
-    ([('D 0', 0, 128), ('D 1', 128, 128), ('SFA', 256, 16)], 512)
-    """
-    placed: list[TmemPart] = []
-    problems: list[Violation] = []
-    taken = 0  # columns, from the first on
-    needed = 0
-    half_used: TmemPart | None = None  # whose columns have free lanes
-    for name, layout in _named_layouts(parts):
-        columns, operand = layout.columns, layout.operand
-        is_half = operand == "D" and DATAPATHS[layout.datapath or "D"].is_half
-        if is_half and half_used is not None and columns <= half_used.columns:
-            placed.append(TmemPart(name, operand, columns, half_used.first_column, _UPPER_LANE))
-            half_used = None
-            continue
-        first = taken if operand in ("D", "A") else rounded_up(taken, _COPY_COLUMNS)
-        needed += first + columns - taken
-        if first + columns > TMEM_COLUMNS:
-            placed.append(TmemPart(name, operand, columns, None))
-            told = _over_budget(operand)
-            problems.append(told.violation(part=name, columns=columns, taken=taken, most=TMEM_COLUMNS))
-            continue
-        placed.append(TmemPart(name, operand, columns, first))
-        taken = first + columns
-        if is_half:
-            half_used = placed[-1]
-    return TmemBudget(tuple(placed), needed, tuple(problems))
-
-
-def _over_budget(operand: TmemOperand) -> Wording:
-    """How it is told that an operand does not fit."""
-    if operand == "D":
-        return TMEM_BUDGET.wording
-    return A_OVER_BUDGET if operand == "A" else SCALES_OVER_BUDGET
-
-
-def _named_layouts(parts: object) -> list[tuple[str, TmemLayout]]:
-    """Every part as often as it is there, several with a number behind their name."""
-    if not isinstance(parts, Mapping) or not parts:
-        fix = 'Use {"D": tmem_layout((128, 256))}, for example.'
-        raise RuleError([argument_type("parts", parts, "layouts of tensor memory by name", fix)])
-    listed: list[tuple[str, TmemLayout]] = []
-    problems = []
-    for name, part in parts.items():
-        layout, count = _layout_and_count(part)
-        if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
-            wanted = "a layout of tensor memory, or (layout, count)"
-            problems.append(argument_type(str(name), part, wanted, "Use tmem_layout((128, 256))."))
-        elif count == 1:
-            listed.append((str(name), layout))
-        else:
-            listed += [(f"{name} {number}", layout) for number in range(count)]
-    raise_all(problems)
-    return listed
-
-
-def _layout_and_count(part: object) -> tuple[object, object]:
-    if isinstance(part, TmemLayout):
-        return part, 1
-    fields = entries(part, 2) or ()
-    return (fields[0], fields[1]) if len(fields) == 2 else (None, None)

@@ -23,7 +23,8 @@ from tilescope.mma.scale_layout import ScaleLanes, ScaleLayout
 from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES
 from tilescope.mma.tensor_memory import SLICE_COLUMNS, TensorMemory
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
-from tilescope.mma.tmem_agreement import TmemAgreement, TmemBudget
+from tilescope.mma.tmem_agreement import TmemAgreement
+from tilescope.mma.tmem_budget import TmemBudget
 from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, extent, extents, number_span
