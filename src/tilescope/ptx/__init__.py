@@ -1,0 +1,1 @@
+"""PTX text into data: `read_module` gives what `syntax` describes."""

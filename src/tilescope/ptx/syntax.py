@@ -1,0 +1,246 @@
+"""What a PTX text says, as data: a module, its functions, their variables, registers and instructions.
+
+    .visible .entry scale(.param .u64 out)       Function("scale", is_entry=True, parameters=(Variable("out", …),))
+    {
+        .reg .b32 %r<3>;                         registers are made as they are used: a range costs nothing
+        .loc 1 7 0                               → SourceLine("kernel.py", 7, 0) of what follows
+        mov.u32 %r1, %tid.x;                     Instruction("mov", ("u32",), (Register("%r1", …), SpecialRegister("%tid.x")))
+    $done:
+        @!%p1 bra $done;                         Instruction("bra", (), (Label("$done", target=1),), guard=Guard(%p1, True))
+    }
+
+Names are resolved by their scope while they are read, so that a register, a label or a variable that is declared again
+inside braces is another one. Nothing here knows what an instruction does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+VariableSpace = Literal["param", "shared", "local", "const", "global"]
+
+BITS_OF_TYPE = {
+    "pred": 1,
+    "b8": 8,
+    "b16": 16,
+    "b32": 32,
+    "b64": 64,
+    "b128": 128,
+    "u8": 8,
+    "u16": 16,
+    "u32": 32,
+    "u64": 64,
+    "s8": 8,
+    "s16": 16,
+    "s32": 32,
+    "s64": 64,
+    "f16": 16,
+    "f16x2": 32,
+    "bf16": 16,
+    "bf16x2": 32,
+    "f32": 32,
+    "f32x2": 64,
+    "f64": 64,
+}
+"""Bits of the types that registers and variables are declared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the program that the PTX was made from; `inlined_at`: the line that called what was inlined.
+
+    >>> print(SourceLine("standard.py", 43, 17, inlined_at=SourceLine("kernels.py", 9, 36)))
+    kernels.py:9 (standard.py:43)
+    """
+
+    file: str
+    line: int
+    column: int
+    function: str | None = None
+    inlined_at: SourceLine | None = None
+
+    @property
+    def outermost(self) -> SourceLine:
+        """The line of the kernel itself."""
+        line = self
+        while line.inlined_at is not None:
+            line = line.inlined_at
+        return line
+
+    def __str__(self) -> str:
+        outer = self.outermost
+        if outer is self:
+            return f"{self.file}:{self.line}"
+        return f"{outer.file}:{outer.line} ({self.file}:{self.line})"
+
+
+class Register(NamedTuple):
+    """A register of a function. `number` counts those that the function uses, in the order of their first use."""
+
+    name: str
+    type: str  # a key of BITS_OF_TYPE
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Memory with a name: a parameter, or what .shared, .local, .const, .global and .param declare.
+
+    `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. Variables are told apart by identity of
+    `number`, since a name may be declared again in an inner scope.
+    """
+
+    name: str
+    number: int  # counts the variables of the module
+    space: VariableSpace
+    type: str
+    alignment_bytes: int
+    size_bytes: int | None
+    initial: bytes | None = None
+    addresses: tuple[tuple[int, str], ...] = ()  # (offset in `initial`, name of a variable whose address lies there)
+
+
+class SpecialRegister(NamedTuple):
+    """%tid.x, %laneid, %clock64 … and WARP_SZ."""
+
+    name: str
+
+
+class Immediate(NamedTuple):
+    """A constant: a Python int (negative ones too), or the bits of a float with its width in `float_bits` (32 or 64)."""
+
+    value: int
+    float_bits: int | None = None
+
+
+class Label(NamedTuple):
+    """A place in the function: the number of the instruction that follows it. A .branchtargets table is a BranchTable."""
+
+    name: str
+    target: int
+
+
+class BranchTable(NamedTuple):
+    """The labels of a .branchtargets table."""
+
+    name: str
+    targets: tuple[int, ...]
+
+
+class FunctionName(NamedTuple):
+    """A function that is called, or whose address is taken."""
+
+    name: str
+
+
+class Sink(NamedTuple):
+    """`_`: a result that nobody wants."""
+
+
+class Negated(NamedTuple):
+    """`!%p1` as an operand."""
+
+    register: Register
+
+
+class Vector(NamedTuple):
+    """`{%r1, %r2}`: a vector of an ld or st, the parts of a mov, the registers of an mma, the coordinates of a copy."""
+
+    elements: tuple[Operand, ...]
+
+
+class Pair(NamedTuple):
+    """`%p1|%p2`: two results."""
+
+    first: Operand
+    second: Operand
+
+
+class Address(NamedTuple):
+    """`[%rd1+8]`, `[param+4]`, `[0x10]`; `coordinates` holds what follows a comma inside the brackets: `[map, {x, y}]`."""
+
+    base: Register | Variable | Immediate
+    offset: int = 0
+    coordinates: tuple[Operand, ...] = ()
+
+
+class Arguments(NamedTuple):
+    """`(param0, param1)` of a call."""
+
+    variables: tuple[Operand, ...]
+
+
+Operand: TypeAlias = (
+    Register
+    | Variable
+    | SpecialRegister
+    | Immediate
+    | Label
+    | BranchTable
+    | FunctionName
+    | Sink
+    | Negated
+    | Vector
+    | Pair
+    | Address
+    | Arguments
+)
+
+
+class Guard(NamedTuple):
+    """`@%p1` or `@!%p1` before an instruction."""
+
+    register: Register
+    is_negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: ld.global.v4.b32 is `name` "ld" with `modifiers` ("global", "v4", "b32")."""
+
+    name: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    line: int  # of the PTX text, from 1
+    source: SourceLine | None
+    text: str  # as it was written, on one line, without the guard's @ taken off
+
+    @property
+    def opcode(self) -> str:
+        """Name and modifiers as PTX writes them."""
+        return ".".join((self.name, *self.modifiers))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An entry or a device function. `instructions` is None where it is only declared (vprintf)."""
+
+    name: str
+    is_entry: bool
+    line: int
+    parameters: tuple[Variable, ...]
+    results: tuple[Variable, ...] = ()
+    registers: tuple[Register, ...] = ()  # those used, by number
+    variables: tuple[Variable, ...] = ()  # declared inside: .shared, .local, .param of calls
+    instructions: tuple[Instruction, ...] | None = None
+    required_threads: tuple[int, ...] | None = None  # .reqntid
+    max_threads: tuple[int, ...] | None = None  # .maxntid
+    required_cluster: tuple[int, ...] | None = None  # .reqnctapercluster
+    max_cluster_rank: int | None = None  # .maxclusterrank
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A whole PTX text."""
+
+    version: str
+    target: str  # sm_90a
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)  # of the module: extern shared memory, tables, strings
+
+    @property
+    def entries(self) -> tuple[Function, ...]:
+        """The kernels."""
+        return tuple(function for function in self.functions.values() if function.is_entry)
