@@ -171,6 +171,15 @@ class Assembler:
             return self._read_only(operand, special_dtype(operand.name))
         raise RefusedError(f"an operand is wanted, not {_written(operand)}")
 
+    def carry(self) -> int:
+        """The number of the carry flag of add.cc, addc and the like: one for each thread and function."""
+        key = (self.function.name, -1)
+        if key not in self._numbers:
+            self._numbers[key] = self._new(np.dtype(np.bool_))
+        number = self._numbers[key]
+        self.targets_now.append(number)
+        return number
+
     def predicate(self, operand: Operand) -> tuple[int, bool]:
         """The number of a predicate, and whether it is negated; constants are allowed."""
         if isinstance(operand, Negated):

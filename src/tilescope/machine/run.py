@@ -26,7 +26,7 @@ class InstructionCount(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run(Value):
+class KernelRun(Value):
     """A kernel that was run without a card.
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.

@@ -27,17 +27,21 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     targets, sources = _operands(instruction, found)
     source_numbers = [
         assembler.source(source.register if isinstance(source, Negated) else source, type_name)
-        for source, type_name in zip(sources, found.source_types, strict=True)
+        for source, type_name in zip(sources, found.source_types, strict=False)
     ]
-    negated = [isinstance(source, Negated) for source in sources]
+    if found.takes_carry:
+        source_numbers.append(assembler.carry())
+    negated = [isinstance(source, Negated) for source in sources] + [False] * found.takes_carry
     wanted = [DTYPE_OF_BITS[BITS_OF_TYPE[type_name]] for type_name in found.source_types]
     numbers = [assembler.target(target) for target in targets]
+    if found.gives_carry:
+        numbers.append(assembler.carry())
     compute = found.compute
     is_plain = not any(negated) and all(
         assembler.dtype(number) == dtype for number, dtype in zip(source_numbers, wanted, strict=True)
     )
     is_signed = found.result_type.startswith("s")
-    if is_plain and len(numbers) == 1 and numbers[0] is not None:
+    if is_plain and found.result_count == 1 and numbers[0] is not None:
         return _plain_step(assembler, compute, source_numbers, numbers[0], is_signed=is_signed)
 
     def step(cluster: Cluster, at: Lanes) -> None:
@@ -46,9 +50,9 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
             value = cluster.registers[number][at].astype(dtype, copy=False)
             values.append(~value if is_negated else value)
         results = compute(*values)
-        if len(numbers) == 1:
+        if found.result_count == 1:
             results = (results,)
-        for target, result in zip(numbers, results, strict=True):
+        for target, result in zip(numbers, results, strict=False):
             if target is not None:
                 register = cluster.registers[target]
                 register[at] = _as_wide(result, register.dtype, is_signed=is_signed)
@@ -91,8 +95,9 @@ def _operands(instruction: Instruction, found: Operation) -> tuple[list[Operand]
     first = instruction.operands[0]
     targets: list[Operand] = [first.first, first.second] if isinstance(first, Pair) else [first]
     sources = list(instruction.operands[1:])
-    if len(sources) != len(found.source_types):
-        raise RefusedError(f"{instruction.opcode} takes {len(found.source_types)} sources, not {len(sources)}")
+    wanted = len(found.source_types) - found.takes_carry
+    if len(sources) != wanted:
+        raise RefusedError(f"{instruction.opcode} takes {wanted} sources, not {len(sources)}")
     if len(targets) > found.result_count:
         raise RefusedError(f"{instruction.opcode} has {found.result_count} results, not {len(targets)}")
     return targets, sources
