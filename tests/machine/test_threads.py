@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from ptx_texts import kernel, per_thread
 
 
@@ -238,3 +237,27 @@ def test_only_the_blocks_that_were_asked_for_run():
     run = numbered.run(4, 32, [out], blocks=[(1,), (3,)])
     assert run.blocks_run == 2
     np.testing.assert_array_equal(np.flatnonzero(out), [*range(32, 64), *range(96, 128)])
+
+
+def test_two_syncwarps_in_two_branches_meet():
+    """The halves of a warp wait for each other at different bar.warp.sync."""
+    met = per_thread("""
+        .shared .align 4 .b32 word;
+        setp.lt.u32 %p1, %r62, 16;
+        @%p1 bra LOW;
+        bar.warp.sync -1;
+        ld.shared.u32 %r1, [word];
+        bra.uni END;
+    LOW:
+        st.shared.u32 [word], 5;
+        bar.warp.sync -1;
+        mov.u32 %r1, 6;
+    END:
+    """)
+    np.testing.assert_array_equal(outputs(met, 32), [6] * 16 + [5] * 16)
+
+
+def test_a_grid_of_a_billion_blocks_is_not_listed_first():
+    run = kernel("ret;", "").run(1_000_000_000, 32, max_steps=10_000, seed=3)
+    assert run.outcome == "stopped"
+    assert 0 < run.blocks_run < 200
