@@ -209,4 +209,5 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         findings=findings_of(launch, result),
         instructions=tuple(rows),
         printed="".join(launch.printed),
+        basis=Arch.named(launch.arch).basis,
     )

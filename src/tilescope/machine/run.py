@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilescope.errors import Violation
+from tilescope.rule import Basis
 from tilescope.value import Value
 
 Outcome = Literal["finished", "hang", "fault", "stopped"]
@@ -43,8 +44,8 @@ class KernelRun(Value):
     inexact: tuple[str, ...]
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
-    printed: str = ""
-    basis: str = "measured"
+    printed: str
+    basis: Basis
 
     @property
     def exact(self) -> bool:
