@@ -141,7 +141,9 @@ class Outcome(NamedTuple):
     after: Values
 
 
-def changed_words(change: Change, combine: Combine, addresses: Addresses, old: Values, operands: list[Values]) -> Outcome:
+def changed_words(
+    change: Change, combine: Combine, addresses: Addresses, old: Values, operands: list[Values]
+) -> Outcome:
     """All lanes of an atomic, those at one address one after another.
 
     >>> add = change_of("add", "u32")
@@ -170,12 +172,10 @@ def _one_after_another(
 ) -> tuple[Values, Values]:
     """(what each lane finds, what is there in the end), lanes sorted by address: groups start at `starts`."""
     if change.ufunc is np.add:
-        parts = operands[0]
-        sums = np.cumsum(parts, dtype=parts.dtype)
-        earlier = sums - parts
-        before = old + (earlier - earlier[starts][group])
-        return before, np.add.reduceat(parts, starts) + old[starts]
+        return _running_sums(old, operands[0], starts, group)
     rank = np.arange(len(group)) - starts[group]
+    if change.ufunc is not None and len(starts) <= int(rank.max()):
+        return _group_by_group(change, old, operands[0], starts)
     by_rank = np.argsort(rank, kind="stable")
     ends = np.cumsum(np.bincount(rank))
     before = np.empty_like(old)
@@ -188,6 +188,29 @@ def _one_after_another(
         current[groups] = combine(current[groups], *[operand[chosen] for operand in operands])
         first = end
     return before, current
+
+
+def _running_sums(old: Values, parts: Values, starts: LaneNumbers, group: LaneNumbers) -> tuple[Values, Values]:
+    """Sums of integers, all groups at once: what a lane finds is what the lanes before it added."""
+    words: npt.NDArray[np.unsignedinteger] = parts.astype(parts.dtype)
+    earlier = np.cumsum(words, dtype=words.dtype) - words
+    before = old + (earlier - earlier[starts][group])
+    after = old[starts] + np.add.reduceat(words, starts, dtype=words.dtype)
+    return before, after
+
+
+def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumbers) -> tuple[Values, Values]:
+    """Minima, maxima and bits, where few groups of many lanes meet."""
+    assert change.ufunc is not None
+    before = np.empty_like(old)
+    after = np.empty_like(old[starts])
+    ends = [*starts[1:].tolist(), len(old)]
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
+        row = np.concatenate([old[start : start + 1], parts[start:end]]).view(change.view)
+        found = change.ufunc.accumulate(row).view(old.dtype)
+        before[start:end] = found[:-1]
+        after[number] = found[-1]
+    return before, after
 
 
 # The instructions -------------------------------------------------------------------------------------------------
@@ -335,8 +358,14 @@ def _require_form(instruction: Instruction, name: str, type_name: str, count: in
         is_known = is_known and type_name in _VECTOR_TYPES
     elif name in ("min", "max"):
         is_known = is_known and type_name not in _HALF_TYPES
+    if instruction.name == "red" and name in ("cas", "exch"):
+        is_known = False
     if not is_known:
         raise RefusedError(f"{instruction.opcode} is no form of {instruction.name}")
 
 
-FAMILIES: dict[str, Decoder] = {"atom": _atom, "red": _red}
+def _multimem(assembler: Assembler, instruction: Instruction) -> Step:
+    raise RefusedError("memory of several cards under one address (multimem): the machine is one card")
+
+
+FAMILIES: dict[str, Decoder] = {"atom": _atom, "red": _red, "multimem": _multimem}

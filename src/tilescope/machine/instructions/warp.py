@@ -22,7 +22,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.instructions.control import Collective
+from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Constant, Decoder
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
