@@ -210,14 +210,15 @@ def _quiet_nan(values: Doubles, otherwise: npt.NDArray[np.uint64]) -> npt.NDArra
 def _bits_counted(a: Array, b: Array, operation: BitOperation) -> npt.NDArray[np.int64]:
     """How many bits of k are set in both (and), or differ (xor)."""
     pairs = np.bitwise_and if operation == "and" else np.bitwise_xor
-    counts: npt.NDArray[np.uint8] = np.bitwise_count(pairs(a[..., :, None, :], b[..., None, :, :]))
-    return counts.sum(axis=-1, dtype=np.int64)
+    counts = np.bitwise_count(pairs(a[..., :, None, :], b[..., None, :, :]))
+    total: npt.NDArray[np.int64] = counts.sum(axis=-1, dtype=np.int64)
+    return total
 
 
 def _integers_summed(a: Array, b: Array, types: tuple[DataType, DataType]) -> npt.NDArray[np.int64]:
     products = _whole_numbers(a, types[0]) @ _whole_numbers(b, types[1]).swapaxes(-1, -2)
-    whole: npt.NDArray[np.int64] = products.astype(np.int64)
-    return whole
+    total: npt.NDArray[np.int64] = products.astype(np.int64)
+    return total
 
 
 def _in_32_bits(total: npt.NDArray[np.int64], *, saturate: bool) -> npt.NDArray[np.int32]:

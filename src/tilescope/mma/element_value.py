@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]  # elements of any type, or their codes
 
 LEAST_ADDEND_EXPONENT = -126  # of float32, and of a zero
 NO_EXPONENT = -16000  # of a zero factor: the sum of two still fits 16 bits
+_SPECIAL_EXPONENT = NO_EXPONENT - 1  # of an infinity or NaN in a table
 _FLOAT32_BIAS = 127
 _FLOAT32_FRACTION_BITS = 23
 _FLOAT32_EXPONENT_MASK = 0xFF
@@ -78,10 +79,9 @@ def factors(array: Array, data_type: DataType) -> Elements:
         codes = codes & np.uint8((1 << data_type.bits) - 1)
     values = table.values[codes]
     exponents = table.exponents[codes]
-    if table.specials is None:
+    if table.specials is None or exponents.min() > _SPECIAL_EXPONENT:
         return Elements(values, exponents)
-    specials = table.specials[codes]
-    return Elements(values, exponents, None if np.isfinite(specials).all() else specials)
+    return Elements(values, exponents, table.specials[codes])
 
 
 def addends(array: Array) -> Elements:
@@ -117,5 +117,6 @@ def _table(data_type: DataType) -> Elements:
     is_finite = np.isfinite(specials)
     values = np.where(is_finite, specials, 0.0)
     exponents = np.maximum(np.frexp(values)[1] - 1, _LEAST_EXPONENT[data_type.name])
-    exponents = np.where(values == 0, NO_EXPONENT, exponents).astype(np.int16)
+    exponents = np.where(values == 0, NO_EXPONENT, exponents)
+    exponents = np.where(is_finite, exponents, _SPECIAL_EXPONENT).astype(np.int16)
     return Elements(values, exponents, None if is_finite.all() else specials)
