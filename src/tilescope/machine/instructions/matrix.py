@@ -13,7 +13,7 @@ from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
 from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.instructions.control import Collective
+from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.moving import decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.instructions.control import Collective
+from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.register_tile import Elements, RegisterTile, warps_of

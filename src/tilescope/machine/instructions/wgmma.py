@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
 from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
-from tilescope.machine.instructions.control import Collective
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Work
