@@ -5,7 +5,7 @@ Each module has a table `FAMILIES` of its own; what none of them knows is arithm
 
 from __future__ import annotations
 
-from tilescope.machine.instructions import barriers, control, moving
+from tilescope.machine.instructions import barriers, control, copies, mbarrier, moving, tensormap
 from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import Step, Turn
@@ -14,7 +14,10 @@ from tilescope.ptx.syntax import Instruction
 FAMILIES: dict[str, Decoder] = {
     **barriers.FAMILIES,
     **control.FAMILIES,
+    **copies.FAMILIES,
+    **mbarrier.FAMILIES,
     **moving.FAMILIES,
+    **tensormap.FAMILIES,
 }
 
 
