@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.machine.records import BarrierPhase, CopyRecord
@@ -43,6 +44,7 @@ class Launch:
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     printed: list[str] = field(default_factory=list)
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[BarrierPhase] = field(default_factory=list)
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
