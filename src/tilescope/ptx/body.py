@@ -38,14 +38,16 @@ from tilescope.ptx.syntax import (
     Label,
     Operand,
     Prototype,
+    Sink,
     SourceLine,
     Variable,
 )
+from tilescope.sentence import shortened
 
 MAX_SCOPES = 100  # within each other
 _STATEMENT = re.compile(
     rf"""\s*+(?:
-      (?P<label>{NAME})\s*:(?!:)
+      (?P<label>{NAME})\s*:(?!:)(?:\s*(?P<table>\.(?:branchtargets|calltargets|callprototype)\b))?
     | (?P<instruction>
         (?:@(?P<negated>!?)(?P<guard>{NAME})\s+)?
         (?P<opcode>[a-z][a-z0-9_]*(?:\.[A-Za-z0-9_]+(?:::[A-Za-z0-9_]+)*)*)(?=[\s;{{(\[])
@@ -59,8 +61,8 @@ _STATEMENT = re.compile(
     re.VERBOSE,
 )
 _OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name behind these is a label or a function
+_LABEL = re.compile(NAME)
 _SKIPPED = frozenset({".pragma"})
-_TABLES = frozenset({".branchtargets", ".calltargets", ".callprototype"})
 
 Opcode = tuple[str, tuple[str, ...]]
 
@@ -144,7 +146,7 @@ class BodyReader:
                 position = self._read_carefully(position)
             elif found.lastgroup == "instruction":
                 position = self._read_quickly(found)
-            elif found.lastgroup == "label":
+            elif found.lastgroup in ("label", "table"):
                 position = self._read_label(found)
             elif found.lastgroup == "directive":
                 position = self._read_directive(found.start("directive"), found["directive"])
@@ -180,9 +182,9 @@ class BodyReader:
         """A label, or the name of a table of labels."""
         name = found["label"]
         if self.scope.declares(name):
-            raise self.text.error(DECLARED_AGAIN, found.start("label"), name=name)
-        self.cursor.move(found.end())
-        if self.cursor.token.text in _TABLES:
+            raise self.text.error(DECLARED_AGAIN, found.start("label"), name=shortened(name))
+        if found["table"] is not None:
+            self.cursor.move(found.start("table"))
             return self._read_table(name)
         self.scope.labels[name] = len(self.drafts)
         return found.end()
@@ -240,19 +242,27 @@ class BodyReader:
             guard = quick_guard(found["guard"], found["negated"] == "!", self.scope)
             if guard is None:
                 return self._read_carefully(found.start("instruction"))
-        written = found["operands"]
-        if not written or written.isspace():
-            operands: list[Operand] | None = []
-        elif opcode[0] in _OF_LABELS:
-            operands = None
-        else:
-            operands = quick_operands(written, self.scope)
+        operands = self._quick_operands(opcode[0], found)
         if operands is None:
             return self._read_carefully(found.start("instruction"))
         line = self.text.line(found.start("instruction"))
         text = " ".join(found["instruction"].split())
         self.drafts.append(_Draft(opcode, operands, guard, line, self.source, text))
         return found.end()
+
+    def _quick_operands(self, name: str, found: re.Match[str]) -> list[Operand] | None:
+        """The operands of an instruction of the common form; None: none of it."""
+        written = found["operands"]
+        if not written or written.isspace():
+            return []
+        if name not in _OF_LABELS:
+            return quick_operands(written, self.scope)
+        label = written.strip()
+        if name != "bra" or _LABEL.fullmatch(label) is None:
+            return None
+        token = Token("name", label, found.end() - 1 - len(written.lstrip()))
+        self.open_names.append(_OpenName(self.scope, len(self.drafts), 0, token))
+        return [Sink()]
 
     def _opcode(self, written: str) -> Opcode:
         opcode = self.opcodes.get(written)
@@ -295,7 +305,7 @@ class BodyReader:
         target = scope.find_label(label.text)
         if target is None:
             nearest = scope.nearest(label.text, of_labels=True)
-            self.problems.add(NO_LABEL, label.start, name=label.text, nearest=nearest)
+            self.problems.add(NO_LABEL, label.start, name=shortened(label.text), nearest=nearest)
             return 0
         return target
 
@@ -312,7 +322,7 @@ class BodyReader:
         is_branch = self.drafts[open_name.draft].opcode[0] in _OF_LABELS
         wording = NO_LABEL if is_branch else NAME_RULE.wording
         nearest = scope.nearest(name.text, of_labels=is_branch)
-        self.problems.add(wording, name.start, name=name.text, nearest=nearest)
+        self.problems.add(wording, name.start, name=shortened(name.text), nearest=nearest)
         return None
 
 

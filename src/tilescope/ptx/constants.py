@@ -1,9 +1,9 @@
 """Numbers of a PTX text, and the constant expressions made of them.
 
-    0x10  017  0b101  42U         integers of 64 bits: hexadecimal, octal, binary, decimal; U: unsigned
-    0f3F800000  0d3FF0000000000000  the bits of a float of 32 and of 64 bits
-    1.5  2e-3                       floats of 64 bits
-    4*(8+1) - ~0                    + - * / % & | ^ ~ << >> of integers, as C has them, in 64 bits
+0x10  017  0b101  42U         integers of 64 bits: hexadecimal, octal, binary, decimal; U: unsigned
+0f3F800000  0d3FF0000000000000  the bits of a float of 32 and of 64 bits
+1.5  2e-3                       floats of 64 bits
+4*(8+1) - ~0                    + - * / % & | ^ ~ << >> of integers, as C has them, in 64 bits
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def _literal(cursor: Cursor) -> Immediate:
     if token.kind == "float":
         return Immediate(float_word(float(token.text)), 64)
     if token.kind == "hex_float":
-        return Immediate(int(token.text[2:], 16), 4 * (len(token.text) - 2))
+        digits = token.text[2:]  # behind 0f or 0d
+        return Immediate(int(digits, 16), 4 * len(digits))
     digits = token.text.removesuffix("U").lower()
     if len(digits) > _INTEGER_CHARACTERS:
         raise cursor.text.error(LIMIT.wording, token.start, amount=len(digits), what="digits", most=_INTEGER_CHARACTERS)

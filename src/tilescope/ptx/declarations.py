@@ -1,10 +1,10 @@
 """Registers and variables as they are declared.
 
-    .reg .b32 %r<180>;                         registers %r0 to %r179
-    .reg .v2 .f32 %v;                          a vector of two: %v.x and %v.y
-    .shared .align 16 .b8 tile[4][64];         256 bytes of shared memory
-    .param .u64 .ptr .global .align 16 out     a parameter; what it points to is only said to the compiler
-    .global .align 4 .b8 table[4] = {1, 2};    with initial values
+.reg .b32 %r<180>;                         registers %r0 to %r179
+.reg .v2 .f32 %v;                          a vector of two: %v.x and %v.y
+.shared .align 16 .b8 tile[4][64];         256 bytes of shared memory
+.param .u64 .ptr .global .align 16 out     a parameter; what it points to is only said to the compiler
+.global .align 4 .b8 table[4] = {1, 2};    with initial values
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tilescope.ptx.lexer import Cursor, Token
 from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, TYPE
 from tilescope.ptx.scope import RegisterRange, Scope
 from tilescope.ptx.syntax import BITS_OF_TYPE, Register, Variable, VariableSpace, Vector
+from tilescope.sentence import shortened
 
 MAX_REGISTERS = 1 << 20  # of one range
 MAX_DIMENSIONS = 8
@@ -74,7 +75,7 @@ class Declared(NamedTuple):
 
 
 def read_registers(cursor: Cursor, scope: Scope) -> None:
-    """`.reg .type name, name<count>;`"""
+    """Declare the registers of `.reg .type name, name<count>;`."""
     cursor.expect(".reg")
     lanes = _read_lanes(cursor)
     register_type = _read_type(cursor)
@@ -103,7 +104,7 @@ def _vector_register(scope: Scope, name: str, register_type: str, lanes: int) ->
 def refuse_second(cursor: Cursor, scope: Scope, name: Token) -> None:
     """Refuse a name that its scope has already."""
     if name.text != "_" and scope.declares(name.text):
-        raise cursor.text.error(DECLARED_AGAIN, name.start, name=name.text)
+        raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
 
 
 def read_variables(cursor: Cursor, numbers: VariableCounter, *, is_extern: bool = False) -> list[Declared]:

@@ -67,11 +67,11 @@ class _Writer:
 
 
 def read_initial(cursor: Cursor, element_type: str, dimensions: tuple[int, ...], lanes: int = 1) -> Initial:
-    """The value behind `=`; `dimensions` are those of the array, `lanes` those of a vector type.
+    r"""The value behind `=`; `dimensions` are those of the array, `lanes` those of a vector type.
 
     >>> from tilescope.ptx.lexer import Text
     >>> read_initial(Cursor(Text("{{1, 2}, {3}};")), "u8", (2, 3)).data
-    b'\\x01\\x02\\x00\\x03'
+    b'\x01\x02\x00\x03'
     """
     writer = _Writer(element_type)
     if lanes > 1:
@@ -97,7 +97,7 @@ def _read_list(cursor: Cursor, writer: _Writer, dimensions: tuple[int, ...]) -> 
     while not cursor.takes("}"):
         if cursor.token.text == "{":
             if len(dimensions) < 2:
-                cursor.refuse("a number: the array has no further dimension")
+                cursor.refuse("a number, for the array has no further dimension")
             rows = -(-(len(writer.data) - begin) // max(row_bytes, 1))
             _fill(cursor, writer, begin + rows * row_bytes)
             _read_list(cursor, writer, dimensions[1:])
@@ -208,7 +208,9 @@ def _write_masked(cursor: Cursor, writer: _Writer, mask: Immediate, token: Token
     cursor.expect(")")
     byte = MaskedByte(len(writer.masked), address.name, address.is_generic, added)
     begun = writer.masked[0] if writer.masked else byte
-    is_next = mask == Immediate(0xFF << 8 * byte.byte) and byte.name.text == begun.name.text and byte.added == begun.added
+    is_next = (
+        mask == Immediate(0xFF << 8 * byte.byte) and byte.name.text == begun.name.text and byte.added == begun.added
+    )
     if writer.element_bytes != 1 or not is_next:
         _refuse_address(cursor, writer, token)
     writer.masked.append(byte)

@@ -46,11 +46,11 @@ class Place(NamedTuple):
 
 
 class Text:
-    """A PTX text: `original` as it came, `code` with blanks for comments, character for character.
+    r"""A PTX text: `original` as it came, `code` with blanks for comments, character for character.
 
-    >>> text = Text("ret; // done\\nexit;")
+    >>> text = Text("ret; // done\nexit;")
     >>> text.code
-    'ret;        \\nexit;'
+    'ret;        \nexit;'
     >>> text.place(13)
     Place(line=2, column=1)
     """
@@ -81,7 +81,7 @@ class Text:
     def error(self, wording: Wording, position: int, **facts: object) -> RuleError:
         """The refusal of what stands at a position."""
         place = self.place(position)
-        return wording.error(line=place.line, column=place.column, **facts)
+        return wording.error(change=None, line=place.line, column=place.column, **facts)
 
     def _blank(self, found: re.Match[str]) -> str:
         """Blanks for a comment; a string stays."""
@@ -125,7 +125,8 @@ class Cursor:
     def move(self, position: int) -> None:
         """Go to a position."""
         found = _TOKEN.match(self.code, position)
-        assert found is not None and found.lastgroup is not None  # the last alternatives take whatever comes
+        assert found is not None  # the last alternatives take whatever comes
+        assert found.lastgroup is not None
         self.end = found.end()  # of the token
         self.token = Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
 

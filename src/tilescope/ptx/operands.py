@@ -31,6 +31,7 @@ from tilescope.ptx.syntax import (
     Variable,
     Vector,
 )
+from tilescope.sentence import shortened
 
 MAX_PROBLEMS = 20  # names that are not known, told at once
 _QUICK = re.compile(
@@ -54,7 +55,7 @@ class Problems:
     def add(self, wording: Wording, position: int, **facts: object) -> None:
         """Note one; those beyond the first few are not worth reading."""
         place = self.text.place(position)
-        self.violations.append(wording.violation(line=place.line, column=place.column, **facts))
+        self.violations.append(wording.violation(change=None, line=place.line, column=place.column, **facts))
         if len(self.violations) >= MAX_PROBLEMS:
             count = len(self.violations)
             last = MANY_NAMES.violation(line=place.line, column=place.column, count=count)
@@ -62,7 +63,7 @@ class Problems:
 
     def unknown(self, scope: Scope, token: Token) -> None:
         """Note a register or variable that nobody declared."""
-        self.add(NAME_RULE.wording, token.start, name=token.text, nearest=scope.nearest(token.text))
+        self.add(NAME_RULE.wording, token.start, name=shortened(token.text), nearest=scope.nearest(token.text))
 
 
 def quick_operands(written: str, scope: Scope) -> list[Operand] | None:
@@ -192,9 +193,7 @@ class OperandReader:
             return Negated(self._predicate())
         if token.kind == "name":
             return self._named(number)
-        if starts_constant(token):
-            return read_constant(cursor)
-        cursor.refuse("an operand")
+        return read_constant(cursor, "an operand or `;`" if number == 0 else "an operand")
 
     def _is_constant_in_parentheses(self) -> bool:
         """Whether a number follows the parenthesis: `(4+4)*2`, and not `(param0)`."""
@@ -249,7 +248,7 @@ class OperandReader:
             return named
         if name in SPECIAL_REGISTERS:
             return SpecialRegister(name)
-        if number is None:
+        if number is None or name.startswith("%"):
             self.problems.unknown(self.scope, token)
         else:
             self.unresolved.append((number, token))
@@ -295,7 +294,7 @@ class OperandReader:
         if not isinstance(named, Register):
             cursor.refuse("a register of type .pred", token)
         if named.type != "pred":
-            raise cursor.text.error(NO_PREDICATE, token.start, name=token.text, type=named.type)
+            raise cursor.text.error(NO_PREDICATE, token.start, name=shortened(token.text), type=named.type)
         return named
 
 
@@ -305,5 +304,3 @@ def quick_guard(name: str, is_negated: bool, scope: Scope) -> Guard | None:
     if isinstance(register, Register) and register.type == "pred":
         return Guard(register, is_negated)
     return None
-
-

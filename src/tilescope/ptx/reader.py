@@ -1,12 +1,12 @@
 """A PTX text into a Module.
 
-    .version 8.0                                   which PTX this is
-    .target sm_90a                                 and for which chip
-    .address_size 64
-    .extern .shared .align 16 .b8 smem[];          variables of the module
-    .visible .entry k(.param .u64 out)             a kernel: its parameters,
-    .reqntid 128                                   what its launch must keep to,
-    { … }                                          its body
+.version 8.0                                   which PTX this is
+.target sm_90a                                 and for which chip
+.address_size 64
+.extern .shared .align 16 .b8 smem[];          variables of the module
+.visible .entry k(.param .u64 out)             a kernel: its parameters,
+.reqntid 128                                   what its launch must keep to,
+{ … }                                          its body
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tilescope.ptx.rules import ADDRESS_SIZE, DECLARED_AGAIN, MISSING_HEAD, NAME
 from tilescope.ptx.scope import NAMES_COMPARED, Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import Function, Module, Variable
+from tilescope.sentence import shortened
 
 _MAX_LAUNCH = (1 << 31) - 1  # threads, blocks and registers of a launch directive
 _LINKING = frozenset({".visible", ".extern", ".weak", ".common"})
@@ -153,7 +154,7 @@ class _ModuleReader:
             _DIRECTIVES[directive](self)
 
     def read_version(self) -> None:
-        """`.version 8.0`"""
+        """Read `.version 8.0`."""
         self.cursor.take()
         self.version = self.cursor.expect_kind("float", "a version such as 8.0").text
 
@@ -165,7 +166,7 @@ class _ModuleReader:
             self.cursor.expect_kind("name", "an option of .target")
 
     def read_address_size(self) -> None:
-        """`.address_size 64`"""
+        """Read `.address_size 64`, the only one."""
         self.cursor.take()
         token = self.cursor.token
         bits = read_integer(self.cursor, "64")
@@ -203,7 +204,7 @@ class _ModuleReader:
         cursor.move(end + 1)
 
     def skip_pragma(self) -> None:
-        """`.pragma "nounroll";`"""
+        """Skip `.pragma "nounroll";`."""
         self.cursor.take()
         self.cursor.expect_kind("string", "a string")
         while self.cursor.takes(","):
@@ -211,7 +212,7 @@ class _ModuleReader:
         self.cursor.expect(";")
 
     def read_alias(self) -> None:
-        """`.alias name, function;`"""
+        """Read `.alias name, function;`."""
         self.cursor.take()
         name = self.cursor.expect_kind("name", "the name of a function")
         self.cursor.expect(",")
@@ -229,7 +230,7 @@ class _ModuleReader:
         known = self.variables.get(name)
         is_open = known is None or known.is_extern or declared.variable.is_extern
         if name in self.functions or not is_open:
-            raise self.text.error(DECLARED_AGAIN, declared.token.start, name=name)
+            raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shortened(name))
         if known is None or known.is_extern:
             self.variables[name] = declared.variable
             self.scope.declare(name, declared.variable)
@@ -259,13 +260,13 @@ class _ModuleReader:
         )
         known = self.functions.get(name.text)
         if name.text in self.variables or (known is not None and known.function.is_entry != is_entry):
-            raise self.text.error(DECLARED_AGAIN, name.start, name=name.text)
+            raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
         if known is None:
             self.functions[name.text] = _FunctionDraft(function, None)
         if cursor.takes(";"):
             return
         if known is not None and known.body is not None:
-            raise self.text.error(DECLARED_AGAIN, name.start, name=name.text)
+            raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
         body = self._read_body(parameters)
         self.functions[name.text] = _FunctionDraft(function, body)
 
@@ -279,7 +280,7 @@ class _ModuleReader:
         return body
 
     def _read_parameters(self, scope: Scope) -> tuple[Variable, ...]:
-        """`(.param .u64 a, .param .align 64 .b8 map[128])`"""
+        """The variables of `(.param .u64 a, .param .align 64 .b8 map[128])`."""
         cursor = self.cursor
         cursor.expect("(")
         parameters: list[Variable] = []
@@ -289,7 +290,7 @@ class _ModuleReader:
             declared = read_parameter(cursor, self.numbers)
             name = declared.variable.name
             if name != "_" and scope.declares(name):
-                raise self.text.error(DECLARED_AGAIN, declared.token.start, name=name)
+                raise self.text.error(DECLARED_AGAIN, declared.token.start, name=shortened(name))
             scope.declare(name, declared.variable)
             parameters.append(declared.variable)
             if cursor.takes(")"):
@@ -297,7 +298,7 @@ class _ModuleReader:
             cursor.expect(",", "`,` or `)`")
 
     def _read_launch(self) -> _Launch:
-        """`.reqntid 128, 1, 1 .minnctapersm 2 …`"""
+        """What `.reqntid 128, 1, 1 .minnctapersm 2 …` say."""
         cursor = self.cursor
         launch = _Launch()
         while cursor.token.kind == "word":
@@ -335,19 +336,19 @@ class _ModuleReader:
             named = self.variables.get(name)
             if named is None and name not in self.functions:
                 nearest = nearest_name(name, islice(chain(self.variables, self.functions), NAMES_COMPARED))
-                self.problems.add(NAME.wording, address.name.start, name=name, nearest=nearest)
+                self.problems.add(NAME.wording, address.name.start, name=shortened(name), nearest=nearest)
             elif named is not None and named.space != "global" and not address.is_generic:
-                self.problems.add(POINTER_SPACE, address.name.start, name=name, space=variable.space)
+                self.problems.add(POINTER_SPACE, address.name.start, name=shortened(name), space=variable.space)
 
     def _enter_aliases(self) -> None:
         for name, original in self.aliases:
             draft = self.functions.get(original.text)
             known = self.functions.get(name.text)
             if known is not None and known.body is not None:
-                raise self.text.error(DECLARED_AGAIN, name.start, name=name.text)
+                raise self.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
             if draft is None:
                 nearest = nearest_name(original.text, islice(self.functions, NAMES_COMPARED))
-                self.problems.add(NAME.wording, original.start, name=original.text, nearest=nearest)
+                self.problems.add(NAME.wording, original.start, name=shortened(original.text), nearest=nearest)
             else:
                 self.functions[name.text] = draft._replace(function=replace(draft.function, name=name.text))
 

@@ -44,7 +44,7 @@ class RegisterRange(NamedTuple):
     """`.reg .b32 %r<4>` declares %r0 to %r3."""
 
     type: str
-    count: int
+    size: int  # registers
 
 
 class Scope:
@@ -124,7 +124,7 @@ class Scope:
             prefix, number = name[:-count], name[-count:]
             row = self._ranges.get(prefix)
             is_plain = number[0] != "0" or count == 1
-            if row is not None and is_plain and int(number) < row.count:
+            if row is not None and is_plain and int(number) < row.size:
                 return self.make_register(name, row.type)
         return None
 
