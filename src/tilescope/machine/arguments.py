@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation, raise_all
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
@@ -58,7 +59,7 @@ class Parameters:
     def __init__(self, program: Program, memory: Memory) -> None:
         self._program = program
         self._memory = memory
-        self.content: npt.NDArray[np.uint8] = np.zeros(max(program.param_bytes, 16), np.uint8)
+        self.content: npt.NDArray[np.uint8] = np.zeros(rounded_up(program.param_bytes, 16), np.uint8)
         self.given_maps: dict[bytes, AnyMap] = {}
 
     def fill(self, arguments: Sequence[Argument]) -> None:

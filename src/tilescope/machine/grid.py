@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from tilescope.machine.run import Outcome
 from tilescope.machine.schedule import Schedule
 
 BlockIndex = tuple[int, int, int]
+CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 
 
 @dataclass(slots=True)
@@ -30,21 +31,42 @@ class GridRun:
     warp_counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def cluster_starts(launch: Launch, blocks: Sequence[BlockIndex] | None) -> list[BlockIndex]:
-    """The first block of every cluster that runs, x fastest; with a seed in another order."""
+def cluster_starts(launch: Launch, blocks: Sequence[BlockIndex] | None) -> Iterator[BlockIndex]:
+    """The first block of every cluster that runs, x fastest; with a seed in another order.
+
+    A grid may have 2^31 blocks: none of them is listed before its turn comes.
+    """
+    counts = [extent // step for extent, step in zip(launch.grid, launch.cluster, strict=True)]
     if blocks is None:
-        axes = [range(0, extent, step) for extent, step in zip(launch.grid, launch.cluster, strict=True)]
-        starts = [(x, y, z) for z, y, x in itertools.product(*reversed(axes))]
+        numbers: Sequence[int] = range(prod(counts))
     else:
-        width, height, depth = launch.cluster
-        starts = [(x // width * width, y // height * height, z // depth * depth) for x, y, z in blocks]
-        starts = list(dict.fromkeys(starts))
-    if launch.random is not None:
-        launch.random.shuffle(starts)
-    return starts
+        numbers = list(dict.fromkeys(_cluster_number(index, launch.cluster, counts) for index in blocks))
+    for position in _order(launch, len(numbers)):
+        number = numbers[position]
+        place = (number % counts[0], number // counts[0] % counts[1], number // (counts[0] * counts[1]))
+        x, y, z = (one * step for one, step in zip(place, launch.cluster, strict=True))
+        yield x, y, z
 
 
-def run_grid(launch: Launch, starts: Sequence[BlockIndex]) -> GridRun:
+def _cluster_number(index: BlockIndex, cluster: BlockIndex, counts: Sequence[int]) -> int:
+    x, y, z = (one // step for one, step in zip(index, cluster, strict=True))
+    return x + counts[0] * (y + counts[1] * z)
+
+
+def _order(launch: Launch, count: int) -> Iterator[int]:
+    """0 to count - 1, or with a seed the same numbers in steps that share no divisor with their count."""
+    if launch.random is None or count < 2:
+        yield from range(count)
+        return
+    first = launch.random.randrange(count)
+    step = launch.random.randrange(1, count)
+    while gcd(step, count) != 1:
+        step = launch.random.randrange(1, count)
+    for turn in range(count):
+        yield (first + turn * step) % count
+
+
+def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     """Run the clusters. One that can only wait for others stays, and goes on when memory has changed."""
     result = GridRun()
     size = len(launch.program.steps) + 1
@@ -58,6 +80,7 @@ def run_grid(launch: Launch, starts: Sequence[BlockIndex]) -> GridRun:
             start = next(to_start, None)
             if start is None:
                 break
+            launch.steps_left -= CLUSTER_START_STEPS
             schedule = Schedule(Cluster(launch, start))
         try:
             state = schedule.run()

@@ -23,7 +23,7 @@ from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
-from tilescope.machine.run import InstructionCount, Run
+from tilescope.machine.run import InstructionCount, KernelRun
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import Function, Module, Variable
 from tilescope.reading import integer, integers
@@ -112,7 +112,7 @@ class Kernel:
         blocks: Sequence[Sequence[int]] | None = None,
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
-    ) -> Run:
+    ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
         `args` are in the order of the parameters: integers, floats, tensor maps, bytes (structs by value) or arrays. `smem_bytes`
@@ -178,7 +178,7 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
     return wanted
 
 
-def _told(launch: Launch, result: GridRun) -> Run:
+def _told(launch: Launch, result: GridRun) -> KernelRun:
     program = launch.program
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
@@ -197,7 +197,7 @@ def _told(launch: Launch, result: GridRun) -> Run:
         )
         if pc in program.approximate and threads[pc]:
             launch.inexact.add(program.approximate[pc])
-    return Run(
+    return KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
         grid=launch.grid,
@@ -209,4 +209,5 @@ def _told(launch: Launch, result: GridRun) -> Run:
         findings=findings_of(launch, result),
         instructions=tuple(rows),
         printed="".join(launch.printed),
+        basis=Arch.named(launch.arch).basis,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import Module
@@ -42,6 +43,7 @@ class Launch:
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     printed: list[str] = field(default_factory=list)
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    float_adds: FloatAdds = field(default_factory=FloatAdds)
     _decoded_maps: dict[bytes, AnyMap] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

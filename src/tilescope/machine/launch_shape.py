@@ -18,8 +18,9 @@ Extents = tuple[int, int, int]
 
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {directives} {{ ret; }}"
 _PLAIN = _PTX.format(directives="")
+_LOCAL = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .local .b8 depot[SIZE]; ret; }"
+_LOCAL_MOST_BYTES = 512 << 10
 _GRID_END = (1 << 31, 1 << 16, 1 << 16)
-_BLOCK_END = (1025, 1025, 65)
 
 BLOCK_SIZE = rule(
     "launch-block",
@@ -53,6 +54,17 @@ SHARED_SIZE = rule(
     source="CUDA, compute capabilities: shared memory of a block",
     passing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1024)',
     failing=f'ts.Kernel("{_PLAIN}").run(1, 32, smem_bytes=1 << 20)',
+)
+LOCAL_SIZE = rule(
+    "launch-local-memory",
+    "Local memory of a thread is at most 512 KiB.",
+    argument="ptx",
+    found="{found_bytes} bytes of local memory for each thread",
+    limit="a thread has at most {most} bytes",
+    fix="Put the array in global memory.",
+    source="CUDA, compute capabilities: local memory of a thread",
+    passing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "64")).run(1, 32)',
+    failing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "1000000")).run(1, 32)',
 )
 
 
@@ -120,6 +132,8 @@ def _problems(program: Program, arch: Arch, shape: LaunchShape) -> Iterator[Viol
         limit_text = f"{entry.name} has .maxntid {', '.join(map(str, entry.max_threads))}"
         yield BLOCK_SIZE.violation(block=shape.block, limit_text=limit_text, allowed=prod(entry.max_threads))
     yield from _cluster_problems(program, shape)
+    if program.local_bytes > _LOCAL_MOST_BYTES:
+        yield LOCAL_SIZE.violation(found_bytes=program.local_bytes, most=_LOCAL_MOST_BYTES)
     static_bytes = program.dynamic_shared_offset - SHARED_RESERVED_BYTES if shape.smem_bytes else program.smem_bytes
     if static_bytes + shape.smem_bytes > arch.smem_per_block_bytes:
         yield SHARED_SIZE.violation(

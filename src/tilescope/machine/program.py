@@ -95,9 +95,16 @@ class Program:
     static_shared_end: int = SHARED_RESERVED_BYTES
     dynamic_shared_offset: int = SHARED_RESERVED_BYTES
     approximate: dict[int, str] = field(default_factory=dict)  # instructions whose bits no document fixes: opcode
+    _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
 
     def registers_written(self, start: int, end: int) -> tuple[int, ...] | None:
         """The registers that a loop writes; None where it reads a clock. A call in it may write any register."""
+        loop = (start, end)
+        if loop not in self._loops:
+            self._loops[loop] = self._registers_of_loop(start, end)
+        return self._loops[loop]
+
+    def _registers_of_loop(self, start: int, end: int) -> tuple[int, ...] | None:
         if any(start <= pc <= end for pc in self.clock_reads):
             return None
         numbers: set[int] = set()
@@ -170,6 +177,15 @@ class Assembler:
         if isinstance(operand, SpecialRegister):
             return self._read_only(operand, special_dtype(operand.name))
         raise RefusedError(f"an operand is wanted, not {_written(operand)}")
+
+    def carry(self) -> int:
+        """The number of the carry flag of add.cc, addc and the like: one for each thread and function."""
+        key = (self.function.name, -1)
+        if key not in self._numbers:
+            self._numbers[key] = self._new(np.dtype(np.bool_))
+        number = self._numbers[key]
+        self.targets_now.append(number)
+        return number
 
     def predicate(self, operand: Operand) -> tuple[int, bool]:
         """The number of a predicate, and whether it is negated; constants are allowed."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilescope.errors import Violation
+from tilescope.rule import Basis
 from tilescope.value import Value
 
 Outcome = Literal["finished", "hang", "fault", "stopped"]
@@ -26,7 +27,7 @@ class InstructionCount(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run(Value):
+class KernelRun(Value):
     """A kernel that was run without a card.
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
@@ -43,8 +44,8 @@ class Run(Value):
     inexact: tuple[str, ...]
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
-    printed: str = ""
-    basis: str = "measured"
+    printed: str
+    basis: Basis
 
     @property
     def exact(self) -> bool:

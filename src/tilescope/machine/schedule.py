@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front, Versions
 from tilescope.machine.pending import Work
 from tilescope.machine.step import LaneNumbers
@@ -76,6 +77,8 @@ class Schedule:
             front = self._next_front()
             if front is not None:
                 self._advance(front)
+                continue
+            if self._meet_elsewhere():
                 continue
             if not cluster.live.any():
                 cluster.pending.finish_all()
@@ -197,6 +200,28 @@ class Schedule:
         waiting = self.gathering.pop(front.pc, None)
         if waiting is not None:
             front.lanes = np.sort(np.concatenate([waiting, front.lanes]))
+
+    def _meet_elsewhere(self) -> bool:
+        """Let lanes go on that wait for each other at different bar.warp.sync. False where there are none."""
+        turns = self.cluster.program.turns
+        meeting: dict[int, Collective] = {}
+        for pc in self.gathering:
+            turn = turns[pc]
+            if isinstance(turn, Collective) and turn.meets_elsewhere:
+                meeting[pc] = turn
+        if len(meeting) < 2:
+            return False
+        present = np.concatenate([self.gathering[pc] for pc in meeting])
+        moved = False
+        for pc, turn in meeting.items():
+            lanes = self.gathering.pop(pc)
+            complete = turn.complete(self.cluster, lanes, present)
+            if complete.any():
+                moved = True
+                self.add(Front(pc + 1, lanes[complete]))
+            if not complete.all():
+                self.gathering[pc] = lanes[~complete]
+        return moved
 
     def spin(self, front: Front) -> None:
         """Park a front until memory, a barrier or asynchronous work changes."""

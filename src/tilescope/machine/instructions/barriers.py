@@ -8,8 +8,8 @@ import numpy as np
 
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
-from tilescope.machine.instructions.control import Collective
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
@@ -99,7 +99,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if words.flag("warp"):
         words.flag("sync")
         words.done()
-        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"))
+        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
     words.flag("aligned")
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")

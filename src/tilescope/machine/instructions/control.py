@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective as Collective
 from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.front import Front, LoopVisit
 from tilescope.machine.program import Assembler, Decoder, Moves
@@ -134,43 +133,6 @@ class Exit:
         schedule.exit(front.lanes)
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """An instruction that its warp (or warpgroup) executes together: it waits for lanes that are on their way.
-
-    `mask` is the register with the lanes that take part; without it all that live do.
-    """
-
-    step: Step
-    mask: int | None = None
-    group_lanes: int = WARP_LANES
-
-    def take(self, schedule: Schedule, front: Front) -> None:
-        """Run for the groups that are complete; the others wait."""
-        cluster = schedule.cluster
-        pc = front.pc
-        schedule.gathered(front)
-        if len(front.lanes) < cluster.lane_count:
-            complete = self._complete(cluster, front.lanes)
-            if not complete.all():
-                schedule.gather(front, complete)
-                if not len(front.lanes):
-                    return
-        self.step(cluster, front.at(cluster))
-        schedule.go_on(front, pc + 1)
-
-    def _complete(self, cluster: Cluster, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
-        """For each lane whether everyone it waits for has come."""
-        is_missing = cluster.live.copy()
-        is_missing[lanes] = False
-        if self.mask is None:
-            missing = np.asarray(is_missing.reshape(-1, self.group_lanes).any(axis=1))
-            return np.asarray(~missing[lanes // self.group_lanes])
-        masks = cluster.registers[self.mask][lanes].astype(np.uint32)
-        bits = np.packbits(is_missing.reshape(-1, WARP_LANES), axis=1, bitorder="little").view("<u4")[:, 0]
-        return np.asarray((bits[lanes // WARP_LANES] & masks) == 0)
-
-
 def _bra(assembler: Assembler, instruction: Instruction) -> Turn:
     label = instruction.operands[0]
     if not isinstance(label, Label):
@@ -195,7 +157,7 @@ def _exit(assembler: Assembler, instruction: Instruction) -> Turn:
 
 def _trap(assembler: Assembler, instruction: Instruction) -> Step:
     def trap(cluster: Cluster, at: Lanes) -> None:
-        raise KernelFaultError(LAUNCH_FAILURE, "trap was executed", int(cluster.lanes(at)[0]))
+        raise KernelFaultError(LAUNCH_FAILURE, f"{instruction.name} was executed", int(cluster.lanes(at)[0]))
 
     return trap
 
@@ -273,5 +235,5 @@ FAMILIES: dict[str, Decoder] = {
     "setmaxnreg": _no_effect,
     "griddepcontrol": _no_effect,
     "pmevent": _no_effect,
-    "brkpt": _no_effect,
+    "brkpt": _trap,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,19 @@ from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pa
 Compute = Callable[..., Values]
 
 
+class Source(NamedTuple):
+    """A register that an instruction reads, how wide its operation takes it, and whether it is `!p`."""
+
+    number: int
+    dtype: np.dtype[np.generic]
+    is_negated: bool = False
+
+    def value(self, cluster: Cluster, at: Lanes) -> Values:
+        """What some lanes hold in it."""
+        value = cluster.registers[self.number][at].astype(self.dtype, copy=False)
+        return np.logical_not(value) if self.is_negated else value
+
+
 def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
     try:
@@ -24,55 +38,76 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
         raise RefusedError(str(reason)) from None
     if not found.is_exact:
         assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
-    targets, sources = _operands(instruction, found)
-    source_numbers = [
-        assembler.source(source.register if isinstance(source, Negated) else source, type_name)
-        for source, type_name in zip(sources, found.source_types, strict=True)
-    ]
-    negated = [isinstance(source, Negated) for source in sources]
-    wanted = [DTYPE_OF_BITS[BITS_OF_TYPE[type_name]] for type_name in found.source_types]
-    numbers = [assembler.target(target) for target in targets]
-    compute = found.compute
-    is_plain = not any(negated) and all(
-        assembler.dtype(number) == dtype for number, dtype in zip(source_numbers, wanted, strict=True)
-    )
+    sources = _sources(assembler, instruction, found)
+    targets = _targets(assembler, instruction, found)
     is_signed = found.result_type.startswith("s")
-    if is_plain and len(numbers) == 1 and numbers[0] is not None:
-        return _plain_step(assembler, compute, source_numbers, numbers[0], is_signed=is_signed)
-
-    def step(cluster: Cluster, at: Lanes) -> None:
-        values = []
-        for number, dtype, is_negated in zip(source_numbers, wanted, negated, strict=True):
-            value = cluster.registers[number][at].astype(dtype, copy=False)
-            values.append(~value if is_negated else value)
-        results = compute(*values)
-        if len(numbers) == 1:
-            results = (results,)
-        for target, result in zip(numbers, results, strict=True):
-            if target is not None:
-                register = cluster.registers[target]
-                register[at] = _as_wide(result, register.dtype, is_signed=is_signed)
-
-    return step
+    if len(targets) == 1 and found.result_count == 1 and targets[0] is not None and _are_plain(assembler, sources):
+        numbers = tuple(source.number for source in sources)
+        return _plain_step(found.compute, numbers, targets[0], assembler.dtype(targets[0]), is_signed=is_signed)
+    return _general_step(found, sources, targets, is_signed=is_signed)
 
 
-def _plain_step(assembler: Assembler, compute: Compute, sources: list[int], target: int, *, is_signed: bool) -> Step:
-    """The common case: registers that are as wide as the operation takes them, one result."""
-    result_dtype = assembler.dtype(target)
-    if len(sources) == 2:
-        first, second = sources
+def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[Source, ...]:
+    """The sources of an instruction; the carry flag, where it is one, is the last."""
+    operands = instruction.operands[1:]
+    types = list(found.source_types)
+    if found.takes_carry:
+        types.pop()
+    if len(operands) != len(types):
+        raise RefusedError(f"{instruction.opcode} takes {len(types)} sources, not {len(operands)}")
+    sources = [_source(assembler, operand, name) for operand, name in zip(operands, types, strict=True)]
+    if found.takes_carry:
+        sources.append(Source(assembler.carry(), np.dtype(np.bool_)))
+    return tuple(sources)
 
-        def step_of_two(cluster: Cluster, at: Lanes) -> None:
-            registers = cluster.registers
-            result = compute(registers[first][at], registers[second][at])
-            registers[target][at] = _as_wide(result, result_dtype, is_signed=is_signed)
 
-        return step_of_two
+def _source(assembler: Assembler, operand: Operand, type_name: str) -> Source:
+    dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name]]
+    if isinstance(operand, Negated):
+        return Source(assembler.register(operand.register), dtype, is_negated=True)
+    return Source(assembler.source(operand, type_name), dtype)
+
+
+def _targets(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[int | None, ...]:
+    """The registers that take results: `p|q` is two of them, the carry flag the last; None for `_`."""
+    first = instruction.operands[0]
+    operands = [first.first, first.second] if isinstance(first, Pair) else [first]
+    targets = [assembler.target(operand) for operand in operands]
+    if found.gives_carry:
+        targets.append(assembler.carry())
+    if len(targets) > found.result_count:
+        raise RefusedError(f"{instruction.opcode} has {found.result_count} results, not {len(targets)}")
+    return tuple(targets)
+
+
+def _are_plain(assembler: Assembler, sources: tuple[Source, ...]) -> bool:
+    """Whether all sources are registers just as wide as the operation takes them."""
+    return all(not source.is_negated and assembler.dtype(source.number) == source.dtype for source in sources)
+
+
+def _plain_step(
+    compute: Compute, sources: tuple[int, ...], target: int, dtype: np.dtype[np.generic], *, is_signed: bool
+) -> Step:
+    """The common case: nothing to convert on the way in, one result."""
 
     def step(cluster: Cluster, at: Lanes) -> None:
         registers = cluster.registers
         result = compute(*[registers[source][at] for source in sources])
-        registers[target][at] = _as_wide(result, result_dtype, is_signed=is_signed)
+        registers[target][at] = _as_wide(result, dtype, is_signed=is_signed)
+
+    return step
+
+
+def _general_step(
+    found: Operation, sources: tuple[Source, ...], targets: tuple[int | None, ...], *, is_signed: bool
+) -> Step:
+    def step(cluster: Cluster, at: Lanes) -> None:
+        computed = found.compute(*[source.value(cluster, at) for source in sources])
+        results = (computed,) if found.result_count == 1 else computed
+        for target, result in zip(targets, results, strict=False):
+            if target is not None:
+                register = cluster.registers[target]
+                register[at] = _as_wide(result, register.dtype, is_signed=is_signed)
 
     return step
 
@@ -84,15 +119,3 @@ def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) ->
     if is_signed:
         return result.view(f"i{result.dtype.itemsize}").astype(f"i{dtype.itemsize}").view(dtype)
     return result.astype(dtype)
-
-
-def _operands(instruction: Instruction, found: Operation) -> tuple[list[Operand], list[Operand]]:
-    """Targets and sources: `p|q` is two targets."""
-    first = instruction.operands[0]
-    targets: list[Operand] = [first.first, first.second] if isinstance(first, Pair) else [first]
-    sources = list(instruction.operands[1:])
-    if len(sources) != len(found.source_types):
-        raise RefusedError(f"{instruction.opcode} takes {len(found.source_types)} sources, not {len(sources)}")
-    if len(targets) > found.result_count:
-        raise RefusedError(f"{instruction.opcode} has {found.result_count} results, not {len(targets)}")
-    return targets, sources
