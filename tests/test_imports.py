@@ -36,6 +36,8 @@ ORDER = (
     "smem",
     "notation",
     "pipeline",
+    "ptx",
+    "machine",
     "planner",
     "emitter",
     "symptoms",

@@ -63,6 +63,7 @@ _ROW_MODULES = (
     "tma.array_file",
     "pipeline.mbarrier",
     "pipeline.simulation",
+    "ptx",
     "planner.barrier_roles",
     "emitter.source",
     "view",

@@ -1,0 +1,1 @@
+"""A kernel run without a card: instructions, memory, threads that wait for each other, and what they did."""

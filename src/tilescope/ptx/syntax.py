@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from tilescope.ptx.opcode import Fields, fields_of
+
 VariableSpace = Literal["param", "shared", "local", "const", "global"]
 
 BITS_OF_TYPE = {
@@ -88,7 +90,8 @@ class Variable:
     """Memory with a name: a parameter, or what .shared, .local, .const, .global and .param declare.
 
     `size_bytes` is None for `extern .shared x[]`, whose size the launch decides. Variables are told apart by identity of
-    `number`, since a name may be declared again in an inner scope.
+    `number`, since a name may be declared again in an inner scope. `initial` ends with the last byte that is given: the
+    rest is 0. Where an address lies, `initial` holds the 8 bytes that are added to it.
     """
 
     name: str
@@ -98,7 +101,8 @@ class Variable:
     alignment_bytes: int
     size_bytes: int | None
     initial: bytes | None = None
-    addresses: tuple[tuple[int, str], ...] = ()  # (offset in `initial`, name of a variable whose address lies there)
+    addresses: tuple[tuple[int, str], ...] = ()  # (offset in `initial`, variable or function whose address lies there)
+    is_extern: bool = False  # defined in another text, but for .shared
 
 
 class SpecialRegister(NamedTuple):
@@ -134,6 +138,19 @@ class FunctionName(NamedTuple):
     name: str
 
 
+class Prototype(NamedTuple):
+    """The .callprototype or .calltargets that a call through a register names."""
+
+    name: str
+
+
+class AddressOf(NamedTuple):
+    """`mov.u64 %rd1, table+8`: an address in a variable. Without an offset the operand is the Variable itself."""
+
+    variable: Variable
+    offset: int
+
+
 class Sink(NamedTuple):
     """`_`: a result that nobody wants."""
 
@@ -158,7 +175,7 @@ class Pair(NamedTuple):
 
 
 class Address(NamedTuple):
-    """`[%rd1+8]`, `[param+4]`, `[0x10]`; `coordinates` holds what follows a comma inside the brackets: `[map, {x, y}]`."""
+    """`[%rd1+8]`, `[param+4]`, `[0x10]`. `coordinates` are x and y of `[map, {x, y}]`."""
 
     base: Register | Variable | Immediate
     offset: int = 0
@@ -179,6 +196,8 @@ Operand: TypeAlias = (
     | Label
     | BranchTable
     | FunctionName
+    | Prototype
+    | AddressOf
     | Sink
     | Negated
     | Vector
@@ -211,6 +230,11 @@ class Instruction:
     def opcode(self) -> str:
         """Name and modifiers as PTX writes them."""
         return ".".join((self.name, *self.modifiers))
+
+    @property
+    def fields(self) -> Fields:
+        """The modifiers by what they say: `instruction.fields.space`."""
+        return fields_of(self.name, self.modifiers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,143 @@
+"""Arguments of a launch into the bytes of the kernel's parameters.
+
+.param .u64 a                  an array (placed for this run), or an address
+.param .u32 n                  an integer;  .param .f32: a float
+.param .align 64 .b8 m[128]    a tensor map, or 128 bytes
+.param .align 8 .b8 s[24]      bytes: a struct by value
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arithmetic import rounded_up
+from tilescope.errors import Violation, raise_all
+from tilescope.machine.memory import Memory
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
+from tilescope.reading import plain_int
+from tilescope.rule import rule
+from tilescope.sentence import printed
+from tilescope.tensor_map import AnyMap
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, is_encodable
+
+_PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k(.param .u32 n) { ret; }"
+
+ARGUMENT_COUNT = rule(
+    "kernel-arguments",
+    "A launch has one argument for each parameter of the kernel.",
+    argument="args",
+    found="{given:argument}",
+    limit="{entry} has {wanted:parameter}: {names:, }",
+    fix="Pass {wanted:argument}, in the order of the parameters.",
+    source="PTX ISA, .entry: kernel parameters",
+    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
+    failing=f'ts.Kernel("{_PTX}").run(1, 32, [7, 8])',
+)
+ARGUMENT_KIND = rule(
+    "kernel-argument",
+    "An argument fits its parameter: a number, an array, a tensor map, or as many bytes as the parameter has.",
+    argument="args[{index}]",
+    found="{shown}",
+    limit="{name} is {declared}",
+    fix="Pass {wanted}.",
+    source="PTX ISA, .entry: kernel parameters",
+    passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
+    failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
+)
+
+Argument = object  # an int, a float, a tensor map, bytes or an array
+
+
+class Parameters:
+    """The bytes of a launch's parameters, and the maps that only this run can read."""
+
+    def __init__(self, program: Program, memory: Memory) -> None:
+        self._program = program
+        self._memory = memory
+        self.content: npt.NDArray[np.uint8] = np.zeros(rounded_up(program.param_bytes, 16), np.uint8)
+        self.given_maps: dict[bytes, AnyMap] = {}
+
+    def fill(self, arguments: Sequence[Argument]) -> None:
+        """Lay out all arguments; a RuleError names all that do not fit."""
+        parameters = self._program.entry.parameters
+        if len(arguments) != len(parameters):
+            raise ARGUMENT_COUNT.error(
+                given=len(arguments),
+                wanted=len(parameters),
+                entry=self._program.entry.name,
+                names=[parameter.name for parameter in parameters],
+            )
+        problems: list[Violation] = []
+        for index, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+            held = self._bytes_of(parameter, argument)
+            if held is None:
+                problems.append(_misfit(index, parameter, argument))
+                continue
+            start = self._program.param_offsets[parameter.number]
+            self.content[start : start + len(held)] = np.frombuffer(held, np.uint8)
+        raise_all(problems)
+
+    def _bytes_of(self, parameter: Variable, argument: Argument) -> bytes | None:
+        size_bytes = parameter.size_bytes or 0
+        if isinstance(argument, AnyMap):
+            return self._map_bytes(argument) if size_bytes == DESCRIPTOR_BYTES else None
+        if isinstance(argument, bytes | bytearray | memoryview):
+            return bytes(argument) if len(bytes(argument)) == size_bytes else None
+        bits = BITS_OF_TYPE[parameter.type]
+        if size_bytes * 8 != bits:
+            return None
+        if _is_array(argument):
+            return self._memory.place(argument).to_bytes(8, "little") if bits == 64 else None
+        return _number_bytes(parameter.type, bits, argument)
+
+    def _map_bytes(self, tensor_map: AnyMap) -> bytes:
+        """The 128 bytes of a map; one that no driver here encodes gets bytes that stand for it."""
+        if is_encodable(tensor_map):
+            return tensor_map.encode()
+        name = b"tilescope map %d" % len(self.given_maps)
+        held = name.ljust(DESCRIPTOR_BYTES, b"\xff")
+        self.given_maps[held] = tensor_map
+        return held
+
+
+def _is_array(argument: Argument) -> bool:
+    """Whether an argument is memory, not a number: numpy's scalars have an array interface too."""
+    if isinstance(argument, np.ndarray):
+        return argument.ndim > 0
+    return hasattr(argument, "__array__") and not isinstance(argument, np.generic)
+
+
+def _number_bytes(type_name: str, bits: int, argument: Argument) -> bytes | None:
+    """A number as the parameter holds it."""
+    if isinstance(argument, np.generic | np.ndarray):
+        argument = argument.item()
+    if type_name.startswith("f") and isinstance(argument, int | float):
+        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument)
+    number = plain_int(argument)
+    if number is None:
+        if isinstance(argument, float):  # an f32 that the text declares as b32
+            return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument) if bits >= 16 else None
+        return None
+    if not -(1 << (bits - 1)) <= number < 1 << bits:
+        return None
+    return (number & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:
+    size_bytes = parameter.size_bytes or 0
+    bits = BITS_OF_TYPE[parameter.type]
+    if size_bytes * 8 != bits:
+        declared = f"{size_bytes} bytes"
+        wanted = f"bytes of length {size_bytes}"
+        if size_bytes == DESCRIPTOR_BYTES:
+            wanted = f"a tensor map, or {wanted}"
+    else:
+        declared = f"a .{parameter.type}"
+        wanted = "an array or an address" if bits == 64 else f"a number of {bits} bits"
+    shown = printed(argument)
+    return ARGUMENT_KIND.violation(index=index, shown=shown, name=parameter.name, declared=declared, wanted=wanted)

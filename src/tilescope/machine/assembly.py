@@ -1,0 +1,172 @@
+"""From a PTX module to a program: the entry, then every function it calls, all decoded once.
+
+What cannot be run is refused here, all of it at once, each with its line and source line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilescope.errors import RuleError, Violation
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.host_calls import HOST_CALLS, decode_host_call
+from tilescope.machine.instructions import decode
+from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
+from tilescope.machine.program import Assembler, Program
+from tilescope.machine.step import Lanes, RefusedError, Step, Turn
+from tilescope.ptx.syntax import Function, Instruction, Module
+from tilescope.rule import rule
+
+_SHORTENED_CHARACTERS = 120
+
+UNSUPPORTED = rule(
+    "ptx-unsupported",
+    "The machine runs the instructions of PTX that kernels for sm_80 to sm_90a are made of.",
+    argument="line {line}",
+    found="line {line}[[ ({source})]]: {text}",
+    limit="{reason}",
+    fix="Leave the instruction out, or write it with others.",
+    source="PTX ISA; the instructions that the machine has",
+    passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { ret; }")',
+    failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .reg .b32 %r; suld %r; }")',
+)
+
+
+def assemble(module: Module, entry: Function) -> Program:
+    """The program of an entry; a RuleError names every instruction that cannot be run."""
+    assembler = Assembler(module, entry)
+    assembler.place_parameters()
+    refused: list[Violation] = []
+    for function in _reachable(module, entry, refused):
+        _append(assembler, function, refused)
+    if refused:
+        raise RuleError(refused)
+    program = assembler.program
+    for turn in program.turns:
+        if isinstance(turn, Call):
+            turn.start = program.functions[turn.function]
+    assembler.place_dynamic_memory()
+    _find_straight_runs(program)
+    return program
+
+
+def _reachable(module: Module, entry: Function, refused: list[Violation]) -> list[Function]:
+    """The entry and the functions that it calls, directly or not; a function that calls itself is refused."""
+    found = {entry.name: entry}
+    pending: list[tuple[Function, tuple[str, ...]]] = [(entry, (entry.name,))]
+    while pending:
+        function, path = pending.pop()
+        for instruction in function.instructions or ():
+            if instruction.name != "call":
+                continue
+            try:
+                name = called_function(instruction).name
+            except RefusedError:
+                continue  # told when it is decoded
+            called = module.functions.get(name)
+            if called is None or called.instructions is None:
+                continue
+            if name in path:
+                refused.append(_violation(instruction, f"{name} calls itself: there is no stack to hold its registers"))
+            elif name not in found:
+                found[name] = called
+                pending.append((called, (*path, name)))
+    return list(found.values())
+
+
+def _append(assembler: Assembler, function: Function, refused: list[Violation]) -> None:
+    """Decode the body of a function, and its return."""
+    program = assembler.program
+    assembler.function = function
+    assembler.start = len(program.steps)
+    program.functions[function.name] = assembler.start
+    for variable in (*function.parameters, *function.results, *function.variables):
+        if variable.space != "const":
+            assembler.place(variable)
+    for instruction in function.instructions or ():
+        assembler.targets_now = []
+        decoded: Step | Turn = Return()
+        guard: tuple[int, bool] | None = None
+        try:
+            if instruction.guard is not None:
+                guard = (assembler.register(instruction.guard.register), instruction.guard.is_negated)
+            decoded = _decoded(assembler, instruction)
+        except RefusedError as reason:
+            refused.append(_violation(instruction, str(reason)))
+        except (IndexError, ValueError):
+            refused.append(_violation(instruction, "the operands are not those that the instruction takes"))
+        _add(program, instruction, decoded, guard, tuple(assembler.targets_now))
+    _add(program, None, Return(), None, ())
+
+
+def _decoded(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+    if instruction.name != "call":
+        return decode(assembler, instruction)
+    name = called_function(instruction).name
+    if name in HOST_CALLS:
+        return decode_host_call(assembler, instruction)
+    function = assembler.module.functions.get(name)
+    if function is None or function.instructions is None:
+        raise RefusedError(f"{name} has no body in this text")
+    return decode_call(assembler, instruction)
+
+
+def _add(
+    program: Program,
+    instruction: Instruction | None,
+    decoded: Step | Turn,
+    guard: tuple[int, bool] | None,
+    targets: tuple[int, ...],
+) -> None:
+    is_turn = hasattr(decoded, "take")
+    program.instructions.append(instruction)
+    program.turns.append(decoded if is_turn else None)  # type: ignore[arg-type]
+    program.steps.append(None if is_turn else _guarded(decoded, guard))  # type: ignore[arg-type]
+    program.guards.append(guard if is_turn else None)
+    program.targets.append(targets)
+
+
+def _guarded(step: Step, guard: tuple[int, bool] | None) -> Step:
+    """A step that only the lanes take whose predicate holds."""
+    if guard is None:
+        return step
+    number, is_negated = guard
+
+    def take_where_it_holds(cluster: Cluster, at: Lanes) -> None:
+        holds = cluster.registers[number][at].astype(np.bool_)
+        if is_negated:
+            holds = ~holds
+        if holds.all():
+            step(cluster, at)
+        elif holds.any():
+            step(cluster, np.flatnonzero(holds) if isinstance(at, slice) else at[holds])
+
+    return take_where_it_holds
+
+
+def _find_straight_runs(program: Program) -> None:
+    """For every instruction the next turn or label: up to there a front runs without looking around."""
+    labels = set(program.functions.values())
+    for pc, turn in enumerate(program.turns):
+        if isinstance(turn, Branch):
+            labels.add(turn.target)
+        elif isinstance(turn, IndexedBranch):
+            labels.update(turn.targets)
+        elif isinstance(turn, Call):
+            labels.add(pc + 1)
+    program.straight_end = [0] * len(program.steps)
+    end = len(program.steps)
+    for pc in range(len(program.steps) - 1, -1, -1):
+        if program.turns[pc] is not None:
+            end = pc
+        program.straight_end[pc] = end
+        if pc in labels:
+            end = pc
+
+
+def _violation(instruction: Instruction, reason: str) -> Violation:
+    text = instruction.text
+    if len(text) > _SHORTENED_CHARACTERS:
+        text = text[: _SHORTENED_CHARACTERS - 1] + "…"
+    source = None if instruction.source is None else str(instruction.source)
+    return UNSUPPORTED.violation(line=instruction.line, source=source, text=text, reason=reason)

@@ -1,0 +1,114 @@
+"""Barriers of a block (bar.sync, bar.arrive, bar.red) and of a cluster (barrier.cluster).
+
+A barrier of a block ends when as many threads have come as it was told, or all that still live where it was told no
+number. bar.arrive comes without waiting. Whole warps count where the instruction is .aligned, as all of them do here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.front import Front
+from tilescope.machine.step import LaneNumbers
+
+Votes = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Lanes at a barrier, and where they go on.
+
+    bar.red brings the predicates of its lanes as `votes`; `tell` takes those of all lanes when the barrier ends.
+    """
+
+    pc: int
+    lanes: LaneNumbers
+    votes: Votes | None = None
+    tell: Callable[[Votes], None] | None = None
+
+
+@dataclass(slots=True)
+class BlockBarrier:
+    """One barrier of one block."""
+
+    arrived: int = 0
+    expected: int | None = None  # None: all threads that live
+    waiting: list[Waiting] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BlockBarriers:
+    """All barriers of the blocks of a cluster, and that of the cluster itself."""
+
+    cluster: Cluster
+    named: dict[tuple[int, int], BlockBarrier] = field(default_factory=dict)  # (rank, number)
+    cluster_arrived: LaneNumbers = field(init=False)  # lanes that came to the cluster barrier in this phase
+    cluster_phase: int = 0
+    cluster_waiting: list[Waiting] = field(default_factory=list)
+    lane_phase: LaneNumbers = field(init=False)  # the phase that each lane's last arrival belongs to
+
+    def __post_init__(self) -> None:
+        self.cluster_arrived = np.zeros(self.cluster.lane_count, np.intp)
+        self.lane_phase = np.zeros(self.cluster.lane_count, np.intp)
+
+    def arrive(self, rank: int, number: int, lanes: LaneNumbers, expected: int | None) -> BlockBarrier:
+        """Count lanes of one block at a barrier."""
+        barrier = self.named.setdefault((rank, number), BlockBarrier())
+        barrier.arrived += len(lanes)
+        barrier.expected = expected
+        return barrier
+
+    def ended(self, rank: int, number: int) -> list[Front]:
+        """The fronts that a barrier lets go, if all have come."""
+        barrier = self.named.get((rank, number))
+        if barrier is None:
+            return []
+        expected = barrier.expected
+        if expected is None:
+            own = self.cluster.block_of_lane == rank
+            expected = int((self.cluster.live & own).sum())
+        if barrier.arrived < expected or not barrier.arrived:
+            return []
+        del self.named[rank, number]
+        return _released(barrier.waiting)
+
+    def after_exit(self, lanes: LaneNumbers) -> list[Front]:
+        """The fronts that go on because threads ended that nobody waits for any more."""
+        fronts: list[Front] = []
+        for rank, number in list(self.named):
+            fronts += self.ended(rank, number)
+        return fronts + self.cluster_ended()
+
+    def cluster_arrive(self, lanes: LaneNumbers) -> None:
+        """Count lanes at the barrier of the cluster."""
+        self.lane_phase[lanes] = self.cluster_phase
+        self.cluster_arrived[lanes] = 1
+
+    def cluster_ended(self) -> list[Front]:
+        """End the phase of the cluster's barrier if every thread that lives has come; whom that lets go."""
+        live = self.cluster.live
+        if not self.cluster_arrived.any() or (live & (self.cluster_arrived == 0)).any():
+            return []
+        self.cluster_arrived[:] = 0
+        self.cluster_phase += 1
+        self.cluster.version += 1
+        waiting = self.cluster_waiting
+        self.cluster_waiting = []
+        return _released(waiting)
+
+    def cluster_passed(self, lanes: LaneNumbers) -> bool:
+        """Whether the phase in which these lanes arrived has ended."""
+        return bool((self.lane_phase[lanes] < self.cluster_phase).all())
+
+
+def _released(waiting: list[Waiting]) -> list[Front]:
+    votes = [one.votes for one in waiting if one.votes is not None]
+    for one in waiting:
+        if one.tell is not None:
+            one.tell(np.concatenate(votes))
+    return [Front(one.pc, one.lanes) for one in waiting]

@@ -1,0 +1,263 @@
+"""The state of the blocks that run together: registers, shared and local memory, barriers, asynchronous work.
+
+A block without a cluster is a cluster of one. Threads are lanes of one long row: block after block, each padded to whole
+warps, so that lane // 32 is a warp. Lanes that pad a block never run.
+
+    block (3, 40 threads)     lanes 0-39 exist, 40-63 do not; warps 0 and 1
+    block of rank 1           lanes 64-103, …
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import rounded_up
+from tilescope.machine.address import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_OFFSET_MASK,
+    SHARED_RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    Addresses,
+    Space,
+)
+from tilescope.machine.fault import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.memory import Memory
+from tilescope.machine.pending import Pending
+from tilescope.machine.program import AddressOf, Constant, Program
+from tilescope.machine.special import special_values
+from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
+from tilescope.pipeline.mbarrier import Mbarrier
+
+if TYPE_CHECKING:
+    from tilescope.machine.launch import Launch
+
+Words = npt.NDArray[np.generic]
+_BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
+
+
+class Cluster:
+    """Blocks that run together, with all that their threads hold."""
+
+    def __init__(self, launch: Launch, first_block: tuple[int, int, int]) -> None:
+        program = launch.program
+        self.launch = launch
+        self.program: Program = program
+        self.memory: Memory = launch.memory
+        self.blocks = launch.cluster_blocks
+        self.block_threads = launch.block_threads
+        self.block_lanes = rounded_up(launch.block_threads, WARP_LANES)
+        self.lane_count = self.blocks * self.block_lanes
+        self.first_block = first_block
+        self.pc = 0  # of the step that runs now
+        lane_of_block = np.arange(self.lane_count) % self.block_lanes
+        self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
+        self.live: npt.NDArray[np.bool_] = self.exists.copy()
+        self.block_of_lane: npt.NDArray[np.intp] = np.arange(self.lane_count) // self.block_lanes
+        self.shared_stride = rounded_up(launch.shared_end, _BUFFER_ALIGNMENT_BYTES)
+        self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
+        self.local_stride = rounded_up(program.local_bytes, _BUFFER_ALIGNMENT_BYTES)
+        self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
+        self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
+        self.pending = Pending(self.lane_count)
+        self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
+        self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
+        self.random = launch.random
+        self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+
+    # Registers ---------------------------------------------------------------------------------------------------
+
+    def _register(self, number: int) -> Words:
+        dtype = self.program.register_dtypes[number]
+        content = self.program.read_only.get(number)
+        if content is None:
+            return np.zeros(self.lane_count, dtype)
+        if isinstance(content, Constant):
+            return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
+        if isinstance(content, AddressOf):
+            return self._addresses_of(content)
+        return special_values(self, content.name)
+
+    def _addresses_of(self, content: AddressOf) -> Words:
+        """The address of a variable in its own space, for every lane: that of shared memory has the block's rank."""
+        variable = content.variable
+        program = self.program
+        if variable.space == "shared":
+            addresses = (self.block_of_lane << SHARED_RANK_SHIFT) + program.shared_offsets[variable.number]
+            return addresses.astype(np.uint64)
+        if variable.number in program.param_offsets:
+            address = PARAM_WINDOW + program.param_offsets[variable.number]
+        elif variable.number in program.local_offsets:
+            address = program.local_offsets[variable.number]
+        else:
+            address = self.launch.variable_addresses[variable.name]
+        return np.broadcast_to(np.array(address, np.uint64), (self.lane_count,))
+
+    def lanes(self, at: Lanes) -> LaneNumbers:
+        """Lane numbers, also where all are meant."""
+        return np.arange(self.lane_count) if isinstance(at, slice) else at
+
+    def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
+        """(lanes, registers) words of several registers."""
+        return np.stack([self.registers[number][at] for number in numbers], axis=1)
+
+    # Memory ------------------------------------------------------------------------------------------------------
+
+    def load(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
+        """(lanes,) words, or (lanes, count) that follow each other, from a space; faults are the card's."""
+        self._require_aligned(at, addresses, dtype.itemsize * count)
+        if space == "generic":
+            return self._load_generic(at, addresses, dtype, count)
+        if space == "global":
+            with_lanes = _LaneNames(self, at)
+            with with_lanes:
+                return self.memory.load(addresses, dtype, count)
+        buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
+        words = buffer.view(dtype)
+        first = places // dtype.itemsize
+        loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
+        return loaded
+
+    def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
+        """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        count = values.shape[1] if values.ndim > 1 else 1
+        self._require_aligned(at, addresses, values.dtype.itemsize * count)
+        if space == "generic":
+            for own_space, chosen in self._by_space(addresses):
+                own = addresses[chosen] - _window(own_space)
+                self.store(own_space, self.lanes(at)[chosen], own, values[chosen])
+            return
+        if space == "global":
+            with _LaneNames(self, at):
+                self.memory.store(addresses, values)
+            return
+        buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
+        if space == "param":
+            raise KernelFaultError(ILLEGAL_ADDRESS, "a store to the kernel's parameters", int(self.lanes(at)[0]))
+        if space == "shared":
+            self.version += 1
+        words = buffer.view(values.dtype)
+        first = places // values.dtype.itemsize
+        if count == 1:
+            words[first] = values
+        else:
+            words[first[:, None] + np.arange(count)] = values
+
+    def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
+        """The shared memory of one block, from address 0 of its window on."""
+        start = rank * self.shared_stride
+        return self.shared[start : start + self.launch.shared_end]
+
+    def split_shared(self, address: int) -> tuple[int, int]:
+        """(rank, offset in the block's window) of a shared address; a fault outside the cluster."""
+        rank = address >> SHARED_RANK_SHIFT
+        offset = address & SHARED_OFFSET_MASK
+        if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside_shared(address, self), None, address)
+        return rank, offset
+
+    def _load_generic(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> Words:
+        pieces = self._by_space(addresses)
+        if len(pieces) == 1:
+            own_space = pieces[0][0]
+            return self.load(own_space, at, addresses - _window(own_space), dtype, count)
+        shape = (len(addresses), count) if count > 1 else (len(addresses),)
+        result = np.empty(shape, dtype)
+        lanes = self.lanes(at)
+        for own_space, chosen in pieces:
+            own = addresses[chosen] - _window(own_space)
+            result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count)
+        return result
+
+    def _by_space(self, addresses: Addresses) -> list[tuple[Space, LaneNumbers]]:
+        """Which entries of generic addresses lie in which space."""
+        pieces: list[tuple[Space, LaneNumbers]] = []
+        is_global = np.ones(len(addresses), np.bool_)
+        for space, window in _WINDOWS:
+            is_inside = (addresses >= window) & (addresses < window + WINDOW_BYTES)
+            if is_inside.any():
+                pieces.append((space, np.flatnonzero(is_inside)))
+                is_global &= ~is_inside
+        if is_global.any():
+            pieces.append(("global", np.flatnonzero(is_global)))
+        return pieces
+
+    def _places(
+        self, space: Space, at: Lanes, addresses: Addresses, size_bytes: int
+    ) -> tuple[npt.NDArray[np.uint8], Addresses]:
+        """The array that holds a space, and where in it the addresses lie."""
+        if space == "shared":
+            rank = addresses >> SHARED_RANK_SHIFT
+            offset = addresses & SHARED_OFFSET_MASK
+            is_outside = (rank < 0) | (rank >= self.blocks) | (offset + size_bytes > self.launch.shared_end)
+            if is_outside.any():
+                first = int(np.argmax(is_outside))
+                address = int(addresses[first])
+                raise KernelFaultError(
+                    ILLEGAL_ADDRESS, _outside_shared(address, self), int(self.lanes(at)[first]), address
+                )
+            return self.shared, rank * self.shared_stride + offset
+        if space == "local":
+            self._require_inside(at, addresses, size_bytes, self.program.local_bytes, "local memory")
+            return self.local, self.lanes(at) * self.local_stride + addresses
+        if space == "param":
+            offsets = np.where(addresses >= PARAM_WINDOW, addresses - PARAM_WINDOW, addresses)
+            self._require_inside(at, offsets, size_bytes, len(self.launch.parameters), "the kernel's parameters")
+            return self.launch.parameters, offsets
+        raise AssertionError(space)
+
+    def _require_inside(self, at: Lanes, offsets: Addresses, size_bytes: int, end: int, where: str) -> None:
+        is_outside = (offsets < 0) | (offsets + size_bytes > end)
+        if is_outside.any():
+            first = int(np.argmax(is_outside))
+            address = int(offsets[first])
+            reason = f"an access of {size_bytes} bytes at {address:#x}, outside {where} of {end} bytes"
+            raise KernelFaultError(ILLEGAL_ADDRESS, reason, int(self.lanes(at)[first]), address)
+
+    def _require_aligned(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
+        is_wrong = addresses & (size_bytes - 1)
+        if size_bytes > 1 and is_wrong.any():
+            first = int(np.flatnonzero(is_wrong)[0])
+            address = int(addresses[first])
+            reason = f"an access of {size_bytes} bytes at {address:#x}, which is no multiple of {size_bytes}"
+            raise KernelFaultError(MISALIGNED_ADDRESS, reason, int(self.lanes(at)[first]), address)
+
+
+class _LaneNames:
+    """Inside: a fault of global memory, which counts the entries of an access, gets the lane's number instead."""
+
+    def __init__(self, cluster: Cluster, at: Lanes) -> None:
+        self.cluster = cluster
+        self.at = at
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, fault: object, trace: object) -> None:
+        if isinstance(fault, KernelFaultError) and fault.lane is not None:
+            fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
+
+
+_WINDOWS: tuple[tuple[Space, int], ...] = (
+    ("param", PARAM_WINDOW),
+    ("local", LOCAL_WINDOW),
+    ("shared", SHARED_WINDOW),
+)
+
+
+def _window(space: Space) -> int:
+    return dict(_WINDOWS).get(space, 0)
+
+
+def _outside_shared(address: int, cluster: Cluster) -> str:
+    held = cluster.launch.shared_end
+    blocks = "the block has" if cluster.blocks == 1 else f"each of {cluster.blocks} blocks has"
+    return f"shared address {address:#x}; {blocks} {held:#x} bytes of it, reserved ones included"
+
+
+__all__ = ["EVERYONE", "Cluster", "Words"]

@@ -1,0 +1,56 @@
+"""Instructions that a warp or a warpgroup executes together: shfl.sync, vote, mma.sync, wgmma, bar.warp.sync …"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.front import Front
+from tilescope.machine.step import LaneNumbers, Step
+
+if TYPE_CHECKING:
+    from tilescope.machine.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """An instruction that its warp (or warpgroup) executes together: it waits for lanes that are on their way.
+
+    `mask` is the register with the lanes that take part; without it all that live do. `meets_elsewhere`: lanes may come
+    to another instruction of the kind, as to two __syncwarp() in two branches.
+    """
+
+    step: Step
+    mask: int | None = None
+    group_lanes: int = WARP_LANES
+    meets_elsewhere: bool = False
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Run for the groups that are complete; the others wait."""
+        cluster = schedule.cluster
+        pc = front.pc
+        schedule.gathered(front)
+        if len(front.lanes) < cluster.lane_count:
+            complete = self.complete(cluster, front.lanes, front.lanes)
+            if not complete.all():
+                schedule.gather(front, complete)
+                if not len(front.lanes):
+                    return
+        self.step(cluster, front.at(cluster))
+        schedule.go_on(front, pc + 1)
+
+    def complete(self, cluster: Cluster, lanes: LaneNumbers, present: LaneNumbers) -> npt.NDArray[np.bool_]:
+        """For each lane whether everyone it waits for is among those present."""
+        is_missing = cluster.live.copy()
+        is_missing[present] = False
+        if self.mask is None:
+            missing = np.asarray(is_missing.reshape(-1, self.group_lanes).any(axis=1))
+            return np.asarray(~missing[lanes // self.group_lanes])
+        masks = cluster.registers[self.mask][lanes].astype(np.uint32)
+        bits = np.packbits(is_missing.reshape(-1, WARP_LANES), axis=1, bitorder="little").view("<u4")[:, 0]
+        return np.asarray((bits[lanes // WARP_LANES] & masks) == 0)

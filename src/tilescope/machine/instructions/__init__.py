@@ -1,0 +1,24 @@
+"""What every instruction does: one table from names to the functions that decode them.
+
+Each module has a table `FAMILIES` of its own; what none of them knows is arithmetic of one thread, or refused.
+"""
+
+from __future__ import annotations
+
+from tilescope.machine.instructions import barriers, control, moving
+from tilescope.machine.instructions.scalar import decode_scalar
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.step import Step, Turn
+from tilescope.ptx.syntax import Instruction
+
+FAMILIES: dict[str, Decoder] = {
+    **barriers.FAMILIES,
+    **control.FAMILIES,
+    **moving.FAMILIES,
+}
+
+
+def decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+    """The step or turn of an instruction; raises RefusedError where there is none."""
+    decoder = FAMILIES.get(instruction.name, decode_scalar)
+    return decoder(assembler, instruction)

@@ -1,0 +1,174 @@
+"""Barriers of threads: bar and barrier, barrier.cluster, bar.warp.sync, and the fences, which order but change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilescope.machine.block_barrier import Votes, Waiting
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.front import Front
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.schedule import Schedule
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.ptx.syntax import Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class BlockBarrierTurn:
+    """bar.sync, bar.arrive and bar.red: registers with the barrier's number and the threads that it waits for."""
+
+    action: str  # sync, arrive or red
+    number: int
+    threads: int | None
+    target: int | None = None
+    predicate: tuple[int, bool] | None = None
+    reduction: str = ""  # popc, and, or
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Count the lanes of each block, and park them unless they complete the barrier."""
+        cluster = schedule.cluster
+        pc = front.pc
+        numbers = cluster.registers[self.number][front.lanes].astype(np.int64)
+        ranks = cluster.block_of_lane[front.lanes]
+        keys = ranks * 1024 + numbers
+        for key in np.unique(keys).tolist():
+            lanes = front.lanes[keys == key]
+            self._come(schedule, key // 1024, key % 1024, Front(pc, lanes, front.rounds, front.steps))
+
+    def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
+        cluster = schedule.cluster
+        lanes = front.lanes
+        expected = None
+        if self.threads is not None:
+            expected = int(cluster.registers[self.threads][lanes[0]])
+        barrier = schedule.barriers.arrive(rank, number, lanes, expected)
+        if self.action == "arrive":
+            schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
+        else:
+            barrier.waiting.append(self._waiting(cluster, front))
+        schedule.release(schedule.barriers.ended(rank, number))
+
+    def _waiting(self, cluster: Cluster, front: Front) -> Waiting:
+        lanes = front.lanes
+        if self.predicate is None:
+            return Waiting(front.pc + 1, lanes)
+        register, is_negated = self.predicate
+        votes = cluster.registers[register][lanes].astype(np.bool_) ^ is_negated
+
+        def tell(everyone: Votes) -> None:
+            self._tell(cluster, lanes, everyone)
+
+        return Waiting(front.pc + 1, lanes, votes, tell)
+
+    def _tell(self, cluster: Cluster, lanes: LaneNumbers, votes: Votes) -> None:
+        results = {"popc": votes.sum(), "and": votes.all(), "or": votes.any()}
+        assert self.target is not None
+        cluster.registers[self.target][lanes] = results[self.reduction]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterWait:
+    """barrier.cluster.wait: parks until every thread of the cluster has arrived."""
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Go on, or wait for the rest of the cluster."""
+        if schedule.barriers.cluster_passed(front.lanes):
+            schedule.go_on(front, front.pc + 1)
+            return
+        schedule.barriers.cluster_waiting.append(Waiting(front.pc + 1, front.lanes))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterArrive:
+    """barrier.cluster.arrive: counts the threads, which go on."""
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Arrive, and let go whom that frees."""
+        schedule.barriers.cluster_arrive(front.lanes)
+        schedule.release(schedule.barriers.cluster_ended())
+        schedule.go_on(front, front.pc + 1)
+
+
+def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
+    """bar.sync a{, b}; bar.arrive a, b; bar.red.popc d, a{, b}, p; bar.warp.sync mask."""
+    words = Words(instruction)
+    if words.flag("warp"):
+        words.flag("sync")
+        words.done()
+        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
+    words.flag("cta")
+    words.flag("aligned")
+    action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
+    if action == "red":
+        return _bar_red(assembler, instruction, words)
+    words.done()
+    number = assembler.source(instruction.operands[0], "u32")
+    threads = assembler.source(instruction.operands[1], "u32") if len(instruction.operands) > 1 else None
+    return BlockBarrierTurn(action, number, threads)
+
+
+def _bar_red(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    reduction = words.required(("popc", "and", "or"), "reduction")
+    words.one_of(("u32", "pred"))
+    words.done()
+    operands = instruction.operands
+    target = assembler.written(operands[0])
+    number = assembler.source(operands[1], "u32")
+    threads = assembler.source(operands[2], "u32") if len(operands) == 4 else None
+    return BlockBarrierTurn("red", number, threads, target, assembler.predicate(operands[-1]), reduction)
+
+
+def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
+    """barrier.sync, .arrive, .red as bar; barrier.cluster.arrive and .wait."""
+    words = Words(instruction)
+    if not words.flag("cluster"):
+        return _bar(assembler, instruction)
+    action = words.required(("arrive", "wait"), "arrive or wait")
+    words.without_effect()
+    words.flag("aligned")
+    words.done()
+    return ClusterArrive() if action == "arrive" else ClusterWait()
+
+
+def _nothing(cluster: Cluster, at: Lanes) -> None:
+    """Only the waiting counts."""
+
+
+_FENCES = (
+    "acq_rel",
+    "sc",
+    "acquire",
+    "release",
+    "proxy",
+    "alias",
+    "async",
+    "async::generic",
+    "async.global",
+    "generic",
+    "mbarrier_init",
+    "tensormap::generic",
+    "sync_restrict::shared::cta",
+    "sync_restrict::shared::cluster",
+    "global",
+    "shared::cta",
+    "shared::cluster",
+    "gl",
+)
+
+
+def _fence(assembler: Assembler, instruction: Instruction) -> Step:
+    """Fence and membar: what they order is ordered anyway where instructions run one after another."""
+    words = Words(instruction)
+    words.without_effect()
+    while words.one_of(_FENCES) is not None:
+        pass
+    words.done()
+    return _nothing
+
+
+FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}
+__all__ = ["FAMILIES", "RefusedError"]

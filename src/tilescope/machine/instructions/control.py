@@ -1,0 +1,239 @@
+"""Where threads go: branches, calls, returns, exits, and instructions that wait for the rest of their warp.
+
+A loop that sees nothing new is a spin. Where a front comes back to the start of a loop, its registers hold what they held
+the last time, and neither memory nor a barrier has changed since, going round again cannot help: the front is
+parked until something changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective as Collective
+from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
+from tilescope.machine.front import Front, LoopVisit
+from tilescope.machine.program import Assembler, Decoder, Moves
+from tilescope.machine.schedule import Schedule
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """bra: all lanes of the front go to the target; those whose guard does not hold have gone on."""
+
+    target: int
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Go, or park where the loop sees nothing new."""
+        if self.target <= front.pc and _sees_nothing_new(schedule, front, self.target):
+            front.pc = self.target
+            schedule.spin(front)
+            return
+        schedule.go_on(front, self.target)
+
+
+def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
+    """Whether a front that goes back to `target` stands exactly as it stood there the last time."""
+    pc = front.pc
+    versions = schedule.versions()
+    last = front.loop_visit
+    if last is None or last.pc != pc or last.versions != versions:
+        front.loop_visit = LoopVisit(pc, versions, None)
+        return False
+    cluster = schedule.cluster
+    numbers = cluster.program.registers_written(target, pc)
+    if numbers is None:  # a clock is read: the loop may end by itself
+        return False
+    held = b"".join(cluster.registers[number][front.lanes].tobytes() for number in numbers)
+    front.loop_visit = LoopVisit(pc, versions, held)
+    return last.registers == held
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedBranch:
+    """brx.idx: each lane goes where the table says."""
+
+    index: int
+    targets: tuple[int, ...]
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Split the front by the targets of its lanes."""
+        index = schedule.cluster.registers[self.index][front.lanes].astype(np.int64)
+        if (index >= len(self.targets)).any():
+            lane = int(front.lanes[np.argmax(index >= len(self.targets))])
+            reason = f"brx.idx with index {int(index.max())}, but its table has {len(self.targets)} targets"
+            raise KernelFaultError(LAUNCH_FAILURE, reason, lane)
+        chosen = np.array(self.targets)[index]
+        for target in np.unique(chosen).tolist():
+            schedule.add(Front(target, front.lanes[chosen == target], front.rounds, front.steps))
+
+
+def _carry(cluster: Cluster, moves: Moves, lanes: LaneNumbers) -> None:
+    """Copy a variable of local memory to another one, for some lanes."""
+    local = cluster.local.reshape(cluster.lane_count, cluster.local_stride)
+    target = slice(moves.target, moves.target + moves.size_bytes)
+    source = slice(moves.source, moves.source + moves.size_bytes)
+    local[lanes, target] = local[lanes, source]
+
+
+@dataclass(slots=True)
+class Call:
+    """call of a function with a body: arguments are copied to its parameters, which are local memory."""
+
+    function: str
+    start: int  # filled in when the functions have their places
+    arguments: tuple[Moves, ...]
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Remember where to go back to, and go."""
+        for moves in self.arguments:
+            _carry(schedule.cluster, moves, front.lanes)
+        depth = schedule.depth[front.lanes]
+        schedule.returns[depth, front.lanes] = front.pc + 1
+        schedule.depth[front.lanes] += 1
+        schedule.go_on(front, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """ret: back to the call, or the end of the thread."""
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Split the front by where its lanes were called from."""
+        depth = schedule.depth[front.lanes]
+        ended = front.lanes[depth == 0]
+        back = front.lanes[depth > 0]
+        if len(back):
+            schedule.depth[back] -= 1
+            targets = schedule.returns[schedule.depth[back], back]
+            for target in np.unique(targets).tolist():
+                lanes = back[targets == target]
+                for moves in _results(schedule.cluster, target - 1):
+                    _carry(schedule.cluster, moves, lanes)
+                schedule.add(Front(target, lanes, front.rounds, front.steps))
+        if len(ended):
+            schedule.exit(ended)
+
+
+def _results(cluster: Cluster, pc: int) -> tuple[Moves, ...]:
+    """What the call at `pc` brings back."""
+    return cluster.program.call_results.get(pc, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """exit: the end of the thread, wherever it stands."""
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """End all lanes of the front."""
+        schedule.exit(front.lanes)
+
+
+def _bra(assembler: Assembler, instruction: Instruction) -> Turn:
+    label = instruction.operands[0]
+    if not isinstance(label, Label):
+        raise RefusedError("bra wants a label")
+    return Branch(assembler.start + label.target)
+
+
+def _brx(assembler: Assembler, instruction: Instruction) -> Turn:
+    index, table = instruction.operands
+    if not isinstance(table, BranchTable):
+        raise RefusedError("brx.idx wants a .branchtargets table")
+    return IndexedBranch(assembler.source(index, "u32"), tuple(assembler.start + target for target in table.targets))
+
+
+def _ret(assembler: Assembler, instruction: Instruction) -> Turn:
+    return Return()
+
+
+def _exit(assembler: Assembler, instruction: Instruction) -> Turn:
+    return Exit()
+
+
+def _trap(assembler: Assembler, instruction: Instruction) -> Step:
+    def trap(cluster: Cluster, at: Lanes) -> None:
+        raise KernelFaultError(LAUNCH_FAILURE, f"{instruction.name} was executed", int(cluster.lanes(at)[0]))
+
+    return trap
+
+
+def _no_effect(assembler: Assembler, instruction: Instruction) -> Step:
+    """nanosleep, pragma-like instructions, prefetches: nothing that a value depends on."""
+
+    def nothing(cluster: Cluster, at: Lanes) -> None:
+        pass
+
+    return nothing
+
+
+def called_function(instruction: Instruction) -> FunctionName:
+    """The function of a call, whose operands are (results), function, (arguments), each of the lists perhaps absent."""
+    for operand in instruction.operands:
+        if isinstance(operand, FunctionName):
+            return operand
+    raise RefusedError("an indirect call: the function is not known when the kernel is made")
+
+
+def call_lists(instruction: Instruction) -> tuple[tuple[Variable, ...], tuple[Variable, ...]]:
+    """(results, arguments) of a call."""
+    results: tuple[Variable, ...] = ()
+    arguments: tuple[Variable, ...] = ()
+    name_seen = False
+    for operand in instruction.operands:
+        if isinstance(operand, FunctionName):
+            name_seen = True
+        elif isinstance(operand, Arguments):
+            variables = tuple(one for one in operand.variables if isinstance(one, Variable))
+            if len(variables) != len(operand.variables):
+                raise RefusedError("arguments of a call that are no .param variables")
+            if name_seen:
+                arguments = variables
+            else:
+                results = variables
+    return results, arguments
+
+
+def decode_call(assembler: Assembler, instruction: Instruction) -> Turn:
+    """A call of a function of the module; what is only declared is in host_calls.py."""
+    name = called_function(instruction).name
+    function = assembler.module.functions[name]
+    results, arguments = call_lists(instruction)
+    pc = len(assembler.program.steps)
+    assembler.program.call_results[pc] = tuple(
+        _moves(assembler, inside, outside) for inside, outside in zip(function.results, results, strict=True)
+    )
+    carried = tuple(
+        _moves(assembler, outside, inside) for outside, inside in zip(arguments, function.parameters, strict=True)
+    )
+    return Call(name, -1, carried)
+
+
+def _moves(assembler: Assembler, source: Variable, target: Variable) -> Moves:
+    assembler.place(source)
+    assembler.place(target)
+    offsets = assembler.program.local_offsets
+    size_bytes = min(source.size_bytes or 0, target.size_bytes or 0)
+    return Moves(offsets[source.number], offsets[target.number], size_bytes)
+
+
+FAMILIES: dict[str, Decoder] = {
+    "bra": _bra,
+    "brx": _brx,
+    "ret": _ret,
+    "exit": _exit,
+    "trap": _trap,
+    "nanosleep": _no_effect,
+    "prefetch": _no_effect,
+    "prefetchu": _no_effect,
+    "applypriority": _no_effect,
+    "discard": _no_effect,
+    "setmaxnreg": _no_effect,
+    "griddepcontrol": _no_effect,
+    "pmevent": _no_effect,
+    "brkpt": _trap,
+}

@@ -1,0 +1,318 @@
+"""Registers and memory: mov, ld, st, cvta, mapa, isspacep.
+
+Registers hold unsigned words of their width. A load into a wider register is extended by its type; a store takes the
+low bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    WINDOW_OF_SPACE,
+    Addresses,
+    Space,
+)
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Words as Values
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
+from tilescope.machine.special import CLOCKS, require_special
+from tilescope.machine.step import Lanes, RefusedError, Step
+from tilescope.ptx.syntax import BITS_OF_TYPE, Address, Instruction, Operand, SpecialRegister, Variable, Vector
+
+AddressOf = Callable[[Cluster, Lanes], Addresses]
+
+
+def decode_address(assembler: Assembler, operand: Operand) -> AddressOf:
+    """A function that gives the addresses of [base+offset] for some lanes."""
+    number, offset = assembler.address(operand)
+
+    def addresses(cluster: Cluster, at: Lanes) -> Addresses:
+        base = cluster.registers[number][at].astype(np.int64)
+        return base + offset if offset else base
+
+    return addresses
+
+
+def space_of(assembler: Assembler, operand: Operand, space: Space) -> Space:
+    """The space of an access: a named variable knows better (parameters of functions are local memory)."""
+    if isinstance(operand, Address) and isinstance(operand.base, Variable):
+        return assembler.space_of(operand.base)
+    return space
+
+
+def converted(values: Values, dtype: np.dtype[np.generic], *, is_signed: bool) -> Values:
+    """Words as wide as a register: cut, or extended by the sign."""
+    if values.dtype == dtype:
+        return values
+    if is_signed and values.dtype.itemsize < dtype.itemsize:
+        signed = values.view(f"i{values.dtype.itemsize}").astype(f"i{dtype.itemsize}")
+        return signed.view(dtype)
+    return values.astype(dtype)
+
+
+def _ld(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    space = space_of(assembler, instruction.operands[1], words.space())
+    count = words.vector()
+    words.without_effect()
+    type_name = words.type()
+    words.done()
+    targets = [assembler.target(one) for one in assembler.vector(instruction.operands[0])]
+    if len(targets) != count:
+        raise RefusedError(f"{count} registers are wanted, not {len(targets)}")
+    addresses = decode_address(assembler, instruction.operands[1])
+    bits = BITS_OF_TYPE[type_name]
+    dtype = DTYPE_OF_BITS[min(bits, 64)]
+    pieces = count * bits // (dtype.itemsize * 8)
+    is_signed = type_name.startswith("s")
+
+    def load(cluster: Cluster, at: Lanes) -> None:
+        loaded = cluster.load(space, at, addresses(cluster, at), dtype, pieces)
+        if count == 1:
+            _put(cluster, at, targets[0], loaded, is_signed=is_signed)
+            return
+        per_register = pieces // count
+        for index, target in enumerate(targets):
+            if per_register == 1:
+                value = loaded[:, index]
+            else:
+                value = loaded[:, index * per_register : (index + 1) * per_register]
+            _put(cluster, at, target, value, is_signed=is_signed)
+
+    return load
+
+
+def _put(cluster: Cluster, at: Lanes, target: int | None, values: Values, *, is_signed: bool) -> None:
+    if target is None:
+        return
+    register = cluster.registers[target]
+    register[at] = values if values.ndim > 1 else converted(values, register.dtype, is_signed=is_signed)
+
+
+def _st(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    space = space_of(assembler, instruction.operands[0], words.space())
+    count = words.vector()
+    words.without_effect()
+    type_name = words.type()
+    words.done()
+    bits = BITS_OF_TYPE[type_name]
+    dtype = DTYPE_OF_BITS[min(bits, 64)]
+    sources = [assembler.source(one, type_name) for one in assembler.vector(instruction.operands[1])]
+    if len(sources) != count:
+        raise RefusedError(f"{count} registers are wanted, not {len(sources)}")
+    addresses = decode_address(assembler, instruction.operands[0])
+
+    def store(cluster: Cluster, at: Lanes) -> None:
+        if count == 1:
+            value = cluster.registers[sources[0]][at]
+            values = value if value.ndim > 1 else value.astype(dtype, copy=False)
+        else:
+            parts = [cluster.registers[source][at] for source in sources]
+            join = np.concatenate if parts[0].ndim > 1 else _stacked
+            values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
+        cluster.store(space, at, addresses(cluster, at), values)
+
+    return store
+
+
+def _stacked(parts: list[Values], axis: int) -> Values:
+    return np.stack(parts, axis=axis)
+
+
+def _mov(assembler: Assembler, instruction: Instruction) -> Step:
+    target, source = instruction.operands
+    words = Words(instruction)
+    type_name = words.type()
+    words.done()
+    if isinstance(source, Vector):
+        return _pack(assembler, target, source)
+    if isinstance(target, Vector):
+        return _unpack(assembler, target, source, type_name)
+    number = assembler.written(target)
+    if isinstance(source, SpecialRegister):
+        require_special(source.name)
+        if source.name in CLOCKS:
+            return _read_clock(assembler, number)
+    held = assembler.source(source, type_name)
+    return _copy(assembler, number, held)
+
+
+def _copy(assembler: Assembler, target: int, source: int) -> Step:
+    wanted = assembler.dtype(target)
+    if wanted == assembler.dtype(source):
+
+        def move(cluster: Cluster, at: Lanes) -> None:
+            cluster.registers[target][at] = cluster.registers[source][at]
+
+        return move
+
+    def move_converted(cluster: Cluster, at: Lanes) -> None:
+        cluster.registers[target][at] = cluster.registers[source][at].astype(wanted)
+
+    return move_converted
+
+
+def _read_clock(assembler: Assembler, target: int) -> Step:
+    assembler.program.clock_reads.add(len(assembler.program.steps))
+
+    def read(cluster: Cluster, at: Lanes) -> None:
+        register = cluster.registers[target]
+        register[at] = np.array(cluster.launch.clock(), np.uint64).astype(register.dtype)
+
+    return read
+
+
+def _pack(assembler: Assembler, target: Operand, source: Vector) -> Step:
+    """mov.b32 %r, {%rs1, %rs2}: the first part is the lowest."""
+    number = assembler.written(target)
+    wanted = assembler.dtype(number)
+    total_bits = wanted.itemsize * 8
+    part_type = f"b{total_bits // len(source.elements)}"
+    parts = [assembler.source(one, part_type) for one in source.elements]
+    part_dtype = DTYPE_OF_BITS[total_bits // len(parts)]
+
+    def pack(cluster: Cluster, at: Lanes) -> None:
+        held = np.stack([cluster.registers[part][at].astype(part_dtype) for part in parts], axis=1)
+        packed = held.view(wanted.base)
+        cluster.registers[number][at] = packed if wanted.shape else packed[:, 0]
+
+    return pack
+
+
+def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: str) -> Step:
+    """mov.b32 {%rs1, %rs2}, %r."""
+    targets = [assembler.target(one) for one in target.elements]
+    part_dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name] // len(targets)]
+    number = assembler.source(source, type_name)
+
+    def unpack(cluster: Cluster, at: Lanes) -> None:
+        held = np.ascontiguousarray(cluster.registers[number][at])
+        parts = held.view(part_dtype).reshape(len(held), len(targets))
+        for index, part in enumerate(targets):
+            _put(cluster, at, part, parts[:, index], is_signed=False)
+
+    return unpack
+
+
+def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
+    """cvta.shared: to a generic address; cvta.to.shared: back. Parameters have one window for both."""
+    words = Words(instruction)
+    is_back = words.flag("to")
+    space = words.space()
+    words.type()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+    window = 0 if space == "param" else WINDOW_OF_SPACE[space]
+    if isinstance(instruction.operands[1], Variable):
+        own = assembler.space_of(instruction.operands[1])
+        window = 0 if own == "param" else WINDOW_OF_SPACE[own]
+    shift = -window if is_back else window
+    wanted = assembler.dtype(target)
+
+    def convert(cluster: Cluster, at: Lanes) -> None:
+        address = cluster.registers[source][at].astype(np.int64) + shift
+        cluster.registers[target][at] = address.astype(wanted)
+
+    return convert
+
+
+def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
+    """The address of the same variable in another block of the cluster."""
+    words = Words(instruction)
+    space = words.space()
+    words.type()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+    rank = assembler.source(instruction.operands[2], "u32")
+    wanted = assembler.dtype(target)
+    window = SHARED_WINDOW if space == "generic" else 0
+
+    def map_address(cluster: Cluster, at: Lanes) -> None:
+        offset = (cluster.registers[source][at].astype(np.int64) - window) & ((1 << SHARED_RANK_SHIFT) - 1)
+        address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + window
+        cluster.registers[target][at] = address.astype(wanted)
+
+    return map_address
+
+
+def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    space = words.space()
+    words.type()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+    window = SHARED_WINDOW if space == "generic" else 0
+
+    def rank(cluster: Cluster, at: Lanes) -> None:
+        address = cluster.registers[source][at].astype(np.int64) - window
+        cluster.registers[target][at] = (address >> SHARED_RANK_SHIFT).astype(np.uint32)
+
+    return rank
+
+
+_WINDOW_STARTS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
+    """Whether a generic address lies in a window; shared::cta means that of the own block."""
+    is_own = "shared::cta" in instruction.modifiers or "shared" in instruction.modifiers
+    words = Words(instruction)
+    space = words.space()
+    words.done()
+    target = assembler.written(instruction.operands[0])
+    source = assembler.source(instruction.operands[1], "u64")
+
+    def is_in_space(cluster: Cluster, at: Lanes) -> None:
+        address = cluster.registers[source][at].astype(np.int64)
+        inside = {name: _inside(address, start) for name, start in _WINDOW_STARTS.items()}
+        if space == "global":
+            result = ~(inside["shared"] | inside["local"] | inside["param"])
+        else:
+            result = inside[space]
+        if space == "shared" and is_own:
+            own = cluster.block_of_lane[at]
+            result = result & ((address - SHARED_WINDOW) >> SHARED_RANK_SHIFT == own)
+        cluster.registers[target][at] = result
+
+    return is_in_space
+
+
+def _inside(address: Addresses, start: int) -> npt.NDArray[np.bool_]:
+    return np.asarray((address >= start) & (address < start + WINDOW_BYTES))
+
+
+def _createpolicy(assembler: Assembler, instruction: Instruction) -> Step:
+    """A cache policy: a word that changes no value."""
+    target = assembler.written(instruction.operands[0])
+
+    def create(cluster: Cluster, at: Lanes) -> None:
+        cluster.registers[target][at] = 0
+
+    return create
+
+
+FAMILIES: dict[str, Decoder] = {
+    "ld": _ld,
+    "ldu": _ld,
+    "st": _st,
+    "mov": _mov,
+    "cvta": _cvta,
+    "mapa": _mapa,
+    "getctarank": _getctarank,
+    "isspacep": _isspacep,
+    "createpolicy": _createpolicy,
+}

@@ -1,0 +1,121 @@
+"""Arithmetic of one thread: every form that `arithmetic` knows, from registers to registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tilescope.machine.arithmetic import Operation, UnknownForm, operation
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Words as Values
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler
+from tilescope.machine.step import Lanes, RefusedError, Step
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair
+
+Compute = Callable[..., Values]
+
+
+class Source(NamedTuple):
+    """A register that an instruction reads, how wide its operation takes it, and whether it is `!p`."""
+
+    number: int
+    dtype: np.dtype[np.generic]
+    is_negated: bool = False
+
+    def value(self, cluster: Cluster, at: Lanes) -> Values:
+        """What some lanes hold in it."""
+        value = cluster.registers[self.number][at].astype(self.dtype, copy=False)
+        return np.logical_not(value) if self.is_negated else value
+
+
+def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
+    """A step that computes; refused where the form is not known."""
+    try:
+        found = operation(instruction.name, instruction.modifiers)
+    except UnknownForm as reason:
+        raise RefusedError(str(reason)) from None
+    if not found.is_exact:
+        assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
+    sources = _sources(assembler, instruction, found)
+    targets = _targets(assembler, instruction, found)
+    is_signed = found.result_type.startswith("s")
+    if len(targets) == 1 and found.result_count == 1 and targets[0] is not None and _are_plain(assembler, sources):
+        numbers = tuple(source.number for source in sources)
+        return _plain_step(found.compute, numbers, targets[0], assembler.dtype(targets[0]), is_signed=is_signed)
+    return _general_step(found, sources, targets, is_signed=is_signed)
+
+
+def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[Source, ...]:
+    """The sources of an instruction; the carry flag, where it is one, is the last."""
+    operands = instruction.operands[1:]
+    types = list(found.source_types)
+    if found.takes_carry:
+        types.pop()
+    if len(operands) != len(types):
+        raise RefusedError(f"{instruction.opcode} takes {len(types)} sources, not {len(operands)}")
+    sources = [_source(assembler, operand, name) for operand, name in zip(operands, types, strict=True)]
+    if found.takes_carry:
+        sources.append(Source(assembler.carry(), np.dtype(np.bool_)))
+    return tuple(sources)
+
+
+def _source(assembler: Assembler, operand: Operand, type_name: str) -> Source:
+    dtype = DTYPE_OF_BITS[BITS_OF_TYPE[type_name]]
+    if isinstance(operand, Negated):
+        return Source(assembler.register(operand.register), dtype, is_negated=True)
+    return Source(assembler.source(operand, type_name), dtype)
+
+
+def _targets(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[int | None, ...]:
+    """The registers that take results: `p|q` is two of them, the carry flag the last; None for `_`."""
+    first = instruction.operands[0]
+    operands = [first.first, first.second] if isinstance(first, Pair) else [first]
+    targets = [assembler.target(operand) for operand in operands]
+    if found.gives_carry:
+        targets.append(assembler.carry())
+    if len(targets) > found.result_count:
+        raise RefusedError(f"{instruction.opcode} has {found.result_count} results, not {len(targets)}")
+    return tuple(targets)
+
+
+def _are_plain(assembler: Assembler, sources: tuple[Source, ...]) -> bool:
+    """Whether all sources are registers just as wide as the operation takes them."""
+    return all(not source.is_negated and assembler.dtype(source.number) == source.dtype for source in sources)
+
+
+def _plain_step(
+    compute: Compute, sources: tuple[int, ...], target: int, dtype: np.dtype[np.generic], *, is_signed: bool
+) -> Step:
+    """The common case: nothing to convert on the way in, one result."""
+
+    def step(cluster: Cluster, at: Lanes) -> None:
+        registers = cluster.registers
+        result = compute(*[registers[source][at] for source in sources])
+        registers[target][at] = _as_wide(result, dtype, is_signed=is_signed)
+
+    return step
+
+
+def _general_step(
+    found: Operation, sources: tuple[Source, ...], targets: tuple[int | None, ...], *, is_signed: bool
+) -> Step:
+    def step(cluster: Cluster, at: Lanes) -> None:
+        computed = found.compute(*[source.value(cluster, at) for source in sources])
+        results = (computed,) if found.result_count == 1 else computed
+        for target, result in zip(targets, results, strict=False):
+            if target is not None:
+                register = cluster.registers[target]
+                register[at] = _as_wide(result, register.dtype, is_signed=is_signed)
+
+    return step
+
+
+def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) -> Values:
+    """A result for a register of another width: extended by its sign, or cut."""
+    if result.dtype == dtype:
+        return result
+    if is_signed:
+        return result.view(f"i{result.dtype.itemsize}").astype(f"i{dtype.itemsize}").view(dtype)
+    return result.astype(dtype)

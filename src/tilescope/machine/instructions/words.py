@@ -1,0 +1,89 @@
+"""The modifiers of an instruction, taken one after another: what is left over in the end is not understood."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilescope.machine.address import Space
+from tilescope.machine.step import RefusedError
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
+
+_SPACES: dict[str, Space] = {
+    "global": "global",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "shared::cluster": "shared",
+    "local": "local",
+    "param": "param",
+    "param::entry": "param",
+    "param::func": "param",
+    "const": "global",
+}
+SCOPES = ("cta", "cluster", "gpu", "sys")
+ORDERS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "sc", "mmio")
+CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"})
+
+
+class Words:
+    """The modifiers of one instruction.
+
+    >>> from tilescope.ptx.syntax import Instruction
+    >>> words = Words(Instruction("ld", ("global", "v4", "b32"), (), None, 1, None, ""))
+    >>> words.space(), words.vector(), words.type(), words.done()
+    ('global', 4, 'b32', None)
+    """
+
+    def __init__(self, instruction: Instruction) -> None:
+        self._instruction = instruction
+        self._left = list(instruction.modifiers)
+
+    def flag(self, word: str) -> bool:
+        """Whether the word is there."""
+        if word in self._left:
+            self._left.remove(word)
+            return True
+        return False
+
+    def one_of(self, words: Collection[str], default: str | None = None) -> str | None:
+        """The first modifier that is one of these."""
+        for word in self._left:
+            if word in words:
+                self._left.remove(word)
+                return word
+        return default
+
+    def required(self, words: Collection[str], what: str) -> str:
+        """The first modifier that is one of these; without it the instruction is refused."""
+        found = self.one_of(words)
+        if found is None:
+            raise RefusedError(f"{self._instruction.opcode} has no {what}")
+        return found
+
+    def type(self) -> str:
+        """The first type."""
+        return self.required(BITS_OF_TYPE, "type")
+
+    def space(self) -> Space:
+        """The state space; generic where none is named."""
+        word = self.one_of(_SPACES)
+        return "generic" if word is None else _SPACES[word]
+
+    def vector(self) -> int:
+        """How many registers: 1, or that of .v2, .v4, .v8."""
+        word = self.one_of(("v2", "v4", "v8"))
+        return 1 if word is None else int(word[1:])
+
+    def without_effect(self) -> None:
+        """Take what does not change values: scopes, orders, cache hints and policies."""
+        self._left = [word for word in self._left if not _is_hint(word)]
+
+    def done(self) -> None:
+        """Refuse what was not understood."""
+        if self._left:
+            raise RefusedError(f".{self._left[0]} of {self._instruction.opcode} is not understood")
+
+
+def _is_hint(word: str) -> bool:
+    if word in SCOPES or word in ORDERS or word in CACHE_HINTS:
+        return True
+    return word.startswith(("L1::", "L2::", "level::"))

@@ -1,0 +1,213 @@
+"""A kernel from PTX text, and its runs without a card.
+
+kernel = Kernel(ptx)                                 what cannot be run is refused here, line by line
+memory = Memory()
+run = kernel.run(grid=4, block=128, args=[a, b, 1000], memory=memory)
+run.outcome                                          "finished", "hang", "fault", "stopped"
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilescope.arch import Arch
+from tilescope.machine.arguments import Argument, Parameters
+from tilescope.machine.assembly import assemble
+from tilescope.machine.findings import findings_of
+from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
+from tilescope.machine.launch import Launch, place_variables
+from tilescope.machine.launch_shape import Extents, launch_shape
+from tilescope.machine.memory import Memory
+from tilescope.machine.program import Program
+from tilescope.machine.run import InstructionCount, KernelRun
+from tilescope.ptx import read_module
+from tilescope.ptx.syntax import Function, Module, Variable
+from tilescope.reading import integer, integers
+from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.sentence import by, printed
+
+DEFAULT_MAX_STEPS = 10_000_000
+
+ENTRY = rule(
+    "kernel-entry",
+    "A text has an entry of that name, or one whose name has that part.",
+    argument="entry",
+    found="{asked}",
+    limit="the text has {known:, }",
+    fix="Use one of these names, or a part that only one of them has.",
+    source="PTX ISA, .entry",
+    passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
+    failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
+)
+
+
+class Kernel:
+    """One entry of a PTX text, ready to run.
+
+    >>> kernel = Kernel('''
+    ...     .version 8.0
+    ...     .target sm_90
+    ...     .address_size 64
+    ...     .visible .entry double(.param .u64 a) {
+    ...         .reg .b32 %r<4>;
+    ...         .reg .b64 %rd<4>;
+    ...         ld.param.u64 %rd1, [a];
+    ...         mov.u32 %r1, %tid.x;
+    ...         mul.wide.u32 %rd2, %r1, 4;
+    ...         add.s64 %rd3, %rd1, %rd2;
+    ...         ld.global.u32 %r2, [%rd3];
+    ...         add.s32 %r3, %r2, %r2;
+    ...         st.global.u32 [%rd3], %r3;
+    ...         ret;
+    ...     }''')
+    >>> a = np.arange(4, dtype=np.int32)
+    >>> kernel.run(grid=1, block=4, args=[a]).outcome, a.tolist()
+    ('finished', [0, 2, 4, 6])
+    """
+
+    def __init__(self, ptx: str, entry: str | None = None) -> None:
+        self.module: Module = read_module(ptx)
+        self._function = _chosen(self.module, entry)
+        self.program: Program = assemble(self.module, self._function)
+
+    @property
+    def entry(self) -> str:
+        """The name of the kernel."""
+        return self._function.name
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of all kernels of the text."""
+        return tuple(function.name for function in self.module.entries)
+
+    @property
+    def parameters(self) -> tuple[Variable, ...]:
+        """The parameters, in the order of the arguments."""
+        return self._function.parameters
+
+    @property
+    def smem_bytes(self) -> int:
+        """Static shared memory of a block; a launch adds dynamic memory to it."""
+        return self.program.smem_bytes
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """The instructions as they were written, those of called functions behind the entry's."""
+        return tuple(one.text for one in self.program.instructions if one is not None)
+
+    def run(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument] = (),
+        *,
+        memory: Memory | None = None,
+        smem_bytes: int = 0,
+        cluster: int | Sequence[int] | None = None,
+        arch: Any = None,
+        blocks: Sequence[Sequence[int]] | None = None,
+        seed: int | None = None,
+        max_steps: int = DEFAULT_MAX_STEPS,
+    ) -> KernelRun:
+        """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
+
+        `args` are in the order of the parameters: integers, floats, tensor maps, bytes (structs by value) or arrays. `smem_bytes`
+        is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
+        asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
+        `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
+        threads run together is one step.
+        """
+        card_arch = Arch.named(self.module.target if arch is None else arch)
+        shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
+        own_memory = Memory() if memory is None else memory
+        parameters = Parameters(self.program, own_memory)
+        parameters.fill(args)
+        launch = Launch(
+            program=self.program,
+            memory=own_memory,
+            grid=shape.grid,
+            block=shape.block,
+            cluster=shape.cluster,
+            is_clustered=shape.is_clustered,
+            smem_bytes=shape.smem_bytes,
+            parameters=parameters.content,
+            given_maps=parameters.given_maps,
+            variable_addresses=place_variables(self.module, own_memory),
+            arch=card_arch.name,
+            random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
+            max_steps=integer("max_steps", max_steps, 1),
+        )
+        with np.errstate(all="ignore"):
+            result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
+        return _told(launch, result)
+
+
+def _chosen(module: Module, entry: str | None) -> Function:
+    """The entry that a name means: its own, or a part that no other has; the only one where none is named."""
+    functions = module.entries
+    if entry is None and len(functions) == 1:
+        return functions[0]
+    if isinstance(entry, str):
+        named = [function for function in functions if function.name == entry]
+        partly = named or [function for function in functions if entry in function.name]
+        if len(partly) == 1:
+            return partly[0]
+    asked = "no entry is named" if entry is None else f"entry = {printed(entry)}"
+    raise ENTRY.error(asked=asked, known=[function.name for function in functions] or ["no entry"])
+
+
+def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
+    """The blocks to run, inside the grid."""
+    if blocks is None:
+        return None
+    wanted = []
+    for index in blocks:
+        x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
+        if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
+            raise ARGUMENT_RANGE.error(
+                argument="blocks",
+                found=f"block {(x, y, z)}",
+                limit=f"the grid has {by(grid)} blocks",
+                fix="Use blocks=[(0, 0, 0)].",
+            )
+        wanted.append((x, y, z))
+    return wanted
+
+
+def _told(launch: Launch, result: GridRun) -> KernelRun:
+    program = launch.program
+    threads = np.cumsum(result.thread_counts)
+    warps = np.cumsum(result.warp_counts)
+    rows = []
+    for pc, instruction in enumerate(program.instructions):
+        if instruction is None:
+            continue
+        rows.append(
+            InstructionCount(
+                ptx_line=instruction.line,
+                source_line=None if instruction.source is None else str(instruction.source),
+                ptx_text=instruction.text,
+                threads=int(threads[pc]),
+                warps=int(warps[pc]),
+            )
+        )
+        if pc in program.approximate and threads[pc]:
+            launch.inexact.add(program.approximate[pc])
+    return KernelRun(
+        entry=program.entry.name,
+        outcome=result.outcome,
+        grid=launch.grid,
+        block=launch.block,
+        cluster=launch.cluster,
+        blocks_run=result.finished_blocks,
+        steps=launch.max_steps - launch.steps_left,
+        inexact=tuple(sorted(launch.inexact)),
+        findings=findings_of(launch, result),
+        instructions=tuple(rows),
+        printed="".join(launch.printed),
+        basis=Arch.named(launch.arch).basis,
+    )

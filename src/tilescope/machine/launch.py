@@ -1,0 +1,94 @@
+"""A launch: grid, block, cluster, shared memory and arguments, checked and laid out as the driver does.
+
+parameters     the bytes of all arguments, each at its own alignment
+memory         arrays, and the variables of the module, placed in global memory
+shared memory  0x400 reserved | static variables | dynamic memory at its alignment
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.memory import Memory
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import Module
+from tilescope.tensor_map import AnyMap, decode_tensor_map
+
+CLOCK_STEP = 1  # cycles that a step counts for: nothing here claims to be time
+
+
+@dataclass(slots=True)
+class Launch:
+    """Everything that the clusters of a grid share while they run."""
+
+    program: Program
+    memory: Memory
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    is_clustered: bool
+    smem_bytes: int
+    parameters: npt.NDArray[np.uint8]
+    variable_addresses: dict[str, int]
+    arch: str
+    random: random.Random | None
+    max_steps: int
+    steps_left: int = field(init=False)
+    multiprocessors: int = 132
+    given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
+    printed: list[str] = field(default_factory=list)
+    inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    _decoded_maps: dict[bytes, AnyMap] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.steps_left = self.max_steps
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def cluster_blocks(self) -> int:
+        """Blocks of a cluster."""
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
+    def shared_end(self) -> int:
+        """Where a block's shared memory ends, from address 0 of its window on."""
+        if self.smem_bytes:
+            return self.program.dynamic_shared_offset + self.smem_bytes
+        return self.program.static_shared_end
+
+    def clock(self) -> int:
+        """A number that grows as the kernel runs."""
+        return (1 << 40) - self.steps_left * CLOCK_STEP
+
+    def tensor_map(self, content: bytes) -> AnyMap:
+        """The map that 128 bytes are; each is decoded once."""
+        given = self.given_maps.get(content)
+        if given is not None:
+            return given
+        decoded = self._decoded_maps.get(content)
+        if decoded is None:
+            decoded = decode_tensor_map(content)
+            self._decoded_maps[content] = decoded
+        return decoded
+
+
+def place_variables(module: Module, memory: Memory) -> dict[str, int]:
+    """Addresses of the .global and .const variables of a module, placed for this launch; initial values included."""
+    variables = [one for one in module.variables.values() if one.space in ("global", "const")]
+    contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}
+    addresses = {name: memory.place(content) for name, content in contents.items()}
+    for variable in variables:
+        if variable.initial is not None:
+            contents[variable.name][: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
+        for offset, name in variable.addresses:
+            pointer = contents[variable.name][offset : offset + 8].view(np.uint64)
+            pointer += np.uint64(addresses[name])
+    return addresses

@@ -1,0 +1,198 @@
+"""Global memory of the machine: numpy arrays at the addresses that a card would hand out.
+
+    memory = Memory()
+    address = memory.place(a)        # 0x7f0000000000: a multiple of 256, unreadable bytes between arrays
+    memory.map(a, (64, 128))         # a tensor map over the placed array, box innermost first
+
+The array itself is the memory: what a kernel stores is seen in it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arithmetic import rounded_up
+from tilescope.machine.address import GLOBAL_START, Addresses
+from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.rule import ARGUMENT_TYPE
+from tilescope.sentence import printed
+from tilescope.tensor_map import TensorMap
+
+PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
+GUARD_BYTES = 1 << 16  # between arrays: a step too far is a fault, not the next array
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class Region:
+    """One array and where it lies."""
+
+    address: int
+    array: npt.NDArray[np.generic]  # what the user placed: kept alive, and found again by where its bytes are
+    content: Bytes
+    host_address: int
+
+    @property
+    def end(self) -> int:
+        """The address behind the last byte."""
+        return self.address + len(self.content)
+
+    def words(self, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+        """The bytes as words; a rest that is no word is left out."""
+        whole = len(self.content) // dtype.itemsize * dtype.itemsize
+        return self.content[:whole].view(dtype)
+
+
+class Memory:
+    """Global memory: arrays, placed where a kernel finds them.
+
+    >>> memory = Memory()
+    >>> a = np.zeros(100, np.float32)
+    >>> address = memory.place(a)
+    >>> address % 256, memory.place(a) == address, memory.place(a[10:]) == address + 40
+    (0, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._regions: list[Region] = []
+        self._starts: list[int] = []
+        self._next = GLOBAL_START
+        self._latest: Region | None = None
+        self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
+
+    def place(self, array: Any) -> int:
+        """The address of an array, which is memory from now on; one that was placed before keeps its address.
+
+        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
+        """
+        placed = _contiguous(array)
+        host_address: int = placed.__array_interface__["data"][0]
+        for region in self._regions:
+            offset = host_address - region.host_address
+            if placed.nbytes and offset >= 0 and offset + placed.nbytes <= len(region.content):
+                return region.address + offset
+        content = placed.reshape(-1).view(np.uint8)
+        region = Region(self._next, placed, content, host_address)
+        self._regions.append(region)
+        self._starts.append(region.address)
+        self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
+        return region.address
+
+    def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
+        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
+
+        >>> memory = Memory()
+        >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")
+        >>> tensor_map.dims, tensor_map.box, tensor_map.address % 256
+        ((192, 256), (64, 128), 0)
+        """
+        address = self.place(array)
+        return TensorMap.from_array(_contiguous(array), tuple(box)[::-1], address=address, **options)
+
+    @property
+    def allocations(self) -> tuple[tuple[int, int], ...]:
+        """(address, bytes) of every array, in the order of addresses."""
+        return tuple((region.address, len(region.content)) for region in self._regions)
+
+    def region_at(self, address: int) -> Region | None:
+        """The array that an address lies in."""
+        index = bisect.bisect_right(self._starts, address) - 1
+        if index < 0 or address >= self._regions[index].end:
+            return None
+        return self._regions[index]
+
+    def load(self, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> npt.NDArray[np.generic]:
+        """(lanes,) words at the addresses, or (lanes, count) words that follow each other there."""
+        size_bytes = dtype.itemsize * count
+        region = self._one_region(addresses, size_bytes)
+        if region is not None:
+            return _picked(region.words(dtype), (addresses - region.address) // dtype.itemsize, count)
+        shape = (len(addresses), count) if count > 1 else len(addresses)
+        result = np.empty(shape, dtype)
+        for region, lanes in self._by_region(addresses, size_bytes):
+            places = (addresses[lanes] - region.address) // dtype.itemsize
+            result[lanes] = _picked(region.words(dtype), places, count)
+        return result
+
+    def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
+        """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        count = values.shape[1] if values.ndim > 1 else 1
+        size_bytes = values.dtype.itemsize * count
+        self.version += 1
+        region = self._one_region(addresses, size_bytes)
+        pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
+        for region, lanes in pieces:
+            if not region.content.flags.writeable:
+                raise KernelFaultError(
+                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), int(addresses[lanes[0]])
+                )
+        for region, lanes in pieces:
+            places = (addresses[lanes] - region.address) // values.dtype.itemsize
+            words = region.words(values.dtype)
+            if count == 1:
+                words[places] = values[lanes]
+            else:
+                words[places[:, None] + np.arange(count)] = values[lanes]
+
+    def bytes_at(self, address: int, size_bytes: int) -> Bytes:
+        """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""
+        region = self.region_at(address)
+        if region is None or address + size_bytes > region.end:
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address)
+        start = address - region.address
+        return region.content[start : start + size_bytes]
+
+    def _one_region(self, addresses: Addresses, size_bytes: int) -> Region | None:
+        """The array in which all of an access lies, if it is one."""
+        low = int(addresses.min())
+        high = int(addresses.max()) + size_bytes
+        region = self._latest
+        if region is None or low < region.address or high > region.end:
+            region = self.region_at(low)
+            if region is None or high > region.end:
+                return None
+            self._latest = region
+        return region
+
+    def _by_region(self, addresses: Addresses, size_bytes: int) -> list[tuple[Region, npt.NDArray[np.int64]]]:
+        """The lanes of an access by the array that they touch; a fault where one touches none."""
+        index = np.searchsorted(np.array(self._starts, np.int64), addresses, side="right") - 1
+        ends = np.array([region.end for region in self._regions] or [0], np.int64)
+        is_outside = (index < 0) | (addresses + size_bytes > ends[np.maximum(index, 0)])
+        if is_outside.any():
+            lane = int(np.argmax(is_outside))
+            address = int(addresses[lane])
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address)
+        return [(self._regions[number], np.flatnonzero(index == number)) for number in np.unique(index).tolist()]
+
+
+def _outside(address: int, size_bytes: int) -> str:
+    return f"an access of {size_bytes} bytes at {address:#x}, where no array lies"
+
+
+def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
+    chosen: npt.NDArray[np.generic] = words[places if count == 1 else places[:, None] + np.arange(count)]
+    return chosen
+
+
+def _contiguous(array: Any) -> npt.NDArray[np.generic]:
+    """The argument as a C-contiguous array that shares its bytes, or a refusal."""
+    held = array if isinstance(array, np.ndarray) else np.asarray(array)
+    if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
+        raise ARGUMENT_TYPE.error(
+            argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
+        )
+    if not held.flags.c_contiguous or held.dtype.hasobject:
+        raise ARGUMENT_TYPE.error(
+            argument="array",
+            found=f"an array of shape {held.shape}, {held.dtype}, whose bytes do not follow each other",
+            limit="a C-contiguous array of numbers",
+            fix="Use np.ascontiguousarray(array), and look for the results there.",
+        )
+    return held

@@ -1,0 +1,106 @@
+"""Work that goes on while threads run: copies by TMA, bulk copies, cp.async, wgmma.
+
+    issued ──────────── at any time between ──────────── waited for
+                                                             └─ done here where no seed is given: as late as its wait allows
+
+A piece of work belongs to the lanes that issued it. cp.async, bulk copies and wgmma are waited for by groups, which are
+counted for each thread; loads report to an mbarrier. A bulk store has two halves: its source is read, then global
+memory is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tilescope.machine.step import LaneNumbers
+
+WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "arrival"]
+GROUP_KINDS: tuple[WorkKind, ...] = ("cp.async", "bulk", "wgmma")
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One asynchronous instruction of one or more lanes, not yet done.
+
+    `perform` does it for some of its lanes. `groups` holds the number of the group that each lane put it in. `barrier` is
+    the shared address of the mbarrier that is told. `read` is the first half of a bulk store, None once it is done.
+    """
+
+    kind: WorkKind
+    pc: int
+    lanes: LaneNumbers
+    perform: Callable[[LaneNumbers], None]
+    groups: LaneNumbers | None = None
+    barrier: int | None = None
+    read: Callable[[], None] | None = None
+
+    def read_source(self) -> None:
+        """Do the first half of a bulk store."""
+        if self.read is not None:
+            self.read()
+            self.read = None
+
+
+@dataclass(slots=True)
+class Pending:
+    """All asynchronous work of a cluster, oldest first, and the open group of each thread."""
+
+    lane_count: int
+    works: list[Work] = field(default_factory=list)
+    open_groups: dict[WorkKind, LaneNumbers] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open_groups = {kind: np.zeros(self.lane_count, np.intp) for kind in GROUP_KINDS}
+
+    def add(self, work: Work) -> None:
+        """Issue work; that of a group goes to the open one of its lanes."""
+        if work.kind in self.open_groups:
+            work.groups = self.open_groups[work.kind][work.lanes]
+        self.works.append(work)
+
+    def commit(self, kind: WorkKind, lanes: LaneNumbers) -> None:
+        """Close the open group of some lanes."""
+        self.open_groups[kind][lanes] += 1
+
+    def wait_group(self, kind: WorkKind, lanes: LaneNumbers, newest: int, *, only_read: bool = False) -> None:
+        """Finish all groups of the lanes but the `newest` ones; of bulk stores, perhaps only the reading."""
+        limit = np.full(self.lane_count, -1, np.intp)
+        limit[lanes] = self.open_groups[kind][lanes] - newest
+        for work in [work for work in self.works if work.kind == kind and work.groups is not None]:
+            assert work.groups is not None
+            is_due = work.groups < limit[work.lanes]
+            if not is_due.any():
+                continue
+            if only_read:
+                work.read_source()
+            else:
+                self.finish(work, work.lanes[is_due])
+
+    def wait_all(self, kind: WorkKind, lanes: LaneNumbers) -> None:
+        """Finish all work of the lanes, committed or not."""
+        for work in [work for work in self.works if work.kind == kind]:
+            due = work.lanes[np.isin(work.lanes, lanes)]
+            if len(due):
+                self.finish(work, due)
+
+    def finish(self, work: Work, lanes: LaneNumbers | None = None) -> None:
+        """Do a piece of work, for all or some of its lanes, and forget it."""
+        if lanes is None or len(lanes) == len(work.lanes):
+            self.works.remove(work)
+            lanes = work.lanes
+        else:
+            stays = ~np.isin(work.lanes, lanes)
+            work.lanes = work.lanes[stays]
+            if work.groups is not None:
+                work.groups = work.groups[stays]
+        work.read_source()
+        work.perform(lanes)
+
+    def finish_all(self) -> None:
+        """Do everything that is left: the end of a kernel waits for it."""
+        while self.works:
+            self.finish(self.works[0])

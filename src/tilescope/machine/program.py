@@ -1,0 +1,306 @@
+"""A kernel's instructions as steps, decoded once: registers have numbers, constants are registers that nobody writes.
+
+    ld.param.u64 %rd1, [out];      registers[0] = parameters[0:8]
+    mov.u32 %r1, %tid.x;           registers[1] = registers[7]        special registers and constants are registers too
+    @%p1 bra $done;                Branch(target=12), guarded by registers[2]
+
+The functions that the entry calls follow it; each body ends with a return, written or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arithmetic import rounded_up
+from tilescope.machine.address import SHARED_RESERVED_BYTES, Space
+from tilescope.machine.step import RefusedError, Step, Turn
+from tilescope.ptx.syntax import (
+    BITS_OF_TYPE,
+    Address,
+    Function,
+    Immediate,
+    Instruction,
+    Module,
+    Negated,
+    Operand,
+    Register,
+    Sink,
+    SpecialRegister,
+    Variable,
+    Vector,
+)
+
+DTYPE_OF_BITS = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
+LOCAL_ALIGNMENT_BYTES = 16
+
+
+class AddressOf(NamedTuple):
+    """A read-only register that holds the address of a variable."""
+
+    variable: Variable
+
+
+class Constant(NamedTuple):
+    """A read-only register that holds one number, whatever the thread."""
+
+    bits: int
+    dtype: np.dtype[np.generic]
+
+
+ReadOnly = Constant | SpecialRegister | AddressOf
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Bytes of local memory that a call or a return carries from one variable to another."""
+
+    source: int
+    target: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Program:
+    """What a cluster runs. Lists are by instruction; `registers` and `read_only` by register number."""
+
+    entry: Function
+    module: Module
+    instructions: list[Instruction | None] = field(default_factory=list)  # None: the return at the end of a body
+    steps: list[Step | None] = field(default_factory=list)
+    turns: list[Turn | None] = field(default_factory=list)
+    guards: list[tuple[int, bool] | None] = field(default_factory=list)  # of turns: (register, is negated)
+    straight_end: list[int] = field(default_factory=list)  # the next turn or label, from each instruction on
+    targets: list[tuple[int, ...]] = field(default_factory=list)  # the registers that each instruction writes
+    clock_reads: set[int] = field(default_factory=set)
+    call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
+    register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
+    read_only: dict[int, ReadOnly] = field(default_factory=dict)
+    functions: dict[str, int] = field(default_factory=dict)  # where each starts
+    param_offsets: dict[int, int] = field(default_factory=dict)  # of the entry's parameters, by variable number
+    param_bytes: int = 0
+    local_offsets: dict[int, int] = field(default_factory=dict)  # of .local variables and parameters of functions
+    local_bytes: int = 0
+    shared_offsets: dict[int, int] = field(default_factory=dict)  # in a block's window
+    static_shared_end: int = SHARED_RESERVED_BYTES
+    dynamic_shared_offset: int = SHARED_RESERVED_BYTES
+    approximate: dict[int, str] = field(default_factory=dict)  # instructions whose bits no document fixes: opcode
+    _loops: dict[tuple[int, int], tuple[int, ...] | None] = field(default_factory=dict)
+
+    def registers_written(self, start: int, end: int) -> tuple[int, ...] | None:
+        """The registers that a loop writes; None where it reads a clock. A call in it may write any register."""
+        loop = (start, end)
+        if loop not in self._loops:
+            self._loops[loop] = self._registers_of_loop(start, end)
+        return self._loops[loop]
+
+    def _registers_of_loop(self, start: int, end: int) -> tuple[int, ...] | None:
+        if any(start <= pc <= end for pc in self.clock_reads):
+            return None
+        numbers: set[int] = set()
+        for pc in range(start, end + 1):
+            instruction = self.instructions[pc]
+            if instruction is not None and instruction.name == "call":
+                return tuple(number for number in range(len(self.register_dtypes)) if number not in self.read_only)
+            numbers.update(self.targets[pc])
+        return tuple(sorted(numbers))
+
+    @property
+    def smem_bytes(self) -> int:
+        """Static shared memory of a block."""
+        return self.static_shared_end - SHARED_RESERVED_BYTES
+
+
+Decoder = Callable[["Assembler", Instruction], "Step | Turn"]
+
+
+class Assembler:
+    """Gives out register numbers and places of variables while the instructions of a program are decoded."""
+
+    def __init__(self, module: Module, entry: Function) -> None:
+        self.module = module
+        self.program = Program(entry, module)
+        self.function = entry  # whose instructions are being decoded
+        self.start = 0  # of the function, in the program
+        self.targets_now: list[int] = []  # registers that the instruction being decoded writes
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._constants: dict[ReadOnly, int] = {}
+
+    # Registers ---------------------------------------------------------------------------------------------------
+
+    def register(self, operand: Operand) -> int:
+        """The number of a register that an instruction reads as it is."""
+        if not isinstance(operand, Register):
+            raise RefusedError(f"a register is wanted, not {_written(operand)}")
+        key = (self.function.name, operand.number)
+        number = self._numbers.get(key)
+        if number is None:
+            bits = BITS_OF_TYPE[operand.type]
+            dtype = DTYPE_OF_BITS.get(bits)
+            if dtype is None:
+                dtype = np.dtype((np.uint64, 2))
+            number = self._new(dtype)
+            self._numbers[key] = number
+        return number
+
+    def target(self, operand: Operand) -> int | None:
+        """The number of the register that takes a result, or None for `_`."""
+        if isinstance(operand, Sink):
+            return None
+        return self.written(operand)
+
+    def written(self, operand: Operand) -> int:
+        """The number of a register that the instruction writes."""
+        number = self.register(operand)
+        self.targets_now.append(number)
+        return number
+
+    def source(self, operand: Operand, type_name: str) -> int:
+        """The number of a register that holds an operand: a register, a constant, a special register, an address."""
+        if isinstance(operand, Register):
+            return self.register(operand)
+        if isinstance(operand, Immediate):
+            return self.constant(_bits_of(operand, type_name), BITS_OF_TYPE[type_name])
+        if isinstance(operand, Variable):
+            self.place(operand)
+            return self._read_only(AddressOf(operand), np.dtype(np.uint64))
+        if isinstance(operand, SpecialRegister):
+            return self._read_only(operand, special_dtype(operand.name))
+        raise RefusedError(f"an operand is wanted, not {_written(operand)}")
+
+    def carry(self) -> int:
+        """The number of the carry flag of add.cc, addc and the like: one for each thread and function."""
+        key = (self.function.name, -1)
+        if key not in self._numbers:
+            self._numbers[key] = self._new(np.dtype(np.bool_))
+        number = self._numbers[key]
+        self.targets_now.append(number)
+        return number
+
+    def predicate(self, operand: Operand) -> tuple[int, bool]:
+        """The number of a predicate, and whether it is negated; constants are allowed."""
+        if isinstance(operand, Negated):
+            return self.register(operand.register), True
+        return self.source(operand, "pred"), False
+
+    def constant(self, bits: int, width_bits: int) -> int:
+        """The number of a register that holds these bits for every thread."""
+        dtype = DTYPE_OF_BITS[width_bits]
+        wrapped = bool(bits) if width_bits == 1 else bits & ((1 << width_bits) - 1)
+        return self._read_only(Constant(int(wrapped), dtype), dtype)
+
+    def dtype(self, number: int) -> np.dtype[np.generic]:
+        """How a register is held."""
+        return self.program.register_dtypes[number]
+
+    def vector(self, operand: Operand) -> tuple[Operand, ...]:
+        """The elements of {a, b}, or the one operand that stands alone."""
+        return operand.elements if isinstance(operand, Vector) else (operand,)
+
+    def address(self, operand: Operand) -> tuple[int, int]:
+        """(register number, constant offset) of [base+offset]."""
+        if not isinstance(operand, Address):
+            raise RefusedError(f"an address in brackets is wanted, not {_written(operand)}")
+        base = operand.base
+        if isinstance(base, Immediate):
+            return self.constant(base.value, 64), operand.offset
+        return self.source(base, "u64"), operand.offset
+
+    def _read_only(self, content: ReadOnly, dtype: np.dtype[np.generic]) -> int:
+        number = self._constants.get(content)
+        if number is None:
+            number = self._new(dtype)
+            self._constants[content] = number
+            self.program.read_only[number] = content
+        return number
+
+    def _new(self, dtype: np.dtype[np.generic]) -> int:
+        self.program.register_dtypes.append(dtype)
+        return len(self.program.register_dtypes) - 1
+
+    # Variables ---------------------------------------------------------------------------------------------------
+
+    def space_of(self, variable: Variable) -> Space:
+        """Where a variable lies: parameters of functions are local memory, constants global."""
+        if variable.space == "param":
+            return "param" if variable.number in self.program.param_offsets else "local"
+        if variable.space == "const":
+            return "global"
+        return variable.space
+
+    def place(self, variable: Variable) -> None:
+        """Give a variable its place in shared or local memory, if it has none."""
+        program = self.program
+        size_bytes = variable.size_bytes or 0
+        if self.space_of(variable) == "local":
+            if variable.number not in program.local_offsets:
+                alignment_bytes = max(variable.alignment_bytes, 1)
+                offset = rounded_up(program.local_bytes, alignment_bytes)
+                program.local_offsets[variable.number] = offset
+                program.local_bytes = offset + size_bytes
+            return
+        has_place = variable.number in program.shared_offsets
+        if variable.space == "shared" and variable.size_bytes is not None and not has_place:
+            offset = rounded_up(program.static_shared_end, max(variable.alignment_bytes, 1))
+            program.shared_offsets[variable.number] = offset
+            program.static_shared_end = offset + size_bytes
+
+    def place_parameters(self) -> None:
+        """Lay out the parameters of the entry as the driver does."""
+        offset = 0
+        for parameter in self.program.entry.parameters:
+            offset = rounded_up(offset, parameter.alignment_bytes)
+            self.program.param_offsets[parameter.number] = offset
+            offset += parameter.size_bytes or 0
+        self.program.param_bytes = offset
+
+    def place_dynamic_memory(self) -> None:
+        """Put `extern .shared` behind the static variables, at the largest alignment that is asked for."""
+        dynamic = [
+            variable
+            for variable in self.module.variables.values()
+            if variable.space == "shared" and variable.size_bytes is None
+        ]
+        alignment_bytes = max([variable.alignment_bytes for variable in dynamic] + [1])
+        program = self.program
+        program.dynamic_shared_offset = rounded_up(program.static_shared_end, alignment_bytes)
+        for variable in dynamic:
+            program.shared_offsets[variable.number] = program.dynamic_shared_offset
+
+
+SPECIAL_64 = frozenset({"%clock64", "%globaltimer", "%gridid", "%pm0_64"})
+
+
+def special_dtype(name: str) -> np.dtype[np.generic]:
+    """How a special register is held: 32 bits, a few 64, and predicates."""
+    if name in SPECIAL_64:
+        return np.dtype(np.uint64)
+    if name == "%is_explicit_cluster":
+        return np.dtype(np.bool_)
+    return np.dtype(np.uint32)
+
+
+def _bits_of(immediate: Immediate, type_name: str) -> int:
+    """The bits of a constant as an operand of a type: 0f3F800000 for an f64 operand is widened."""
+    if immediate.float_bits is None:
+        return immediate.value
+    wanted = BITS_OF_TYPE[type_name]
+    if immediate.float_bits == wanted or type_name not in ("f32", "f64"):
+        return immediate.value
+    held = np.array([immediate.value], f"u{immediate.float_bits // 8}").view(f"f{immediate.float_bits // 8}")
+    widened: npt.NDArray[np.unsignedinteger] = held.astype(f"f{wanted // 8}").view(f"u{wanted // 8}")
+    return int(widened[0])
+
+
+def _written(operand: Operand) -> str:
+    return str(getattr(operand, "name", operand))

@@ -1,0 +1,284 @@
+"""Who runs next in a cluster: threads that stand at the same instruction run it together.
+
+    front        lanes that stand at one instruction. A branch splits one, a label where two meet joins them.
+    ready        fronts that can run: those at the smallest instruction first, so that the others catch up
+    gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, mma.sync, wgmma …)
+    barriers     lanes at bar.sync or barrier.cluster.wait
+    spinning     fronts that went round a loop without seeing anything new: they run again when something changes
+
+Where nobody is ready, asynchronous work is done: as late as its wait allows. With a seed it may be done at any time before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.block_barrier import BlockBarriers
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.front import Front, Versions
+from tilescope.machine.pending import Work
+from tilescope.machine.step import LaneNumbers
+
+QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
+_EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
+
+ClusterState = Literal["finished", "blocked", "running"]
+
+
+@dataclass(slots=True)
+class Spinning:
+    """A front that waits for a change, and the versions that it last saw."""
+
+    front: Front
+    versions: Versions
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Runs one cluster, as far as it can go."""
+
+    cluster: Cluster
+    ready: list[Front] = field(default_factory=list)
+    gathering: dict[int, LaneNumbers] = field(default_factory=dict)
+    spinning: list[Spinning] = field(default_factory=list)
+    barriers: BlockBarriers = field(init=False)
+    thread_counts: npt.NDArray[np.int64] = field(init=False)  # by instruction: differences of how many ran it
+    warp_counts: npt.NDArray[np.int64] = field(init=False)
+    returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
+    depth: npt.NDArray[np.intp] = field(init=False)
+    _continues: bool = False  # whether the front of the turn that was just taken goes on
+
+    def __post_init__(self) -> None:
+        cluster = self.cluster
+        program = cluster.program
+        self.barriers = BlockBarriers(cluster)
+        self.thread_counts = np.zeros(len(program.steps) + 1, np.int64)
+        self.warp_counts = np.zeros(len(program.steps) + 1, np.int64)
+        self.returns = np.zeros((len(program.functions) + 1, cluster.lane_count), np.int32)
+        self.depth = np.zeros(cluster.lane_count, np.intp)
+        self.ready.append(Front(0, np.flatnonzero(cluster.exists)))
+
+    # Running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> ClusterState:
+        """Run until every thread has ended, or nobody can go on without another cluster, or the budget is spent."""
+        cluster = self.cluster
+        launch = cluster.launch
+        while True:
+            if launch.steps_left <= 0:
+                return "running"
+            self._work_at_random_times()
+            front = self._next_front()
+            if front is not None:
+                self._advance(front)
+                continue
+            if self._meet_elsewhere():
+                continue
+            if not cluster.live.any():
+                cluster.pending.finish_all()
+                return "finished"
+            if not self._wake() and not self._work():
+                return "blocked"
+
+    def wake_for_others(self) -> bool:
+        """Let spinning fronts look again, if another cluster changed memory. True where anybody is ready."""
+        self._wake()
+        return bool(self.ready)
+
+    def _next_front(self) -> Front | None:
+        if not self.ready:
+            return None
+        random = self.cluster.random
+        if random is not None:
+            least = min(front.rounds for front in self.ready)
+            chosen = random.choice([front for front in self.ready if front.rounds == least])
+        else:
+            chosen = min(self.ready, key=_turn_order)
+        self.ready.remove(chosen)
+        return chosen
+
+    def _advance(self, front: Front) -> None:
+        """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
+        cluster = self.cluster
+        program = cluster.program
+        steps = program.steps
+        turns = program.turns
+        ends = program.straight_end
+        limit = min((other.pc for other in self.ready), default=len(steps))
+        at = front.at(cluster)
+        pc = front.pc
+        while True:
+            end = ends[pc]
+            if end > pc:
+                for place in range(pc, end):
+                    cluster.pc = place
+                    steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                self._count(front, pc, end)
+                pc = end
+                front.pc = pc
+            turn = turns[pc]
+            if turn is not None:
+                cluster.pc = pc
+                self._count(front, pc, pc + 1)
+                if not self._turn(front):
+                    return
+                if front.at(cluster) is not at:
+                    at = front.at(cluster)
+                pc = front.pc
+            if front.steps > QUANTUM_STEPS or cluster.launch.steps_left <= 0:
+                front.steps = 0
+                front.rounds += 1
+                self.add(front)
+                return
+            if pc >= limit or (turn is not None and self.ready):
+                self.add(front)
+                return
+
+    def _turn(self, front: Front) -> bool:
+        """Take a turn with the lanes whose guard holds; the others go on. True where the front simply continues."""
+        cluster = self.cluster
+        pc = front.pc
+        turn = cluster.program.turns[pc]
+        assert turn is not None
+        guard = cluster.program.guards[pc]
+        if guard is not None:
+            number, is_negated = guard
+            holds = cluster.registers[number][front.lanes].astype(np.bool_) ^ is_negated
+            if not holds.any():
+                front.pc = pc + 1
+                return True
+            if not holds.all():
+                self.add(Front(pc + 1, front.lanes[~holds], front.rounds, front.steps))
+                front.lanes = front.lanes[holds]
+        self._continues = False
+        turn.take(self, front)
+        return self._continues
+
+    def go_on(self, front: Front, pc: int) -> None:
+        """For a turn: all lanes of the front go on at an instruction."""
+        front.pc = pc
+        self._continues = True
+
+    def _count(self, front: Front, start: int, end: int) -> None:
+        lanes = len(front.lanes)
+        warps = front.warp_count()
+        self.thread_counts[start] += lanes
+        self.thread_counts[end] -= lanes
+        self.warp_counts[start] += warps
+        self.warp_counts[end] -= warps
+        front.steps += end - start
+        self.cluster.launch.steps_left -= end - start
+
+    # Fronts ------------------------------------------------------------------------------------------------------
+
+    def add(self, front: Front) -> None:
+        """Make a front ready; one that stands at the same instruction takes it up."""
+        if not len(front.lanes):
+            return
+        for other in self.ready:
+            if other.pc == front.pc:
+                other.lanes = np.sort(np.concatenate([other.lanes, front.lanes]))
+                other.rounds = max(other.rounds, front.rounds)
+                other.loop_visit = None
+                return
+        self.ready.append(front)
+
+    def gather(self, front: Front, complete: npt.NDArray[np.bool_]) -> None:
+        """Keep the lanes of a front that wait for the rest of their warp; `front` keeps those that are complete."""
+        waiting = front.lanes[~complete]
+        self.gathering[front.pc] = waiting
+        front.lanes = front.lanes[complete]
+
+    def gathered(self, front: Front) -> None:
+        """Let lanes that waited at the front's instruction join it."""
+        waiting = self.gathering.pop(front.pc, None)
+        if waiting is not None:
+            front.lanes = np.sort(np.concatenate([waiting, front.lanes]))
+
+    def _meet_elsewhere(self) -> bool:
+        """Let lanes go on that wait for each other at different bar.warp.sync. False where there are none."""
+        turns = self.cluster.program.turns
+        meeting: dict[int, Collective] = {}
+        for pc in self.gathering:
+            turn = turns[pc]
+            if isinstance(turn, Collective) and turn.meets_elsewhere:
+                meeting[pc] = turn
+        if len(meeting) < 2:
+            return False
+        present = np.concatenate([self.gathering[pc] for pc in meeting])
+        moved = False
+        for pc, turn in meeting.items():
+            lanes = self.gathering.pop(pc)
+            complete = turn.complete(self.cluster, lanes, present)
+            if complete.any():
+                moved = True
+                self.add(Front(pc + 1, lanes[complete]))
+            if not complete.all():
+                self.gathering[pc] = lanes[~complete]
+        return moved
+
+    def spin(self, front: Front) -> None:
+        """Park a front until memory, a barrier or asynchronous work changes."""
+        front.loop_visit = None
+        self.spinning.append(Spinning(front, self.versions()))
+
+    def versions(self) -> Versions:
+        """Counts of what changed in this cluster and in global memory."""
+        return Versions(self.cluster.version, self.cluster.memory.version)
+
+    def exit(self, lanes: LaneNumbers) -> None:
+        """End threads, and let those go on that waited for nobody else."""
+        self.cluster.live[lanes] = False
+        for released in self.barriers.after_exit(lanes):
+            self.add(released)
+        for pc in list(self.gathering):  # a warp may be complete without those that ended
+            self.add(Front(pc, self.gathering.pop(pc)))
+
+    def release(self, fronts: Iterable[Front]) -> None:
+        """Let the lanes of a barrier go on."""
+        for front in fronts:
+            self.add(front)
+
+    def _wake(self) -> bool:
+        now = self.versions()
+        woken = [spinning for spinning in self.spinning if spinning.versions != now]
+        self.spinning = [spinning for spinning in self.spinning if spinning.versions == now]
+        for spinning in woken:
+            self.add(spinning.front)
+        return bool(woken)
+
+    # Asynchronous work -------------------------------------------------------------------------------------------
+
+    def _work(self) -> bool:
+        """Do the oldest work that somebody waits for, or the oldest of all. False where there is none."""
+        pending = self.cluster.pending
+        if not pending.works:
+            return False
+        waited_for = [work for work in pending.works if work.barrier in self.cluster.polled]
+        self._finish((waited_for or pending.works)[0])
+        return True
+
+    def _work_at_random_times(self) -> None:
+        random = self.cluster.random
+        works = self.cluster.pending.works
+        while random is not None and works and random.random() < _EARLY_CHANCE:
+            chosen = random.choice(works)
+            if chosen.kind == "wgmma":  # those of a warpgroup are done in their order
+                chosen = next(work for work in works if work.kind == "wgmma")
+            self._finish(chosen)
+
+    def _finish(self, work: Work) -> None:
+        cluster = self.cluster
+        cluster.pc = work.pc
+        cluster.pending.finish(work)
+        cluster.version += 1
+
+
+def _turn_order(front: Front) -> tuple[int, int]:
+    return front.rounds, front.pc

@@ -1,0 +1,137 @@
+"""Special registers: %tid, %ctaid, %laneid, %cluster_ctarank and the others, for every lane of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import ceil_div
+from tilescope.machine.step import RefusedError
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+
+AXES = "xyz"
+CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
+"""Those that change while a kernel runs: they are read by the instruction, not held in a register."""
+
+_PER_AXIS = frozenset(
+    {"%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid"}
+)
+_LANE_MASKS = frozenset({"%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt"})
+_PER_LANE = frozenset({"%laneid", "%warpid", "%cluster_ctarank"})
+_SINGLE = frozenset(
+    {
+        "%nwarpid",
+        "%smid",
+        "%nsmid",
+        "%gridid",
+        "%cluster_nctarank",
+        "%is_explicit_cluster",
+        "%dynamic_smem_size",
+        "%total_smem_size",
+        "%aggr_smem_size",
+        "%reserved_smem_offset_begin",
+        "%reserved_smem_offset_end",
+        "%reserved_smem_offset_cap",
+        "WARP_SZ",
+    }
+)
+
+
+def require_special(name: str) -> None:
+    """Refuse a special register that the machine does not have."""
+    stem, _, axis = name.partition(".")
+    is_known = name in _LANE_MASKS | _PER_LANE | _SINGLE | CLOCKS or (stem in _PER_AXIS and axis in (*AXES, "w"))
+    if not is_known:
+        raise RefusedError(f"the special register {name} has no value here")
+
+
+def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
+    """The value of a special register for every lane."""
+    stem, _, axis = name.partition(".")
+    if stem in _PER_AXIS:
+        if axis == "w":
+            return _everywhere(cluster, 0)
+        return _by_axis(cluster, stem, AXES.index(axis)).astype(np.uint32)
+    lane = np.arange(cluster.lane_count, dtype=np.uint32) % WARP_LANES
+    if name in _LANE_MASKS:
+        return _lane_mask(name.removeprefix("%lanemask_"), lane)
+    if name == "%laneid":
+        return lane
+    if name == "%warpid":
+        return (np.arange(cluster.lane_count) % cluster.block_lanes // WARP_LANES).astype(np.uint32)
+    if name == "%cluster_ctarank":
+        return cluster.block_of_lane.astype(np.uint32)
+    if name == "%is_explicit_cluster":
+        return np.full(cluster.lane_count, cluster.launch.is_clustered)
+    if name == "%gridid":
+        return np.zeros(cluster.lane_count, np.uint64)
+    return _everywhere(cluster, _single(cluster, name))
+
+
+def _everywhere(cluster: Cluster, value: int) -> npt.NDArray[np.generic]:
+    return np.broadcast_to(np.array(value, np.uint32), (cluster.lane_count,))
+
+
+def _single(cluster: Cluster, name: str) -> int:
+    launch = cluster.launch
+    first = cluster.first_block
+    block_number = first[0] + launch.grid[0] * (first[1] + launch.grid[1] * first[2])
+    values = {
+        "%nwarpid": ceil_div(launch.block_threads, WARP_LANES),
+        "%smid": block_number % launch.multiprocessors,
+        "%nsmid": launch.multiprocessors,
+        "%cluster_nctarank": cluster.blocks,
+        "%dynamic_smem_size": launch.smem_bytes,
+        "%total_smem_size": launch.shared_end,
+        "%aggr_smem_size": launch.shared_end,
+        "%reserved_smem_offset_begin": 0,
+        "%reserved_smem_offset_end": 0x400,
+        "%reserved_smem_offset_cap": 0x400,
+        "WARP_SZ": WARP_LANES,
+    }
+    return values[name]
+
+
+def _by_axis(cluster: Cluster, stem: str, axis: int) -> npt.NDArray[np.intp]:
+    """A register that has x, y and z."""
+    launch = cluster.launch
+    lane = np.arange(cluster.lane_count)
+    if stem == "%tid":
+        return _unravelled(lane % cluster.block_lanes, launch.block, axis)
+    in_cluster = _unravelled(cluster.block_of_lane, launch.cluster, axis)
+    if stem == "%cluster_ctaid":
+        return in_cluster
+    if stem == "%ctaid":
+        return cluster.first_block[axis] + in_cluster
+    values = {
+        "%ntid": launch.block[axis],
+        "%nctaid": launch.grid[axis],
+        "%clusterid": cluster.first_block[axis] // launch.cluster[axis],
+        "%nclusterid": launch.grid[axis] // launch.cluster[axis],
+        "%cluster_nctaid": launch.cluster[axis],
+    }
+    return np.full(cluster.lane_count, values[stem])
+
+
+def _unravelled(number: npt.NDArray[np.intp], extents: tuple[int, int, int], axis: int) -> npt.NDArray[np.intp]:
+    """The x, y or z of numbers that count x first."""
+    step = int(np.prod(extents[:axis], dtype=np.int64))
+    return number // step % extents[axis]
+
+
+def _lane_mask(relation: str, lane: npt.NDArray[np.uint32]) -> npt.NDArray[np.generic]:
+    own = np.uint64(1) << lane.astype(np.uint64)
+    below = own - np.uint64(1)
+    masks = {
+        "eq": own,
+        "lt": below,
+        "le": below | own,
+        "ge": ~below,
+        "gt": ~(below | own),
+    }
+    return masks[relation].astype(np.uint32)

@@ -1,0 +1,36 @@
+"""What an instruction becomes when a kernel is made: a step that all threads standing at it take together.
+
+    Step      straight: computes for the lanes it is given; they all go on to the next instruction
+    Turn      decides where its lanes go: branches, calls, exits, barriers, instructions that wait for their warp
+
+`Lanes` are the numbers of the threads in their cluster, or the slice that means all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+    from tilescope.machine.front import Front
+    from tilescope.machine.schedule import Schedule
+
+LaneNumbers: TypeAlias = npt.NDArray[np.intp]
+Lanes: TypeAlias = slice | LaneNumbers
+Step: TypeAlias = Callable[["Cluster", Lanes], None]
+EVERYONE = slice(None)
+
+
+class Turn(Protocol):
+    """An instruction after which lanes do not simply go on."""
+
+    def take(self, schedule: Schedule, front: Front) -> None:
+        """Move, split, park or end the front, which stands at this instruction."""
+
+
+class RefusedError(Exception):
+    """Raised while a kernel is made: what the machine cannot run, as a sentence without its full stop."""

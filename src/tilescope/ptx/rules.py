@@ -1,0 +1,120 @@
+"""Why a PTX text is refused: its grammar, its names, its types, its size.
+
+    ptx-syntax: line 7, column 12: `}`; expected an operand. Write an operand there.
+
+Every refusal names the line and the column of the text at which it stopped making sense.
+"""
+
+from __future__ import annotations
+
+from tilescope.rule import rule
+
+_PLACE = "line {line}, column {column}"
+_HEAD = ".version 8.0 .target sm_90 .address_size 64 "
+
+
+def _example(text: str) -> str:
+    """The call that reads a text."""
+    return f"ts.ptx.read_module({_HEAD + text!r})"
+
+
+SYNTAX = rule(
+    "ptx-syntax",
+    "A PTX text follows the grammar of the PTX ISA.",
+    argument=_PLACE,
+    found=_PLACE + ": {shown}",
+    limit="expected {expected}",
+    fix="Write {expected} there.",
+    source="PTX ISA, Syntax and Directives",
+    passing=_example(".entry k() { ret; }"),
+    failing=_example(".entry k() { ret }"),
+)
+CHARACTER = SYNTAX.worded(
+    found=_PLACE + ": character {character!r}",
+    limit="a text in plain ASCII outside of comments and strings",
+    fix="Remove it.",
+)
+OPEN_STRING = SYNTAX.worded(
+    found=_PLACE + ": a string without an end", limit="strings end on their line", fix='Close it with ".'
+)
+OPEN_COMMENT = SYNTAX.worded(
+    found=_PLACE + ": a comment without an end", limit="a comment that begins with /* ends with */", fix="Add */."
+)
+MISSING_HEAD = SYNTAX.worded(
+    limit="a PTX text begins with .version and .target",
+    fix="Begin with .version 8.0 and .target sm_90, or give the whole text that the compiler wrote.",
+)
+DIVISION_BY_ZERO = SYNTAX.worded(
+    found=_PLACE + ": a division by 0", limit="constants are divided by other numbers", fix="Use another divisor."
+)
+NAME = rule(
+    "ptx-name",
+    "A name is declared once in its scope, before it is used; labels may follow their use.",
+    argument=_PLACE,
+    found=_PLACE + ": {name} is not declared",
+    limit="registers and variables are declared before they are used, labels stand in the same or an outer scope",
+    fix="[[Did you mean {nearest}? ]]Declare {name}, or use a name that is declared.",
+    source="PTX ISA, Identifiers; State Spaces; Labels",
+    passing=_example(".entry k() { .reg .b32 %r<2>; mov.u32 %r1, %tid.x; }"),
+    failing=_example(".entry k() { .reg .b32 %r<2>; mov.u32 %r2, %tid.x; }"),
+)
+DECLARED_AGAIN = NAME.worded(
+    found=_PLACE + ": {name} is declared again",
+    limit="a scope declares a name once",
+    fix="Use another name, or put it into braces of its own.",
+)
+NO_LABEL = NAME.worded(
+    found=_PLACE + ": {name} is no label",
+    limit="a branch goes to a label of its own or of an outer scope",
+    fix="[[Did you mean {nearest}? ]]Add the label {name}: where the branch leads.",
+)
+MANY_NAMES = NAME.worded(
+    found=_PLACE + ": {count} names that are not declared, up to here",
+    limit="the first ones stand above",
+    fix="Declare these first.",
+)
+TYPE = rule(
+    "ptx-type",
+    "Registers and variables have a type of the PTX ISA; predicates guard.",
+    argument=_PLACE,
+    found=_PLACE + ": {shown}",
+    limit="a type: {known:, }",
+    fix="Use one of them.",
+    source="PTX ISA, Fundamental Types",
+    passing=_example(".entry k() { .reg .b32 %r<2>; }"),
+    failing=_example(".entry k() { .reg .b33 %r<2>; }"),
+)
+NO_PREDICATE = TYPE.worded(
+    found=_PLACE + ": {name} has type .{type}",
+    limit="what guards an instruction, or is negated by !, is a .pred",
+    fix="Use a register of type .pred.",
+)
+NO_VALUE_OF_TYPE = TYPE.worded(
+    found=_PLACE + ": {shown}", limit="a value that .{type} holds", fix="Use a value of .{type}."
+)
+POINTER_TYPE = TYPE.worded(
+    found=_PLACE + ": an address in a variable of type .{type}",
+    limit="addresses take 64 bits; in bytes: 0xFF(x), 0xFF00(x) and so on, all eight of them",
+    fix="Use type .u64.",
+)
+POINTER_SPACE = TYPE.worded(
+    found=_PLACE + ": the address of {name} within .{space}",
+    limit="the address of a .global variable, or a generic address",
+    fix="Write generic({name}).",
+)
+LIMIT = rule(
+    "ptx-limit",
+    "A PTX text keeps to the sizes that the machine and this reader have.",
+    argument=_PLACE,
+    found=_PLACE + ": {amount} {what}",
+    limit="at most {most}",
+    fix="Use {most} or fewer.",
+    source="PTX ISA, State Spaces; CUDA C++ Programming Guide, Compute Capabilities; the reader's own limits",
+    passing=_example(".entry k() { .reg .b32 %r<1048576>; }"),
+    failing=_example(".entry k() { .reg .b32 %r<2147483648>; }"),
+)
+ADDRESS_SIZE = LIMIT.worded(
+    found=_PLACE + ": .address_size {bits}",
+    limit="addresses of 64 bits",
+    fix="Compile for 64 bits: the 32-bit mode is gone since CUDA 12.",
+)

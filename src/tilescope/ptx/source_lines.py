@@ -1,0 +1,177 @@
+"""The lines of the program that a PTX text was made from: .file, .loc, and what was inlined into what.
+
+    .loc 2 1066 10, function_name $L__info_string0, inlined_at 1 105 3       nvcc: a line that was inlined, and where
+    .loc 2 1041 10, function_name $L__info_string1, inlined_at 2 1066 10     … into what a .loc before it says
+    .loc 2 170 27  // standard.py:170:27 @[ kernels.py:46:131 ]              Triton: in the comment
+
+Files are named behind their use, mostly, and functions in a debug section at the text's end: lines are numbered while the
+text is read, and `resolved` makes them when all of it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from tilescope.ptx.lexer import NAME, Text
+from tilescope.ptx.rules import LIMIT, SYNTAX
+from tilescope.ptx.syntax import SourceLine
+
+MAX_INLINED = 200  # functions inlined into each other
+_NUMBER = "([0-9]{1,9})"
+_LOC = re.compile(
+    rf"""\.loc [ \t]+ {_NUMBER} [ \t]+ {_NUMBER} [ \t]+ {_NUMBER} (?![\w$.])
+    (?: [ \t]* , [ \t]* function_name [ \t]+ ({NAME}) (?: [ \t]* \+ [ \t]* ([0-9]{{1,9}}) )? )?
+    (?: [ \t]* ,? [ \t]* inlined_at [ \t]+ {_NUMBER} [ \t]+ {_NUMBER} [ \t]+ {_NUMBER} )?""",
+    re.VERBOSE,
+)
+_COMMENTED_LINE = re.compile(r"([^\s@\[\]][^@\[\]]*?):([0-9]{1,9}):([0-9]{1,9})\s*(?:@\[|\]|\Z)\s*")
+_STRING = re.compile(rf"({NAME}):\s*((?:\.b8[^\n]*\n\s*)*)")
+
+
+class _Line(NamedTuple):
+    """A line that has a number: `file` is a number of .file or a name, `inlined_at` the number of another line."""
+
+    file: int | str
+    line: int
+    column: int
+    function: tuple[str, int] | None = None  # label and offset in the debug strings
+    inlined_at: int | None = None
+
+
+class SourceLines:
+    """All lines of a text, numbered in the order of their first use."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._files: dict[int, str] = {}
+        self._commented: dict[int, str] = {}  # names that comments give to files
+        self._lines: list[_Line] = []
+        self._depths: list[int] = []
+        self._numbers: dict[_Line, int] = {}
+        self._latest: dict[tuple[int, int, int], int] = {}
+        self._strings_at: int | None = None  # where the section of debug strings begins
+
+    def add_file(self, number: int, path: str) -> None:
+        """Note `.file number "path"`."""
+        self._files.setdefault(number, path)
+
+    def add_strings(self, position: int) -> None:
+        """Note where the section of debug strings begins."""
+        self._strings_at = position
+
+    def read_loc(self, position: int) -> tuple[int | None, int]:
+        """The line that the .loc at a position says, by its number (None: no line), and where the .loc ends."""
+        found = _LOC.match(self._text.code, position)
+        if found is None:
+            raise self._text.error(
+                SYNTAX.wording, position, shown="`.loc`", expected="a .loc with the numbers of file, line and column"
+            )
+        file, line, column = int(found[1]), int(found[2]), int(found[3])
+        if found[6] is not None:
+            number = self._inlined(found, (file, line, column))
+        else:
+            number = self._commented_line(found, (file, line, column))
+        if number is not None:
+            self._latest[file, line, column] = number
+        return number, found.end()
+
+    def _inlined(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
+        """A line of nvcc's, that was inlined into another."""
+        caller_place = (int(found[6]), int(found[7]), int(found[8]))
+        caller = self._latest.get(caller_place)
+        if caller is None:
+            caller = self._enter(_Line(*caller_place), found.start())
+        function = (found[4], int(found[5] or 0)) if found[4] else None
+        file, line, column = place
+        return self._enter(_Line(file, line, column, function, caller), found.start())
+
+    def _commented_line(self, found: re.Match[str], place: tuple[int, int, int]) -> int | None:
+        """A line of Triton's, whose comment may say what it was inlined into; or a plain one."""
+        file, line, column = place
+        frames = _frames(self._text.rest_of_line(found.end()))
+        if not frames or frames[0][1:] != (line, column):
+            return self._enter(_Line(file, line, column), found.start())
+        self._commented.setdefault(file, frames[0][0])
+        caller = None
+        for name, caller_line, caller_column in reversed(frames[1:]):
+            caller = self._enter(_Line(name, caller_line, caller_column, None, caller), found.start())
+        return self._enter(_Line(file, line, column, None, caller), found.start())
+
+    def _enter(self, line: _Line, position: int) -> int | None:
+        """The number of a line; line 0 is none, or what it was inlined into."""
+        if line.line == 0:
+            return line.inlined_at
+        number = self._numbers.get(line)
+        if number is not None:
+            return number
+        depth = 0 if line.inlined_at is None else self._depths[line.inlined_at] + 1
+        if depth > MAX_INLINED:
+            raise self._text.error(
+                LIMIT.wording, position, amount=depth, what="functions inlined into each other", most=MAX_INLINED
+            )
+        self._numbers[line] = number = len(self._lines)
+        self._lines.append(line)
+        self._depths.append(depth)
+        return number
+
+    def resolved(self) -> list[SourceLine]:
+        """All lines, by number."""
+        names = self._names()
+        strings = self._strings()
+        sources: list[SourceLine] = []
+        for line in self._lines:
+            name = names.get(line.file, f"file {line.file}") if isinstance(line.file, int) else line.file
+            function = None
+            if line.function is not None:
+                label, offset = line.function
+                function = strings.get(label, "")[offset:].partition("\0")[0] or None
+            caller = None if line.inlined_at is None else sources[line.inlined_at]
+            sources.append(SourceLine(name, line.line, line.column, function, caller))
+        return sources
+
+    def _names(self) -> dict[int, str]:
+        """Names of the files: the last part of the path, or the whole path where files share the last part."""
+        paths = self._commented | self._files
+        bases = {number: PurePosixPath(path.replace("\\", "/")).name or path for number, path in paths.items()}
+        sharing = Counter(base for base, _ in {(bases[number], path) for number, path in paths.items()})
+        return {number: base if sharing[base] == 1 else paths[number] for number, base in bases.items()}
+
+    def _strings(self) -> dict[str, str]:
+        """The debug strings that lines name, by label."""
+        wanted = {line.function[0] for line in self._lines if line.function is not None}
+        if self._strings_at is None or not wanted:
+            return {}
+        strings: dict[str, str] = {}
+        end = self._text.code.find("}", self._strings_at)
+        for found in _STRING.finditer(self._text.code, self._strings_at, max(end, self._strings_at)):
+            if found[1] in wanted:
+                strings[found[1]] = _string(found[2])
+        return strings
+
+
+def _frames(comment: str) -> list[tuple[str, int, int]]:
+    """The lines that a comment of Triton's names, innermost first.
+
+    >>> _frames(" // standard.py:43:17 @[ kernels.py:9:36 ]")
+    [('standard.py', 43, 17), ('kernels.py', 9, 36)]
+    """
+    blanks, slashes, words = comment.partition("//")
+    if blanks.strip() or not slashes:
+        return []
+    frames = []
+    words = words.strip()
+    position = 0
+    while (found := _COMMENTED_LINE.match(words, position)) is not None:
+        frames.append((found[1], int(found[2]), int(found[3])))
+        position = found.end()
+    return frames
+
+
+def _string(bytes_written: str) -> str:
+    """What `.b8 95,90,0` spells."""
+    numbers = bytes_written.replace(".b8", ",").split(",")
+    values = [int(number) for number in numbers if number.strip().isdecimal() and len(number) < 8]
+    return bytes(value for value in values if value < 256).decode("latin-1")

@@ -1,0 +1,148 @@
+"""Launches: what is checked before a kernel runs, and how arguments lie."""
+
+import numpy as np
+import pytest
+from ptx_texts import HEADER, kernel
+
+import tilescope as ts
+from tilescope.errors import RuleError
+from tilescope.machine.kernel import Kernel
+
+
+def rules_broken(call):
+    with pytest.raises(RuleError) as caught:
+        call()
+    return [violation.rule for violation in caught.value.violations]
+
+
+EMPTY = kernel("ret;", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"grid": 1, "block": 1025}, "launch-block"),
+        ({"grid": 4, "block": 32, "cluster": 3}, "launch-cluster"),
+        ({"grid": 32, "block": 32, "cluster": 32}, "launch-cluster"),
+        ({"grid": 1, "block": 32, "smem_bytes": 1 << 20}, "launch-shared-memory"),
+        ({"grid": (1, 2, 3, 4), "block": 32}, "argument-range"),
+        ({"grid": 0, "block": 32}, "argument-range"),
+        ({"grid": 1, "block": 32, "args": [1]}, "kernel-arguments"),
+        ({"grid": 2, "block": 32, "blocks": [(2,)]}, "argument-range"),
+    ],
+)
+def test_a_launch_that_no_card_takes_is_refused(options, rule):
+    assert rules_broken(lambda: EMPTY.run(**options)) == [rule]
+
+
+def test_a_kernel_that_wants_256_threads_gets_256():
+    wants = kernel("ret;", "", directives=".reqntid 256")
+    assert rules_broken(lambda: wants.run(1, 128)) == ["launch-block"]
+    assert wants.run(1, 256).outcome == "finished"
+
+
+def test_everything_wrong_with_a_launch_is_told_at_once():
+    told = rules_broken(lambda: EMPTY.run(4, 2048, cluster=3, smem_bytes=1 << 20))
+    assert told == ["launch-block", "launch-cluster", "launch-shared-memory"]
+
+
+def test_parameters_lie_at_their_own_alignment():
+    """A byte, a double, a struct of 12 bytes and a half, stored back one by one."""
+    back = kernel(
+        """
+        ld.param.u8 %r1, [a];
+        ld.param.u64 %d1, [b];
+        ld.param.u32 %r2, [c+8];
+        ld.param.u16 %h1, [d];
+        ld.param.u64 %d2, [out];
+        st.global.u32 [%d2], %r1;
+        st.global.u64 [%d2+8], %d1;
+        st.global.u32 [%d2+16], %r2;
+        st.global.u16 [%d2+20], %h1;
+        """,
+        ".param .u8 a, .param .f64 b, .param .align 4 .b8 c[12], .param .b16 d, .param .u64 out",
+    )
+    out = np.zeros(24, np.uint8)
+    run = back.run(1, 1, [200, -2.5, np.arange(3, dtype=np.uint32).tobytes(), 0xBEEF, out])
+    assert run.outcome == "finished"
+    assert out[0] == 200
+    assert out[8:16].view(np.float64)[0] == -2.5
+    assert out[16:20].view(np.uint32)[0] == 2
+    assert out[20:22].view(np.uint16)[0] == 0xBEEF
+
+
+@pytest.mark.parametrize(
+    ("parameter", "argument"),
+    [
+        (".param .u32 a", "seven"),
+        (".param .u32 a", 1 << 32),
+        (".param .u32 a", np.zeros(4)),
+        (".param .align 64 .b8 a[128]", b"short"),
+        (".param .align 4 .b8 a[12]", 7),
+        (".param .u64 a", None),
+    ],
+)
+def test_an_argument_that_does_not_fit_its_parameter_is_refused(parameter, argument):
+    assert rules_broken(lambda: kernel("ret;", parameter).run(1, 1, [argument])) == ["kernel-argument"]
+
+
+def test_a_map_is_128_bytes_of_the_driver():
+    memory_of_map = kernel(
+        """
+        mov.b64 %d1, map;
+        ld.param.u64 %d2, [map+64];
+        ld.param.u64 %d3, [out];
+        st.global.u64 [%d3], %d2;
+        """,
+        ".param .align 64 .b8 map[128], .param .u64 out",
+    )
+    tensor_map = ts.TensorMap("f16", (64, 64), (128,), (64, 8), address=0x1000)
+    out = np.zeros(1, np.uint64)
+    memory_of_map.run(1, 1, [tensor_map, out])
+    assert out.tobytes() == tensor_map.encode()[64:72]
+
+
+TWO_ENTRIES = HEADER + ".visible .entry _Z5scalePf() { ret; } .visible .entry _Z3addPf() { ret; }"
+
+
+def test_an_entry_is_found_by_a_part_of_its_name():
+    assert Kernel(TWO_ENTRIES, entry="scale").entry == "_Z5scalePf"
+    assert Kernel(TWO_ENTRIES, entry="_Z3addPf").entry == "_Z3addPf"
+    assert rules_broken(lambda: Kernel(TWO_ENTRIES)) == ["kernel-entry"]
+    assert rules_broken(lambda: Kernel(TWO_ENTRIES, entry="Pf")) == ["kernel-entry"]
+
+
+def test_all_that_cannot_be_run_is_told_with_its_line():
+    text = (
+        HEADER + ".visible .entry k() {\n.reg .b32 %r<3>;\nsuld.b.1d.b32.trap %r1, [%r2];\nret;\ntld4.r.2d.b32 %r1;\n}"
+    )
+    with pytest.raises(RuleError) as caught:
+        Kernel(text)
+    told = [(violation.rule, violation.values["line"]) for violation in caught.value.violations]
+    assert told == [("ptx-unsupported", 7), ("ptx-unsupported", 9)]
+
+
+def test_special_registers_count_blocks_and_threads():
+    numbers = kernel(
+        """
+        mov.u32 %r1, %tid.y;
+        mov.u32 %r2, %ctaid.z;
+        mov.u32 %r3, %nctaid.y;
+        mov.u32 %r4, %ntid.x;
+        mov.u32 %r5, %laneid;
+        mov.u32 %r6, %warpid;
+        mov.u32 %r7, %tid.x;
+        mov.u32 %r8, %ctaid.y;
+        mad.lo.u32 %r9, %r2, %r3, %r8;
+        mad.lo.u32 %r9, %r9, 3, %r1;
+        mad.lo.u32 %r9, %r9, %r4, %r7;
+        ld.param.u64 %d1, [out];
+        mul.wide.u32 %d2, %r9, 8;
+        add.s64 %d1, %d1, %d2;
+        st.global.v2.u32 [%d1], {%r5, %r6};
+        """
+    )
+    out = np.zeros((2 * 2 * 3 * 20, 2), np.uint32)
+    assert numbers.run((1, 2, 2), (20, 3), [out]).outcome == "finished"
+    thread = np.arange(len(out)) % 60
+    np.testing.assert_array_equal(out, np.stack([thread % 32, thread // 32], axis=1))
