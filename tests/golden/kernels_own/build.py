@@ -70,7 +70,7 @@ def main(folder):
         list(pool.map(lambda item: made(item[0], *item[1], folder), found.items()))
     (folder / "launches.json").write_text(json.dumps({name: launch for name, (_, launch) in found.items()}, indent=1))
     shutil.copy(HERE / "record.py", folder)
-    shutil.copy(MACHINE_TESTS / "kernel_recordings.py", folder)
+    shutil.copy(MACHINE_TESTS / "kernel_arrays.py", folder)
 
 
 if __name__ == "__main__":

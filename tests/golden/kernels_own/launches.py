@@ -1,6 +1,6 @@
 """How every kernel of this folder is launched: grid, block, arrays with what they hold before, parameters.
 
-`LAUNCHES[name]` is what stands as JSON in the recording of the same name (see tests/machine/kernel_recordings.py), for the
+`LAUNCHES[name]` is what stands as JSON in the recording of the same name (see tests/machine/kernel_recording.py), for the
 kernels written here. The launches of emitted programs follow from their plans: `emitted` makes both.
 """
 

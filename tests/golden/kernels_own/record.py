@@ -1,6 +1,6 @@
 """Run the kernels beside this file on a card and keep the bytes they leave: python record.py OUTPUT_FOLDER [NAME …]
 
-Stands in a folder that build.py makes (cubins, launches.json, kernel_recordings.py); needs numpy, ml_dtypes and a driver.
+Stands in a folder that build.py makes (cubins, launches.json, kernel_arrays.py); needs numpy, ml_dtypes and a driver.
 Every kernel runs three times from the same arrays and must leave the same bytes. A kernel that hangs or faults ends its
 process; the rest go on in another one. Writes OUTPUT_FOLDER/kernels_own.npz and report.txt.
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from kernel_recordings import filled
+from kernel_arrays import filled
 
 HERE = Path(__file__).parent
 SECONDS = 20  # for one kernel

@@ -1,8 +1,6 @@
-"""Kernels recorded on the card: the launch, the arrays before it, and the bytes the card left in them.
+"""What the arrays of a recorded kernel hold before it runs: made again from a few words, so that files stay small.
 
-A recording is NAME.ptx and NAME.npz. The archive holds `launch` (JSON) and, for every array N that the kernel changed,
-`afterN`. What an array held before is `beforeN`, or is made again from the array's `fill`, so that files stay small.
-The recorder on the card and the tests make it by the same function, `filled`.
+The recorder on the card and the tests make it by the same function, `filled`; it needs numpy and ml_dtypes alone.
 """
 
 from __future__ import annotations
