@@ -9,7 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,13 @@ Words = npt.NDArray[np.generic]
 _BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
 
 
+class LaneGrouping(NamedTuple):
+    """Lanes in groups that execute together; the last group of a block may be smaller."""
+
+    first_lanes: LaneNumbers  # of each group
+    of_lane: LaneNumbers  # the group of each lane
+
+
 class Cluster:
     """Blocks that run together, with all that their threads hold."""
 
@@ -69,6 +76,7 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
 
     # Registers ---------------------------------------------------------------------------------------------------
@@ -102,6 +110,17 @@ class Cluster:
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
         return np.arange(self.lane_count) if isinstance(at, slice) else at
+
+    def grouping(self, group_lanes: int) -> LaneGrouping:
+        """The warps (32 lanes) or warpgroups (128) of all blocks; each block begins a new one."""
+        known = self._groupings.get(group_lanes)
+        if known is None:
+            starts_in_block = np.arange(0, self.block_lanes, group_lanes)
+            first_lanes = (np.arange(self.blocks)[:, None] * self.block_lanes + starts_in_block).ravel()
+            of_lane = np.searchsorted(first_lanes, np.arange(self.lane_count), side="right") - 1
+            known = LaneGrouping(first_lanes, of_lane)
+            self._groupings[group_lanes] = known
+        return known
 
     def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
         """(lanes, registers) words of several registers."""

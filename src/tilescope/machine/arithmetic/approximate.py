@@ -26,7 +26,7 @@ _BITS_OF_F32 = constant(-1 << 29, 64)  # of a double's fraction
 
 
 def _turned(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """sin or cos as the hardware takes it: the angle times 1 / (2 pi), cut to f32; what is behind the point counts."""
+    """A sine or cosine as the hardware takes it: the angle is multiplied to turns and cut to f32, whole turns drop."""
 
     def compute(a: Array) -> Array:
         turns = ((a * _TURNS_OF_RADIAN).view(np.uint64) & _BITS_OF_F32).view(np.float64)
@@ -67,7 +67,7 @@ def _on_doubles(compute: Callable[..., Array], form: FloatFormat, *, ftz: bool) 
         values = compute(*[widened(source, form) for source in sources])
         if form is _F32:
             single = values.astype(np.float32)
-            result = canonical(single.view(np.uint32), single != single, form)
+            result = canonical(single.view(np.uint32), np.isnan(single), form)
         else:
             result = rounded(values, form).astype(word)
         return flushed(result, form) if ftz else result
@@ -85,7 +85,7 @@ def _coarse(function: Callable[[Array], Array]) -> Compute:
     def compute(a: Array) -> Array:
         values = function(flushed(a & _UPPER_WORD, _F64).view(np.float64))
         result = flushed(values.view(np.uint64) & _UPPER_WORD, _F64)
-        return np.where(values != values, _COARSE_NAN, result)
+        return np.where(np.isnan(values), _COARSE_NAN, result)
 
     return compute
 

@@ -44,7 +44,8 @@ def complement(modifiers: Modifiers) -> Operation:
 
 
 def _is_zero(a: Array) -> Array:
-    return (a == 0).astype(a.dtype)
+    result: Array = a == 0
+    return result.astype(a.dtype)
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +89,7 @@ def lop3(modifiers: Modifiers) -> Operation:
 
 
 def shift(modifiers: Modifiers) -> Operation:
-    """shl and shr: the amount has 32 bits, whatever the type; numpy clamps it as PTX does."""
+    """Plain shifts, shl and shr: the amount has 32 bits, whatever the type; numpy clamps it as PTX does."""
     type_name = modifiers.type(_BITS if modifiers.name == "shl" else _SHIFTED)
     modifiers.end()
     bits = _SHIFTED[type_name]

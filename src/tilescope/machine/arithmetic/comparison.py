@@ -35,13 +35,13 @@ _OF_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def _is_either(a: Array, b: Array) -> Array:
-    """ne of floats: less or greater, which a NaN is not."""
+    """The ne of floats: less or greater, which a NaN is not."""
     result: Array = (a < b) | (a > b)
     return result
 
 
 def _are_numbers(a: Array, b: Array) -> Array:
-    result: Array = (a == a) & (b == b)
+    result: Array = ~np.isnan(a) & ~np.isnan(b)
     return result
 
 

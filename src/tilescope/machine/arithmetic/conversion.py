@@ -8,7 +8,7 @@ cvt.s8.s32           the low 8 bits, extended by sign to the register
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,10 +20,13 @@ from tilescope.machine.arithmetic.float_format import (
     flushed,
     is_nan,
     rounded,
+    saturated,
     widened,
+    without_negatives,
 )
 from tilescope.machine.arithmetic.floating import canonical
 from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
+from tilescope.tma.elements import rounded_to_tf32
 
 
 class _Integer(NamedTuple):
@@ -116,7 +119,7 @@ def _float_to_integer(form: FloatFormat, result: _Integer, style: _Style) -> Com
         if style.ftz:
             a = flushed(a, form)
         values = to_integer(widened(a, form))
-        nans = values != values
+        nans = np.isnan(values)
         above = values >= limit
         inside = np.where(nans | above, 0.0, np.maximum(values, float(result.least)))
         integers = inside.astype(result.dtype)
@@ -160,7 +163,7 @@ def _integer_to_double(values: Array, mode: Rounding) -> Array:
         kept = kept + (is_cut & ~is_negative)
     elif mode == "rm":
         kept = kept + (is_cut & is_negative)
-    doubles = np.ldexp(kept.astype(np.float64), dropped.astype(np.int32))
+    doubles: Array = np.ldexp(kept.astype(np.float64), dropped.astype(np.int32))
     return np.where(is_negative, -doubles, doubles)
 
 
@@ -174,25 +177,12 @@ def _integer_to_float(source: _Integer, form: FloatFormat, style: _Style) -> Com
             result = _integer_to_double(values, mode).view(np.uint64)
         else:
             result = rounded(_odd_doubles(values), form, mode).astype(word)
-        return _saturated(result, form) if style.sat else result
+        return saturated(result, form) if style.sat else result
 
     return compute
 
 
 # ------------------------------------------------------------------------------------------------- floats
-
-
-def _saturated(words: Array, form: FloatFormat) -> Array:
-    """.sat: clamped to [0, 1]; negative numbers and NaN become 0."""
-    kind = words.dtype.type
-    words = np.where(words > kind(form.infinity), kind(0), words)
-    return np.minimum(words, kind(form.one))
-
-
-def _without_negatives(words: Array, form: FloatFormat) -> Array:
-    """.relu: 0 instead of negative numbers. A NaN of results is positive."""
-    kind = words.dtype.type
-    return np.where(words & kind(form.sign) != 0, kind(0), words)
 
 
 def _carried_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
@@ -210,9 +200,10 @@ def _carried_nan(words: Array, source: FloatFormat, form: FloatFormat) -> Array:
 
 
 def _between_floats(source: FloatFormat, form: FloatFormat, style: _Style) -> Compute:
-    """Bits of one format as bits of another, in 64 bits, through doubles."""
+    """Bits of one format as bits of another, in 64 bits, through doubles.
 
-    # Measured: .ftz does nothing before f16, and makes the NaN of results before f64.
+    Measured: .ftz does nothing before f16, and makes the NaN of results before f64.
+    """
     flushes = style.ftz and source.name == "f32" and form.name != "f16"
     carries_nan = "f64" in (form.name, source.name)
 
@@ -238,12 +229,12 @@ def _between_floats(source: FloatFormat, form: FloatFormat, style: _Style) -> Co
 
 def _f32_to_f16(words: Array) -> Array:
     result = words.view(np.float32).astype(np.float16)
-    return canonical(result.view(np.uint16), result != result, FORMATS["f16"])
+    return canonical(result.view(np.uint16), np.isnan(result), FORMATS["f16"])
 
 
 def _f16_to_f32(words: Array) -> Array:
     result = words.view(np.float16).astype(np.float32)
-    return canonical(result.view(np.uint32), result != result, _F32)
+    return canonical(result.view(np.uint32), np.isnan(result), _F32)
 
 
 _HALF_OF_BF16 = constant(0x7FFF, 32)
@@ -259,7 +250,7 @@ def _f32_to_bf16(words: Array) -> Array:
     even += _HALF_OF_BF16
     even >>= _16
     number = words.view(np.float32)
-    return canonical(even.astype(np.uint16), number != number, FORMATS["bf16"])
+    return canonical(even.astype(np.uint16), np.isnan(number), FORMATS["bf16"])
 
 
 def _bf16_to_f32(words: Array) -> Array:
@@ -290,14 +281,14 @@ def _float_to_float(source: FloatFormat, form: FloatFormat, style: _Style) -> Co
     if quick is not None and not (style.ftz or style.sat or style.relu or style.satfinite):
         return quick
     convert = _between_floats(source, form, style)
-    word = np.dtype(f"u{form.bits // 8}") if form.bits in (16, 32) else np.dtype("u8")
+    word: np.dtype[Any] = np.dtype(f"u{form.bits // 8}") if form.bits in (16, 32) else np.dtype("u8")
 
     def compute(words: Array) -> Array:
-        result = convert(words)
+        result: Array = convert(words)
         if style.sat:
-            result = _saturated(result, form)
+            result = saturated(result, form)
         if style.relu:
-            result = _without_negatives(result, form)
+            result = without_negatives(result, form)
         return result.astype(word)
 
     return compute
@@ -308,6 +299,9 @@ def _float_to_float(source: FloatFormat, form: FloatFormat, style: _Style) -> Co
 _TF32_CUT = constant(0xFFFFE000, 32)
 _TF32_STEP = constant(0x2000, 32)
 _TF32_HALF = constant(0x1000, 32)
+_TF32_LARGEST = constant(0x7F7FE000, 32)
+_TF32_NAN = constant(0x7FFFE000, 32)
+_SIGN = constant(1 << 31, 32)
 _EXPONENT = constant(0x7F800000, 32)
 
 
@@ -320,15 +314,24 @@ def _to_tf32_away(words: Array, *, saturates: bool) -> Array:
     return result
 
 
+def _cut_to_tf32(words: Array) -> Array:
+    return np.where(is_nan(words, _F32), _TF32_NAN, words & _TF32_CUT)
+
+
 def _to_tf32(style: _Style) -> Compute:
-    """cvt.rn.tf32, .rz: 19 bits in the upper part of a register; NaN has all of them set but the sign."""
+    """cvt.rn.tf32, as a tensor copy rounds; cvt.rz.tf32. NaN has all 19 bits set but the sign."""
     if style.mode == "rna":
         return lambda words: _to_tf32_away(words, saturates=style.satfinite)
-    convert = _float_to_float(_F32, FORMATS["tf32"], style)
-    shift = np.uint64(_F32.fraction_bits - FORMATS["tf32"].fraction_bits)
+    if style.mode not in ("rn", "rz"):
+        raise UnknownForm("cvt.tf32.f32 has .rn, .rz or .rna")
+    convert = rounded_to_tf32 if style.mode == "rn" else _cut_to_tf32
 
     def compute(words: Array) -> Array:
-        return (convert(words) << shift).astype(np.uint32)
+        result: Array = convert(words)
+        if style.satfinite:
+            is_infinite = result & ~_SIGN == _EXPONENT
+            result = np.where(is_infinite, result & _SIGN | _TF32_LARGEST, result)
+        return without_negatives(result, _F32) if style.relu else result
 
     return compute
 
@@ -352,7 +355,7 @@ def _place_bits(type_name: str) -> int:
 
 
 def _to_pair(result_type: str, source_type: str, style: _Style, source_count: int) -> Operation:
-    """cvt to f16x2, bf16x2 or a pair of small floats: from two f32, or from the halves of one f16x2 or bf16x2."""
+    """Conversions to f16x2, bf16x2 or a pair of small floats: from two f32, or from the halves of one f16x2 or bf16x2."""
     part_type = _PAIRS_OF_16.get(result_type) or _PAIRS_OF_8[result_type]
     form = FORMATS[part_type]
     is_wide = result_type in _PAIRS_OF_16
@@ -400,7 +403,7 @@ def _from_pair(result_type: str, source_type: str, style: _Style) -> Operation:
     half = FORMATS[_PAIRS_OF_16[result_type]]
     table = rounded(_numbers_of(form), half).astype(np.uint32)
     if style.relu:
-        table = _without_negatives(table, half)
+        table = without_negatives(table, half)
     place = np.uint16(_place_bits(source_type))
     mask = np.uint16((1 << form.bits) - 1)
 
@@ -414,7 +417,7 @@ _RANDOM_BITS = {"f16": 13, "bf16": 16}
 
 
 def _to_pair_stochastic(result_type: str, source_type: str, style: _Style) -> Operation:
-    """cvt.rs: random bits are added to what the rounding cuts off; a carry rounds up. (Documented, not measured.)"""
+    """cvt.rs: random bits are added to what the rounding cuts off; a carry rounds up (documented, not measured)."""
     part = _PAIRS_OF_16.get(result_type)
     if part is None or source_type != "f32":
         raise UnknownForm(f"cvt.rs has no form .{result_type}.{source_type} here")
@@ -461,7 +464,7 @@ def _to_ue8m0(words: Array, style: _Style) -> Array:
 
 
 def _to_scale_pair(source_type: str, style: _Style) -> Operation:
-    """cvt.rz.ue8m0x2, .rp. (Documented, not measured.)"""
+    """Conversions to pairs of scale factors: cvt.rz.ue8m0x2, .rp (documented, not measured)."""
     if style.mode not in ("rz", "rp"):
         raise UnknownForm("cvt to .ue8m0x2 has .rz or .rp")
     word = np.dtype("u2")
@@ -524,7 +527,7 @@ def _pack(modifiers: Modifiers) -> Operation:
 
 
 def convert(modifiers: Modifiers, source_count: int) -> Operation:
-    """cvt in all its forms. `source_count` 0: not known."""
+    """Any form of cvt. `source_count` 0: not known."""
     if modifiers.has("pack"):
         return _pack(modifiers)
     source_type = modifiers.type(_WORDS)

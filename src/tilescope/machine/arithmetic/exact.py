@@ -70,7 +70,7 @@ def made_odd(total: Array, error: Array) -> Array:
 
 
 def odd_sum(a: Array, b: Array, mode: Rounding) -> Array:
-    """a + b, rounded to odd. A sum of 0 out of numbers that are not both +0 is -0 when rounding down."""
+    """The sum a + b, rounded to odd. A sum of 0 out of numbers that are not both +0 is -0 when rounding down."""
     total, error = two_sum(a, b)
     odd = made_odd(total, error)
     if mode == "rm":
@@ -175,7 +175,7 @@ def _zero_when_rounding_down(result: Array, *sources: Array) -> Array:
 
 
 def double_sum(a: Array, b: Array, mode: Rounding) -> Array:
-    """a + b of doubles, rounded once in any mode."""
+    """The sum of doubles, rounded once in any mode."""
     if mode == "rn":
         return a + b
     total, error = two_sum(a, b)
@@ -187,7 +187,7 @@ def double_sum(a: Array, b: Array, mode: Rounding) -> Array:
 
 
 def double_product(a: Array, b: Array, mode: Rounding) -> Array:
-    """a * b of doubles."""
+    """The product of doubles."""
     if mode == "rn":
         return a * b
     product, error = two_product(a, b)
@@ -197,7 +197,7 @@ def double_product(a: Array, b: Array, mode: Rounding) -> Array:
 
 
 def double_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
-    """a * b + c of doubles (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums").
+    """The fma of doubles, a * b + c (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums").
 
     The product and its error, and c, are three doubles; the smallest two are added to odd, then the largest to that.
     """
@@ -219,7 +219,7 @@ def double_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
 
 
 def double_quotient(a: Array, b: Array, mode: Rounding) -> Array:
-    """a / b of doubles."""
+    """The quotient of doubles."""
     quotient = a / b
     if mode == "rn":
         return quotient

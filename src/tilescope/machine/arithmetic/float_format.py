@@ -2,7 +2,7 @@
 
     bf16   s eeeeeeee fffffff          e4m3   s eeee fff     the largest pattern is NaN, no infinity: up to 448
     f16    s eeeee ffffffffff          e5m2   s eeeee ff
-    tf32   s eeeeeeee ffffffffff 0…0   e2m3, e3m2, e2m1: neither NaN nor infinity
+                                       e2m3, e3m2, e2m1: neither NaN nor infinity
 
 Everything narrower than f64 is rounded from a double. A double that stands for a number of more bits has its last bit
 set ("rounded to odd", exact.py), so that one rounding comes out whatever the mode.
@@ -67,7 +67,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def one(self) -> int:
-        """1.0"""
+        """The number 1."""
         return self.bias << self.fraction_bits
 
 
@@ -76,7 +76,6 @@ FORMATS = {
     for row in (
         FloatFormat("f64", 11, 52),
         FloatFormat("f32", 8, 23),
-        FloatFormat("tf32", 8, 10),
         FloatFormat("bf16", 8, 7),
         FloatFormat("f16", 5, 10),
         FloatFormat("e5m2", 5, 2),
@@ -116,8 +115,26 @@ def flushed(words: Array, form: FloatFormat) -> Array:
     return np.where(is_tiny, words & kind(form.sign), words)
 
 
+def saturated(words: Array, form: FloatFormat) -> Array:
+    """Results clamped to [0, 1] (.sat): negative numbers and NaN become 0.
+
+    >>> [hex(word) for word in saturated(np.array([0x4000, 0x3800, 0xBC00, 0x7FFF], np.uint16), FORMATS["f16"])]
+    ['0x3c00', '0x3800', '0x0', '0x0']
+    """
+    kind = words.dtype.type
+    numbers = np.where(words > kind(form.infinity), kind(0), words)
+    result: Array = np.minimum(numbers, kind(form.one))
+    return result
+
+
+def without_negatives(words: Array, form: FloatFormat) -> Array:
+    """Results with 0 instead of negative numbers (.relu). A NaN of results is positive, and stays."""
+    kind = words.dtype.type
+    return np.where(words & kind(form.sign) != 0, kind(0), words)
+
+
 def widened(words: Array, form: FloatFormat) -> Array:
-    """The numbers that bits stand for, as doubles: exact. `words` has the width of a register (tf32: 32 bits).
+    """The numbers that bits stand for, as doubles: exact.
 
     >>> widened(np.array([0x3F80, 0x0001], np.uint16), FORMATS["bf16"]).tolist()
     [1.0, 9.183549615799121e-41]
@@ -130,8 +147,10 @@ def widened(words: Array, form: FloatFormat) -> Array:
 
 
 def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturates: bool = False) -> Array:
-    """Bits of doubles rounded to a format, as integers of 64 bits. With `saturates` (.satfinite) what is too large,
-    infinity too, becomes the largest number. A NaN gives the format's NaN, or the largest number if it has none.
+    """Bits of doubles rounded to a format, as integers of 64 bits.
+
+    With `saturates` (.satfinite) what is too large, infinity too, becomes the largest number.
+    A NaN gives the format's NaN, or the largest number if it has none.
 
     >>> [hex(word) for word in rounded(np.array([1.0, 1e-8, 1e6, -0.0]), FORMATS["f16"])]
     ['0x3c00', '0x0', '0x7c00', '0x8000']
@@ -163,11 +182,14 @@ def _rounds_up(kept: Array, rest: Array, dropped: Array, is_negative: Array, mod
         return np.zeros_like(kept)
     if mode in ("rp", "rm"):
         towards = np.uint64(0 if mode == "rp" else 1)
-        return ((rest != 0) & (is_negative == towards)).astype(np.uint64)
+        is_up: Array = (rest != 0) & (is_negative == towards)
+        return is_up.astype(np.uint64)
     half = _ONE << (dropped - _ONE)  # `dropped` is 0 for f64 alone, which is never rounded here
     if mode == "rna":
-        return (rest >= half).astype(np.uint64)
-    return ((rest > half) | ((rest == half) & (kept & _ONE == 1))).astype(np.uint64)
+        is_up = rest >= half
+    else:
+        is_up = (rest > half) | ((rest == half) & (kept & _ONE == 1))
+    return is_up.astype(np.uint64)
 
 
 def _limited(

@@ -11,7 +11,7 @@ quiet, and makes 0xFFF8000000000000 of its own. neg and abs are additions, and d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from tilescope.machine.arithmetic.float_format import (
     flushed,
     is_nan,
     rounded,
+    saturated,
     widened,
+    without_negatives,
 )
 from tilescope.machine.arithmetic.operation import (
     Array,
@@ -39,8 +41,8 @@ from tilescope.machine.arithmetic.operation import (
 SCALARS = ("f32", "f64", "f16", "bf16")
 PACKED = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
 FLOAT_TYPES = (*SCALARS, *PACKED)
-_FLOAT = {16: np.dtype("f2"), 32: np.dtype("f4"), 64: np.dtype("f8")}
-_WORD = {16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
+_FLOAT: dict[int, np.dtype[Any]] = {16: np.dtype("f2"), 32: np.dtype("f4"), 64: np.dtype("f8")}
+_WORD: dict[int, np.dtype[Any]] = {16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
 _QUIET = constant(1 << 51, 64)
 _OWN_NAN = constant(0xFFF8 << 48, 64)
 _F64 = FORMATS["f64"]
@@ -84,7 +86,7 @@ def _wide_difference(a: Array, b: Array, mode: Rounding) -> Array:
     return exact.odd_sum(a, -b, mode)
 
 
-def _wide_product(a: Array, b: Array, mode: Rounding) -> Array:
+def _wide_product(a: Array, b: Array, _mode: Rounding) -> Array:
     return a * b
 
 
@@ -92,15 +94,15 @@ def _wide_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
     return exact.odd_sum(a * b, c, mode)
 
 
-def _wide_quotient(a: Array, b: Array, mode: Rounding) -> Array:
+def _wide_quotient(a: Array, b: Array, _mode: Rounding) -> Array:
     return a / b
 
 
-def _wide_reciprocal(a: Array, mode: Rounding) -> Array:
+def _wide_reciprocal(a: Array, _mode: Rounding) -> Array:
     return 1.0 / a
 
 
-def _wide_root(a: Array, mode: Rounding) -> Array:
+def _wide_root(a: Array, _mode: Rounding) -> Array:
     return np.sqrt(a)
 
 
@@ -142,20 +144,6 @@ def quiet_operand(result: Array, *sources: Array) -> Array:
     return np.where(nans, chosen, result)
 
 
-def _saturated(words: Array, form: FloatFormat) -> Array:
-    """Clamped to [0, 1]; NaN becomes 0."""
-    kind = words.dtype.type
-    above = (words > kind(form.one)) & (words <= kind(form.infinity))
-    result = np.where(above, kind(form.one), words)
-    return np.where(words > kind(form.infinity), kind(0), result)  # negative numbers and NaN
-
-
-def _without_negatives(words: Array, form: FloatFormat) -> Array:
-    """.relu: 0 instead of negative numbers. A NaN of results is positive."""
-    kind = words.dtype.type
-    return np.where(words & kind(form.sign) != 0, kind(0), words)
-
-
 def _finished(compute: Compute, form: FloatFormat, style: _Style) -> Compute:
     """The operation between its stations."""
     if style.is_plain:
@@ -168,9 +156,9 @@ def _finished(compute: Compute, form: FloatFormat, style: _Style) -> Compute:
         if style.ftz:
             result = flushed(result, form)
         if style.sat:
-            result = _saturated(result, form)
+            result = saturated(result, form)
         if style.relu:
-            result = _without_negatives(result, form)
+            result = without_negatives(result, form)
         if style.oob:
             result = _without_outside(result, sources)
         return result
@@ -196,7 +184,7 @@ def _by_numpy(plain: Compute, form: FloatFormat) -> Compute:
 
     def compute(*sources: Array) -> Array:
         result: Array = plain(*[source.view(kind) for source in sources])
-        return canonical(result.view(word), result != result, form)
+        return canonical(result.view(word), np.isnan(result), form)
 
     return compute
 
@@ -239,7 +227,7 @@ def _fma_f32(a: Array, b: Array, c: Array) -> Array:
         _, error = exact.two_sum(product, addend)
         total = exact.made_odd(total, error)
     result = total.astype(np.float32)
-    return canonical(result.view(np.uint32), result != result, _F32)
+    return canonical(result.view(np.uint32), np.isnan(result), _F32)
 
 
 def _computed(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Compute:
@@ -341,7 +329,7 @@ def _sign_change(name: str, form: FloatFormat) -> Compute:
 
 
 def sign_change(modifiers: Modifiers) -> Operation:
-    """neg and abs."""
+    """Floats with another sign: neg and abs."""
     type_name = modifiers.type(FLOAT_TYPES)
     style = _Style("rn", ftz=modifiers.has("ftz"), sat=False)
     modifiers.end()
@@ -417,12 +405,12 @@ def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
         is_equal = first == second
         if np.count_nonzero(is_equal):
             result = np.where(is_equal, of_equals(a, b), result)
-        nans = chosen != chosen
+        nans = np.isnan(chosen)
         if np.count_nonzero(nans):  # numpy takes a signalling NaN for an answer
-            result = np.where(nans, np.where(first == first, a, b), result)
-            nans = (first != first) & (second != second)
+            result = np.where(nans, np.where(~np.isnan(first), a, b), result)
+            nans = np.isnan(first) & np.isnan(second)
         if keeps_nan:
-            nans = (first != first) | (second != second)
+            nans = np.isnan(first) | np.isnan(second)
         if form.name == "f64":
             return quiet_operand(result, a, b)
         return canonical(result, nans, form)
@@ -444,7 +432,7 @@ def _by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
 
 
 def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Compute:
-    """min and max of three operands."""
+    """The extreme of three operands."""
     rest = constant(form.nan, form.bits)
 
     def compute_three(a: Array, b: Array, c: Array) -> Array:
@@ -457,7 +445,7 @@ def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Com
 
 
 def extreme(modifiers: Modifiers, source_count: int) -> Operation:
-    """min and max, with .NaN, .xorsign.abs, .ftz; of three f32 too (.abs)."""
+    """Extremes of floats, min and max, with .NaN, .xorsign.abs, .ftz; of three f32 too (.abs)."""
     type_name = modifiers.type(FLOAT_TYPES)
     style = _Style("rn", ftz=modifiers.has("ftz"), sat=False)
     keeps_nan = modifiers.has("NaN")

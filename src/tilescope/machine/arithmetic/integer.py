@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Op
 INTEGER_BITS = {"u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 PAIRS = ("u16x2", "s16x2")
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
-_SIGNED = {16: np.dtype("i2"), 32: np.dtype("i4"), 64: np.dtype("i8")}
-_UNSIGNED = {16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
+_SIGNED: dict[int, np.dtype[Any]] = {16: np.dtype("i2"), 32: np.dtype("i4"), 64: np.dtype("i8")}
+_UNSIGNED: dict[int, np.dtype[Any]] = {16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
 
 
 def signed(words: Array) -> Array:
@@ -203,8 +204,8 @@ def _saturating(compute: Compute) -> Compute:
     limits = np.iinfo(np.int32)
 
     def saturated(a: Array, b: Array) -> Array:
-        exact = compute(signed(a).astype(np.int64), signed(b).astype(np.int64))
-        return np.clip(exact, limits.min, limits.max).astype(np.int32).view(np.uint32)
+        exact: Array = compute(signed(a).astype(np.int64), signed(b).astype(np.int64))
+        return exact.clip(limits.min, limits.max).astype(np.int32).view(np.uint32)
 
     return saturated
 
@@ -300,7 +301,7 @@ def _signed_divided(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def divide(modifiers: Modifiers) -> Operation:
-    """div and rem of integers."""
+    """Quotients and remainders, div and rem."""
     type_name = modifiers.type(INTEGER_BITS)
     modifiers.end()
     divided = _signed_divided if _is_signed(type_name) else _divided
@@ -324,13 +325,15 @@ def _clamped(compute: Compute) -> Compute:
     """.relu: 0 instead of negative results."""
 
     def compute_clamped(a: Array, b: Array) -> Array:
-        return np.maximum(compute(a, b), a.dtype.type(0))
+        result: Array = compute(a, b)
+        positive: Array = np.maximum(result, result.dtype.type(0))
+        return positive
 
     return compute_clamped
 
 
 def extreme(modifiers: Modifiers) -> Operation:
-    """min and max of integers, with .relu for s32 and s16x2."""
+    """Extremes of integers, min and max, with .relu for s32 and s16x2."""
     type_name = modifiers.type((*INTEGER_BITS, *PAIRS))
     compute: Compute = np.minimum if modifiers.name == "min" else np.maximum
     if modifiers.has("relu"):
@@ -348,7 +351,7 @@ def extreme(modifiers: Modifiers) -> Operation:
 
 
 def sign_change(modifiers: Modifiers) -> Operation:
-    """abs and neg of signed integers; the smallest number stays itself."""
+    """Other signs, abs and neg of signed integers; the smallest number stays itself."""
     type_name = modifiers.type(("s16", "s32", "s64"))
     modifiers.end()
     plain: Compute = np.abs if modifiers.name == "abs" else np.negative

@@ -38,7 +38,7 @@ class Operation(NamedTuple):
     gives_carry: bool = False  # the second result is the carry flag
 
 
-class UnknownForm(Exception):  # noqa: N818: the reader of a kernel turns it into a refusal; nobody else sees it
+class UnknownForm(Exception):  # noqa: N818  nobody but the machine sees it
     """An instruction with a modifier, type or number of operands that has no meaning here; the text says which."""
 
 
@@ -99,7 +99,7 @@ def constant(value: int, bits: int) -> Array:
 
 
 def lanes(words: Array, bits: int) -> Array:
-    """The parts of packed words, one after another: the low half of word 0, its high half, the low half of word 1 …
+    """The parts of packed words, one after another: the low half of word 0, its high half, and so on.
 
     >>> lanes(np.array([0x00020001], np.uint32), 16)
     array([1, 2], dtype=uint16)

@@ -5,7 +5,16 @@ Each module has a table `FAMILIES` of its own; what none of them knows is arithm
 
 from __future__ import annotations
 
-from tilescope.machine.instructions import atomics, barriers, control, moving, warp
+from tilescope.machine.instructions import (
+    atomics,
+    barriers,
+    control,
+    matrix,
+    mma,
+    moving,
+    warp,
+    wgmma,
+)
 from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import Step, Turn
@@ -15,8 +24,11 @@ FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
     **control.FAMILIES,
+    **matrix.FAMILIES,
+    **mma.FAMILIES,
     **moving.FAMILIES,
     **warp.FAMILIES,
+    **wgmma.FAMILIES,
 }
 
 
