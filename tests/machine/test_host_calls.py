@@ -74,7 +74,14 @@ def test_arguments_lie_at_multiples_of_their_size():
 
 def test_a_string_may_lie_in_any_memory():
     """In an array that the kernel was given, and in the thread's own memory."""
-    stores = "st.local.u64 [depot], %d9; st.local.u32 [depot+32], 0x00434241; mov.u64 %d1, depot; cvta.local.u64 %d2, %d1; add.s64 %d2, %d2, 32; st.local.u64 [depot+8], %d2;"
+    stores = """
+        st.local.u64 [depot], %d9;
+        st.local.u32 [depot+32], 0x00434241;
+        mov.u64 %d1, depot;
+        cvta.local.u64 %d2, %d1;
+        add.s64 %d2, %d2, 32;
+        st.local.u64 [depot+8], %d2;
+    """
     out = np.zeros(4, np.uint32)
     out.view(np.uint8)[:4] = list(b"xyz\0")
     assert printing("%s %s", stores).run(1, 1, [out]).printed == "xyz ABC"
