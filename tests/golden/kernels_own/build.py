@@ -41,6 +41,11 @@ def compiled(kind, source, target, output):
         raise SystemExit(f"{source.name}: {done.stdout}{done.stderr}")
 
 
+def assembled(source, target, output):
+    """Assemble a PTX text."""
+    subprocess.run([cuda_root() / "bin" / "ptxas", f"-arch={target}", "-o", output, source], check=True)
+
+
 def plain(text):
     """PTX without debug sections, with the last part of every path."""
     text = re.sub(r"^\s*\.section\s+\S+\s*\{.*?^\s*\}\s*$", "", text, flags=re.M | re.S)

@@ -283,7 +283,7 @@ LAUNCHES = {
             floats("float32", [12, 32]),
             constant("uint32", 3 * 512),
         ],
-        tensor_map(0, "f32", [32, 16], [32, 4], swizzle="64B"),
+        tensor_map(0, "f32", [32, 16], [32, 4]),
     ),
     "hints": launch("hints", [2], [64], [floats("float32", 128), constant("float32", 128)], 128),
     "block_reduction": launch(

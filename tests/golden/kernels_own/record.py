@@ -106,6 +106,8 @@ class Card:
                 data = self.tensor_map(parameter, addresses[parameter["array"]])
             elif parameter["kind"] == "array":
                 data = addresses[parameter["array"]].to_bytes(8, "little")
+            elif parameter["kind"] == "float":
+                data = np.float32(parameter["value"]).tobytes()
             else:
                 data = parameter["value"].to_bytes(size.value, "little", signed=True)
             if len(data) != size.value:
@@ -158,9 +160,10 @@ def record(card, name, launch, folder):
     first, printed = runs[0]
     for other, _ in runs[1:]:
         for number, (a, b) in enumerate(zip(first, other, strict=True)):
-            if not np.array_equal(a, b):
+            if not launch["arrays"][number].get("is_scratch") and not np.array_equal(a, b):
                 raise RuntimeError(f"array {number} differs from run to run in {np.count_nonzero(a != b)} bytes")
-    changed = {f"after{i}": data for i, data in enumerate(first) if not np.array_equal(data, before[i])}
+    kept = [i for i, array in enumerate(launch["arrays"]) if not array.get("is_scratch")]
+    changed = {f"after{i}": first[i] for i in kept if not np.array_equal(first[i], before[i])}
     np.savez(folder / f"{name}.npz", printed=np.array(printed), **changed)
     return f"{name}: {', '.join(f'{key} {data.size} bytes' for key, data in changed.items())}"
 
