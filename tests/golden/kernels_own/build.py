@@ -48,7 +48,7 @@ def assembled(source, target, output):
 
 def plain(text):
     """PTX without debug sections, with the last part of every path."""
-    text = re.sub(r"^\s*\.section\s+\S+\s*\{.*?^\s*\}\s*$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^\s*\.section\s+\S+\s*\{.*?^\s*\}\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r'(\.file\s+\d+\s+")[^"]*/', r"\1", text)
     text = re.sub(r'(\.file\s+\d+\s+"[^"]*"),[^\n]*', r"\1", text)
     return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"

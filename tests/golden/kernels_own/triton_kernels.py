@@ -1,5 +1,7 @@
 """Kernels in Triton and Gluon whose PTX is recorded beside them."""
 
+# ruff: noqa: N803, N806, RUF005  constants of a kernel are written large; shapes are lists, which Gluon adds
+
 import triton
 import triton.language as tl
 from triton.experimental import gluon
@@ -14,7 +16,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 
 @triton.jit
-def product(a, b, c, M, N, K, ZERO: tl.constexpr, SUM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def product(
+    a, b, c, M, N, K, ZERO: tl.constexpr, SUM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     """C = A B by pointers, masked at every edge."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -70,7 +74,9 @@ def in_turn(a, b, c, turns, N, K, SPLIT: tl.constexpr, BM: tl.constexpr, BN: tl.
     k = part * BK + tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
     for _ in range(0, K, BK * SPLIT):
-        total = tl.dot(tl.load(a + rows[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + columns[None, :]), total)
+        total = tl.dot(
+            tl.load(a + rows[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + columns[None, :]), total
+        )
         k += BK * SPLIT
     at = c + rows[:, None] * N + columns[None, :]
     while tl.atomic_add(turns + tile, 0, sem="acquire") != part:

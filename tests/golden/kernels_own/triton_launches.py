@@ -27,8 +27,14 @@ from triton.experimental.gluon._runtime import GluonASTSource
 
 HERE = Path(__file__).parent
 TYPES = {
-    **{"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "float8_e4m3fn": "fp8e4nv"},
-    **{"int8": "i8", "int32": "i32", "int64": "i64", "uint32": "i32"},
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "int8": "i8",
+    "int32": "i32",
+    "int64": "i64",
 }
 TMA_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float8_e4m3fn": "uint8"}
 SWIZZLES = ("none", "32B", "64B", "128B")  # by the driver's number
@@ -113,7 +119,10 @@ KERNELS = {
     "triton_added": (
         kernels.added,
         [4],
-        [*(Block([32, 32]), integers("float32", [128, 32], -50, 50)), *(Block([32, 32]), integers("float32", [32, 32], -50, 50))],
+        [
+            *(Block([32, 32]), integers("float32", [128, 32], -50, 50)),
+            *(Block([32, 32]), integers("float32", [32, 32], -50, 50)),
+        ],
         {"BM": 32},
     ),
     "triton_in_turn": (
@@ -297,7 +306,7 @@ def main(folder):
         else:
             (folder / f"{name}.cubin").write_bytes(made.asm["cubin"])
         found[name] = launched(arguments, grid, options, made)
-        entry = re.search(r"\.entry \w+\((.*?)\)", text, re.S)[1]
+        entry = re.search(r"\.entry \w+\((.*?)\)", text, re.DOTALL)[1]
         assert len(entry.split(",\n")) == len(found[name]["params"]), (name, entry, found[name]["params"])
     (folder / "launches.json").write_text(json.dumps(found, indent=1))
     shutil.copy(HERE / "record.py", folder)
