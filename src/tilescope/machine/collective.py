@@ -49,8 +49,9 @@ class Collective:
         is_missing = cluster.live.copy()
         is_missing[present] = False
         if self.mask is None:
-            missing = np.asarray(is_missing.reshape(-1, self.group_lanes).any(axis=1))
-            return np.asarray(~missing[lanes // self.group_lanes])
+            grouping = cluster.grouping(self.group_lanes)
+            missing = np.logical_or.reduceat(is_missing, grouping.first_lanes)
+            return np.asarray(~missing[grouping.of_lane[lanes]])
         masks = cluster.registers[self.mask][lanes].astype(np.uint32)
         bits = np.packbits(is_missing.reshape(-1, WARP_LANES), axis=1, bitorder="little").view("<u4")[:, 0]
         return np.asarray((bits[lanes // WARP_LANES] & masks) == 0)

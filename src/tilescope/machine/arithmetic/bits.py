@@ -1,0 +1,386 @@
+"""Bits: logic, shifts, fields, permutations of bytes, and counts.
+
+    bfe.u32 d, a, 8, 4      d = bits 8 to 11 of a                   prmt.b32 d, a, b, 0x5410     d = {b's low half, a's low half}
+    bfi.b32 d, a, b, 8, 4   d = b with a's low 4 bits at bit 8      lop3.b32 d, a, b, c, 0xEA    d = (a & b) | c
+
+Shifts by the width or more give 0, or the sign. The look-up table of lop3 is its result for a = 0xF0, b = 0xCC, c = 0xAA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from tilescope.machine.arithmetic.integer import signed
+from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant
+
+_BITS = {"b16": 16, "b32": 32, "b64": 64}
+_OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}
+_SHIFTED = {**_BITS, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
+
+# ------------------------------------------------------------------------------------------------- logic
+
+
+def logic(modifiers: Modifiers) -> Operation:
+    """and, or, xor, on bits or predicates."""
+    type_name = modifiers.type((*_BITS, "pred"))
+    modifiers.end()
+    plain = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+    return Operation(plain[modifiers.name], (type_name,) * 2, type_name)
+
+
+def complement(modifiers: Modifiers) -> Operation:
+    """not: every bit turned; cnot: 1 where the source is 0."""
+    if modifiers.name == "not":
+        type_name = modifiers.type((*_BITS, "pred"))
+        compute: Compute = np.invert
+    else:
+        type_name = modifiers.type(_BITS)
+        compute = _is_zero
+    modifiers.end()
+    return Operation(compute, (type_name,), type_name)
+
+
+def _is_zero(a: Array) -> Array:
+    result: Array = a == 0
+    return result.astype(a.dtype)
+
+
+@lru_cache(maxsize=256)
+def _by_table(table: int) -> Callable[[Array, Array, Array], Array]:
+    """The function of three words whose look-up table is given: an OR of the rows that are set."""
+    rows = [row for row in range(8) if table >> row & 1]
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        result = np.zeros_like(a)
+        for row in rows:
+            first = a if row & 4 else ~a
+            second = b if row & 2 else ~b
+            third = c if row & 1 else ~c
+            result |= first & second & third
+        return result
+
+    return compute
+
+
+def _lop3(a: Array, b: Array, c: Array, table: Array) -> Array:
+    return _by_table(int(table[0]) & 0xFF)(a, b, c)
+
+
+def lop3(modifiers: Modifiers) -> Operation:
+    """lop3: any function of three words, by its look-up table. With .or or .and a predicate is made of it too."""
+    modifiers.type(("b32",))
+    boolean = modifiers.one_of(("or", "and"), "")
+    modifiers.end()
+    if not boolean:
+        return Operation(_lop3, ("b32",) * 4, "b32")
+    combined = np.logical_or if boolean == "or" else np.logical_and
+
+    def compute(a: Array, b: Array, c: Array, table: Array, predicate: Array) -> tuple[Array, Array]:
+        word = _lop3(a, b, c, table)
+        return word, combined(word != 0, predicate)
+
+    return Operation(compute, (*("b32",) * 4, "pred"), "b32", result_count=2)
+
+
+# ------------------------------------------------------------------------------------------------- shifts
+
+
+def shift(modifiers: Modifiers) -> Operation:
+    """Plain shifts, shl and shr: the amount has 32 bits, whatever the type; numpy clamps it as PTX does."""
+    type_name = modifiers.type(_BITS if modifiers.name == "shl" else _SHIFTED)
+    modifiers.end()
+    bits = _SHIFTED[type_name]
+    is_arithmetic = type_name.startswith("s")
+    plain = np.left_shift if modifiers.name == "shl" else np.right_shift
+    limit = constant(bits, 32)
+
+    def compute(a: Array, amount: Array) -> Array:
+        if bits == 16:
+            amount = np.minimum(amount, limit)
+        amount = amount.astype(a.dtype)
+        if is_arithmetic:
+            moved: Array = plain(signed(a), signed(np.minimum(amount, a.dtype.type(bits))))
+            return moved.view(a.dtype)
+        result: Array = plain(a, amount)
+        return result
+
+    if bits == 32 and not is_arithmetic:
+        return Operation(plain, (type_name, "u32"), type_name)
+    return Operation(compute, (type_name, "u32"), type_name)
+
+
+_FUNNEL_BITS = constant(32, 64)
+
+
+def funnel_shift(modifiers: Modifiers) -> Operation:
+    """shf: 32 bits out of {b, a} moved left (.l: the upper word) or right (.r: the lower one)."""
+    modifiers.type(("b32",))
+    side = modifiers.one_of(("l", "r"), "")
+    mode = modifiers.one_of(("clamp", "wrap"), "")
+    modifiers.end()
+    if not side or not mode:
+        raise UnknownForm("shf needs .l or .r, and .clamp or .wrap")
+    wrap = constant(31, 32)
+    limit = constant(32, 32)
+
+    def compute(a: Array, b: Array, amount: Array) -> Array:
+        amount = amount & wrap if mode == "wrap" else np.minimum(amount, limit)
+        both = b.astype(np.uint64) << _FUNNEL_BITS | a
+        if side == "l":
+            return (both << amount >> _FUNNEL_BITS).astype(np.uint32)
+        return (both >> amount).astype(np.uint32)
+
+    return Operation(compute, ("b32", "b32", "u32"), "b32")
+
+
+# ------------------------------------------------------------------------------------------------- fields
+
+
+def _mask(count: Array) -> Array:
+    """Words of 64 bits whose low `count` bits are set: all of them from 64 on.
+
+    >>> [hex(word) for word in _mask(np.array([0, 4, 64, 200], np.uint64))]
+    ['0x0', '0xf', '0xffffffffffffffff', '0xffffffffffffffff']
+    """
+    return ~(constant(-1, 64) << count)
+
+
+_BYTE = constant(0xFF, 32)
+
+
+def _field_number(words: Array, bits: int) -> Array:
+    """Where a field starts or how long it is. A form of 32 bits looks at 8 bits of it, one of 64 at all (measured)."""
+    return (words & _BYTE if bits == 32 else words).astype(np.uint64)
+
+
+def extract_field(modifiers: Modifiers) -> Operation:
+    """bfe: `length` bits from bit `start` on; what lies above them is 0, or for signed types the field's highest bit.
+
+    A field that leaves the word takes its sign from the word's highest bit.
+    """
+    type_name = modifiers.type(("u32", "s32", "u64", "s64"))
+    modifiers.end()
+    bits = _OF_32_OR_64[type_name]
+    is_signed = type_name.startswith("s")
+
+    def compute(a: Array, start: Array, length: Array) -> Array:
+        word = a.astype(np.uint64)
+        first = _field_number(start, bits).view(np.int64)
+        count = _field_number(length, bits).view(np.int64)
+        field = word >> first.view(np.uint64) & _mask(count.view(np.uint64))
+        if is_signed:
+            highest = np.minimum(first + count - 1, bits - 1)
+            is_negative = (word >> np.maximum(highest, 0).view(np.uint64) & 1 == 1) & (count > 0)
+            held = np.clip(bits - first, 0, count)
+            field = np.where(is_negative, field | ~_mask(held.view(np.uint64)), field)
+        return field.astype(a.dtype)
+
+    return Operation(compute, (type_name, "u32", "u32"), type_name)
+
+
+def insert_field(modifiers: Modifiers) -> Operation:
+    """bfi: `b` with the low `length` bits of `a` from bit `start` on."""
+    type_name = modifiers.type(("b32", "b64"))
+    modifiers.end()
+    bits = _OF_32_OR_64[type_name]
+
+    def compute(a: Array, b: Array, start: Array, length: Array) -> Array:
+        first = _field_number(start, bits)
+        count = _field_number(length, bits)
+        place = _mask(count) << first
+        return (b & ~place | (a.astype(np.uint64) << first) & place).astype(a.dtype)
+
+    return Operation(compute, (type_name, type_name, "u32", "u32"), type_name)
+
+
+_WRAP = constant(31, 32)
+_LIMIT = constant(32, 32)
+
+
+def _count_of_bits(amount: Array, mode: str) -> Array:
+    """A number of bits as .clamp (at most 32) or .wrap (modulo 32) takes it, in 64 bits."""
+    return (amount & _WRAP if mode == "wrap" else np.minimum(amount, _LIMIT)).astype(np.uint64)
+
+
+def mask_field(modifiers: Modifiers) -> Operation:
+    """bmsk: `length` ones from bit `start` on."""
+    modifiers.type(("b32",))
+    mode = modifiers.one_of(("clamp", "wrap"), "clamp")
+    modifiers.end()
+
+    def compute(start: Array, length: Array) -> Array:
+        return (_mask(_count_of_bits(length, mode)) << _count_of_bits(start, mode)).astype(np.uint32)
+
+    return Operation(compute, ("b32", "b32"), "b32")
+
+
+def extend_field(modifiers: Modifiers) -> Operation:
+    """szext: the low `length` bits, extended by zeros or by their highest bit."""
+    type_name = modifiers.type(("u32", "s32"))
+    mode = modifiers.one_of(("clamp", "wrap"), "clamp")
+    modifiers.end()
+
+    def compute(a: Array, length: Array) -> Array:
+        count = _count_of_bits(length, mode)
+        field = a & _mask(count)
+        if type_name == "s32":
+            highest = np.maximum(count.view(np.int64) - 1, 0).view(np.uint64)
+            is_negative = (a >> highest & 1 == 1) & (count > 0)
+            field = np.where(is_negative, field | ~_mask(count), field)
+        return field.astype(np.uint32)
+
+    return Operation(compute, (type_name, "u32"), type_name)
+
+
+# ------------------------------------------------------------------------------------------------- bytes
+
+_PERMUTE_MODES = {
+    "f4e": ("3210", "4321", "5432", "6543"),
+    "b4e": ("5670", "6701", "7012", "0123"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("3210", "3211", "3222", "3333"),
+    "ecr": ("0000", "1110", "2210", "3210"),
+    "rc16": ("1010", "3232", "1010", "3232"),
+}
+"""PTX ISA, "prmt": the source byte of d's bytes 3, 2, 1, 0 for each value of the selector's two low bits."""
+
+
+def _permuted(a: Array, b: Array, selector: Array) -> Array:
+    """Four bytes of {b, a} by the four low hexadecimal digits of the selector; 8 more in a digit spreads the sign."""
+    both = b.astype(np.uint64) << _FUNNEL_BITS | a
+    result = np.zeros(both.shape, np.uint32)
+    for place in range(4):
+        digit = selector >> np.uint32(4 * place)
+        byte = (both >> (8 * (digit & np.uint32(7))).astype(np.uint64)).astype(np.uint8)
+        sign = (byte.view(np.int8) >> np.int8(7)).view(np.uint8)
+        byte = np.where(digit & np.uint32(8), sign, byte)
+        result |= byte.astype(np.uint32) << np.uint32(8 * place)
+    return result
+
+
+def permute(modifiers: Modifiers) -> Operation:
+    """prmt, by digits or by one of its six modes."""
+    mode = modifiers.one_of(_PERMUTE_MODES, "")
+    modifiers.type(("b32",))
+    modifiers.end()
+    if not mode:
+        return Operation(_permuted, ("b32",) * 3, "b32")
+    digits = np.array([int(row, 16) for row in _PERMUTE_MODES[mode]], np.uint32)
+
+    def compute(a: Array, b: Array, selector: Array) -> Array:
+        return _permuted(a, b, digits[selector & 3])
+
+    return Operation(compute, ("b32",) * 3, "b32")
+
+
+# ------------------------------------------------------------------------------------------------- counts
+
+
+def _length(words: Array) -> Array:
+    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. By halves, which are exact as floats."""
+    wide = words.astype(np.uint64)
+    upper = np.frexp((wide >> _FUNNEL_BITS).astype(np.float64))[1]
+    lower = np.frexp((wide & constant(0xFFFFFFFF, 64)).astype(np.float64))[1]
+    return np.where(upper > 0, upper + 32, lower).astype(np.uint32)
+
+
+def count_bits(modifiers: Modifiers) -> Operation:
+    """popc: ones; clz: zeros above the highest one."""
+    type_name = modifiers.type(("b32", "b64"))
+    modifiers.end()
+    bits = np.uint32(_OF_32_OR_64[type_name])
+
+    def ones(a: Array) -> Array:
+        return np.bitwise_count(a).astype(np.uint32)
+
+    def leading_zeros(a: Array) -> Array:
+        zeros: Array = bits - _length(a)
+        return zeros
+
+    return Operation(ones if modifiers.name == "popc" else leading_zeros, (type_name,), "u32")
+
+
+def find_highest(modifiers: Modifiers) -> Operation:
+    """bfind: the highest bit that is set (that differs from the sign); .shiftamt: how far it is from the top.
+
+    All ones if there is none.
+    """
+    type_name = modifiers.type(("u32", "s32", "u64", "s64"))
+    as_shift = modifiers.has("shiftamt")
+    modifiers.end()
+    bits = _OF_32_OR_64[type_name]
+
+    def compute(a: Array) -> Array:
+        if type_name.startswith("s"):
+            a = a ^ (signed(a) >> (bits - 1)).view(a.dtype)
+        position = _length(a) - np.uint32(1)
+        if as_shift:
+            return np.where(a == 0, position, np.uint32(bits - 1) - position)
+        return position
+
+    return Operation(compute, (type_name,), "u32")
+
+
+_REVERSED_BYTES = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
+
+
+def reverse_bits(modifiers: Modifiers) -> Operation:
+    """brev: bit 0 becomes the highest one."""
+    type_name = modifiers.type(("b32", "b64"))
+    modifiers.end()
+
+    def compute(a: Array) -> Array:
+        mirrored = _REVERSED_BYTES[np.ascontiguousarray(a).view(np.uint8)]
+        return mirrored.view(a.dtype).byteswap()
+
+    return Operation(compute, (type_name,), type_name)
+
+
+def find_nth(modifiers: Modifiers) -> Operation:
+    """fns: the position of the n-th bit that is set, from bit `base` upwards (n > 0) or downwards (n < 0).
+
+    For n = 0 it is `base` if that bit is set. All ones if there is none.
+    """
+    modifiers.type(("b32",))
+    modifiers.end()
+
+    def compute(mask: Array, base: Array, offset: Array) -> Array:
+        places = np.arange(32)
+        is_set = (mask[:, None] >> places.astype(np.uint32) & np.uint32(1)).astype(bool)
+        start = base.astype(np.int64)[:, None]
+        steps = signed(offset).astype(np.int64)[:, None]
+        is_reached = np.where(steps >= 0, places >= start, places <= start) & is_set
+        upwards = np.cumsum(is_reached, axis=1)
+        downwards = np.cumsum(is_reached[:, ::-1], axis=1)[:, ::-1]
+        rank = np.where(steps >= 0, upwards, downwards)
+        is_found = is_reached & np.where(steps == 0, places == start, rank == np.abs(steps))
+        found = np.where(is_found.any(axis=1), is_found.argmax(axis=1), -1)
+        return found.astype(np.int32).view(np.uint32)
+
+    return Operation(compute, ("b32", "b32", "s32"), "b32")
+
+
+FAMILIES: dict[str, Callable[[Modifiers], Operation]] = {
+    "and": logic,
+    "or": logic,
+    "xor": logic,
+    "not": complement,
+    "cnot": complement,
+    "lop3": lop3,
+    "shl": shift,
+    "shr": shift,
+    "shf": funnel_shift,
+    "bfe": extract_field,
+    "bfi": insert_field,
+    "bmsk": mask_field,
+    "szext": extend_field,
+    "prmt": permute,
+    "popc": count_bits,
+    "clz": count_bits,
+    "bfind": find_highest,
+    "brev": reverse_bits,
+    "fns": find_nth,
+}

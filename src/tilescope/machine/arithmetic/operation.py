@@ -1,0 +1,122 @@
+"""What an arithmetic instruction is to the machine: a function of arrays, and the types of what goes in and comes out.
+
+    mad.lo.s32 d, a, b, c      Operation(compute, source_types=("s32", "s32", "s32"), result_type="s32", is_exact=True)
+
+Registers are bits. An operand comes as an array of unsigned integers of its type's width, one element a thread (bool for
+predicates), whatever the type says; `compute` looks at it as signed integers or floats, and gives unsigned integers back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]  # (threads,): unsigned integers, the bits of a register; or bool, a predicate
+Compute: TypeAlias = Callable[..., Any]  # arrays of the sources → an array, or a pair of them
+
+
+class Operation(NamedTuple):
+    """An instruction's arithmetic.
+
+    `compute` takes one array for each source, never writes into it, and returns a fresh one; with `result_count` 2 it
+    returns a pair whose second member is a predicate or the carry. It runs under `np.errstate(all="ignore")`, which
+    the caller sets once for many instructions: setting it costs more than an addition.
+
+    Values of 8 bits sit in wider registers: `source_types` and `result_type` then name the register (16 bits in, 32 bits
+    out, extended by sign or by zeros), and `compute` looks at the low bits.
+    """
+
+    compute: Compute
+    source_types: tuple[str, ...]
+    result_type: str
+    is_exact: bool = True  # False: an .approx function, within the ISA's error bound
+    result_count: int = 1
+    takes_carry: bool = False  # the last source is the carry flag (a predicate)
+    gives_carry: bool = False  # the second result is the carry flag
+
+
+class UnknownForm(Exception):  # noqa: N818  nobody but the machine sees it
+    """An instruction with a modifier, type or number of operands that has no meaning here; the text says which."""
+
+
+class Modifiers:
+    """The modifiers of one instruction, taken off one after another: what nobody takes is not understood.
+
+    >>> modifiers = Modifiers("add", ("rn", "ftz", "f32"))
+    >>> modifiers.type(["f32", "f64"]), modifiers.one_of(("rn", "rz"), "rn"), modifiers.has("ftz"), modifiers.has("sat")
+    ('f32', 'rn', True, False)
+    >>> modifiers.end()
+    """
+
+    def __init__(self, name: str, words: tuple[str, ...]) -> None:
+        self.name = name
+        self._left = list(words)
+
+    def type(self, known: Collection[str]) -> str:
+        """The last word, which must be one of the `known` types."""
+        if not self._left:
+            raise UnknownForm(f"{self.name} has no type")
+        word = self._left.pop()
+        if word not in known:
+            raise UnknownForm(f"{self.name} has no type .{word} here")
+        return word
+
+    def has(self, word: str) -> bool:
+        """Whether the modifier is there."""
+        if word in self._left:
+            self._left.remove(word)
+            return True
+        return False
+
+    def one_of(self, words: Collection[str], default: str) -> str:
+        """The modifier of a choice; `default` if none of them is there."""
+        for word in self._left:
+            if word in words:
+                self._left.remove(word)
+                return word
+        return default
+
+    def last(self) -> str:
+        """The word that `type` would take; "" if none is left."""
+        return self._left[-1] if self._left else ""
+
+    def end(self) -> None:
+        """Refuse what is left."""
+        if self._left:
+            raise UnknownForm(f"{self.name} has no modifier .{self._left[0]} here")
+
+
+def constant(value: int, bits: int) -> Array:
+    """A number as an array without dimensions: numpy combines those faster than its scalars.
+
+    >>> constant(-1, 16)
+    array(65535, dtype=uint16)
+    """
+    return np.array(value & (1 << bits) - 1, f"u{bits // 8}")
+
+
+def lanes(words: Array, bits: int) -> Array:
+    """The parts of packed words, one after another: the low half of word 0, its high half, and so on.
+
+    >>> lanes(np.array([0x00020001], np.uint32), 16)
+    array([1, 2], dtype=uint16)
+    """
+    return np.ascontiguousarray(words).view(f"u{bits // 8}")
+
+
+def packed(compute: Compute, part_bits: int, word_bits: int) -> Compute:
+    """The same operation on every part of packed words.
+
+    >>> packed(np.add, 16, 32)(np.array([0x0001FFFF], np.uint32), np.array([0x00010001], np.uint32))
+    array([131072], dtype=uint32)
+    """
+    word = np.dtype(f"u{word_bits // 8}")
+
+    def compute_parts(*sources: Array) -> Array:
+        parts: Array = compute(*[lanes(source, part_bits) for source in sources])
+        return parts.view(word)
+
+    return compute_parts

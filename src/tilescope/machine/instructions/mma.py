@@ -1,0 +1,129 @@
+"""mma.sync: a warp multiplies matrices in its registers, every row of the table in mma/instruction.py.
+
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32  {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};
+
+All warps that stand at the instruction are multiplied by one call of tensor_core_sum, which adds as the architecture does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilescope.data_type import DATA_TYPE, DataType
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.register_tile import Elements, RegisterTile, warps_of
+from tilescope.machine.step import Lanes, RefusedError, Turn
+from tilescope.mma.accumulation import BitOperation, tensor_core_sum
+from tilescope.mma.arithmetic import arithmetic_of
+from tilescope.mma.instruction import INSTRUCTIONS
+from tilescope.mma.instruction import Instruction as Row
+from tilescope.ptx.syntax import Instruction
+
+_PTX_TYPES = {DATA_TYPE[name].ptx: DATA_TYPE[name] for row in INSTRUCTIONS for name in (*row.types, *row.accumulators)}
+_SHAPES = {
+    family: {f"m{row.m}n{n}k{row.k}" for row in INSTRUCTIONS if row.family == family for n in row.n}
+    for family in ("mma", "wgmma")
+}
+_BIT_OPERATIONS: dict[str, BitOperation] = {"and": "and", "xor": "xor"}
+_NEWER_FEATURE = "mma_f8f6f4"  # rows that need sm_120
+
+
+class Product(NamedTuple):
+    """What one mma or wgmma multiplies and adds: D = A B + C."""
+
+    name: str  # mma.m16n8k16
+    row: Row
+    n: int
+    d_type: DataType
+    a_type: DataType
+    b_type: DataType
+    c_type: DataType
+    saturates: bool
+    bit_operation: BitOperation
+
+    def summed(self, cluster: Cluster, a: Elements, b: Elements, c: Elements) -> Elements:
+        """D of codes of A (…, m, k), B (…, n, k) and C (…, m, n), as the card adds."""
+        return tensor_core_sum(
+            a,
+            b,
+            c.view(self.c_type.numpy),
+            arithmetic=arithmetic_of(cluster.launch.arch, self.name, self.a_type.name),
+            a_type=self.a_type,
+            b_type=self.b_type,
+            output_type=self.d_type,
+            saturate=self.saturates,
+            bit_operation=self.bit_operation,
+        )
+
+
+def decode_product(family: str, words: Words) -> Product:
+    """The product that the modifiers of an mma or wgmma name; refused where the table has no such row."""
+    for word in ("sp", "sp::ordered_metadata"):
+        if words.flag(word):
+            raise RefusedError(f"{family}.sp multiplies a sparse A, and the machine multiplies dense matrices")
+    words.flag("sync")
+    words.flag("aligned")
+    shape = words.required(_SHAPES[family], f"shape that {family} has")
+    saturates = words.flag("satfinite")
+    d_type = _PTX_TYPES[words.required(_PTX_TYPES, "type of D")]
+    a_type = _PTX_TYPES[words.required(_PTX_TYPES, "type of A")]
+    b_type = _PTX_TYPES[words.required(_PTX_TYPES, "type of B")]
+    c_type = d_type
+    if family == "mma":
+        c_type = _PTX_TYPES[words.required(_PTX_TYPES, "type of C")]
+    m, n, k = (int(extent) for extent in shape[1:].replace("n", " ").replace("k", " ").split())
+    types = [row for row in INSTRUCTIONS if row.family == family and (row.m, row.k) == (m, k) and n in row.n]
+    rows = [row for row in types if a_type.name in row.types and b_type.name in row.types]
+    row = next((row for row in rows if {d_type.name, c_type.name} <= set(row.accumulators)), None)
+    if row is None or not _may_differ(row, d_type, c_type) or (saturates and d_type.is_float):
+        named = f"{a_type.ptx} by {b_type.ptx}, added to {c_type.ptx}"
+        raise RefusedError(f"{family}.{shape} does not multiply {named} with a result of {d_type.ptx}")
+    bit_operation: BitOperation = "and"
+    if a_type.name == "b1":
+        bit_operation = _BIT_OPERATIONS[words.required(_BIT_OPERATIONS, ".and or .xor")]
+        words.required(("popc",), ".popc")
+    return Product(f"{family}.{shape}", row, n, d_type, a_type, b_type, c_type, saturates, bit_operation)
+
+
+def _may_differ(row: Row, d_type: DataType, c_type: DataType) -> bool:
+    """Whether an instruction has these types for D and C: one, but for the m8n8k4 of f16, which widens."""
+    return d_type is c_type or (row.quad_pairs and c_type.bits < d_type.bits)
+
+
+def _mma(assembler: Assembler, instruction: Instruction) -> Turn:
+    newer = [word for word in instruction.modifiers if word.startswith(("kind::", "block_scale"))]
+    if newer:
+        raise RefusedError(f".{newer[0]} is of sm_120, and the machine multiplies as sm_80 to sm_90a do")
+    words = Words(instruction)
+    product = decode_product("mma", words)
+    orders = (words.required(("row", "col"), "order of A"), words.required(("row", "col"), "order of B"))
+    words.done()
+    if product.row.feature == _NEWER_FEATURE:
+        raise RefusedError(f"{product.a_type.ptx} is of sm_120, and the machine multiplies as sm_80 to sm_90a do")
+    if orders != ("row", "col") and not product.row.quad_pairs:
+        raise RefusedError(f"{product.name} takes .row.col, not .{orders[0]}.{orders[1]}")
+    name = f"{product.name}.{orders[0]}.{orders[1]}"
+    d_tile = RegisterTile(name, "D", product.d_type.name)
+    a_tile = RegisterTile(name, "A", product.a_type.name)
+    b_tile = RegisterTile(name, "B", product.b_type.name)
+    c_tile = RegisterTile(name, "C", product.c_type.name)
+    d_operand, a_operand, b_operand, c_operand = instruction.operands
+    d = d_tile.targets(assembler, d_operand)
+    a = a_tile.sources(assembler, a_operand)
+    b = b_tile.sources(assembler, b_operand)
+    c = c_tile.sources(assembler, c_operand)
+
+    def multiply(cluster: Cluster, at: Lanes) -> None:
+        warps = warps_of(cluster, at)
+        left = a_tile.gathered(cluster, a, warps)
+        right = b_tile.gathered(cluster, b, warps)
+        before = c_tile.gathered(cluster, c, warps)
+        d_tile.fill(cluster, d, warps, product.summed(cluster, left, right, before))
+
+    return Collective(multiply)
+
+
+FAMILIES: dict[str, Decoder] = {"mma": _mma}

@@ -1,0 +1,288 @@
+"""wgmma: a warpgroup multiplies by a matrix in shared memory while its threads go on.
+
+    wgmma.fence                      nothing to do: registers are read and written when the product is made
+    wgmma.mma_async  D, A, B, …      issued: descriptors and scale-d are taken now, operands and D when it is performed
+    wgmma.commit_group               what was issued becomes a group
+    wgmma.wait_group N               all groups but the N newest are performed, in their order
+
+A descriptor holds 18 bits of an address in the own block's shared memory, and addresses are counted modulo 2**18.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.layout import Major
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
+from tilescope.machine.instructions.mma import Product, decode_product
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.pending import Work
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, groups_from
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.mma.instruction import WGMMA_M
+from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
+from tilescope.swizzle import SWIZZLE
+
+WARPGROUP_LANES = 128
+_WINDOW_BYTES = 1 << 18  # what the addresses of a descriptor reach
+_START = WGMMA_FORM.word.field("start_address")
+_PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
+_HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
+_ALL_BITS = (1 << 64) - 1
+_UNUSED_MASK = sum(1 << bit for bit in WGMMA_FORM.word.reserved_ones(_ALL_BITS))
+_CACHED_READS = 512
+
+Descriptors = npt.NDArray[np.uint64]
+
+
+class SmemRead(NamedTuple):
+    """How an instruction reads one operand from shared memory, wherever its descriptor points."""
+
+    rows: int  # of m or n
+    k: int
+    element_bits: int
+    major: Major
+    sign_mask: int  # of an element that is negated; 0: it is not
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are read as one: an element, or those that hold eight bits."""
+        return max(1, self.element_bits // 8)
+
+    def matrices(self, cluster: Cluster, ranks: LaneNumbers, descriptors: Descriptors) -> Elements:
+        """The codes that descriptors of blocks of some ranks read: (groups, rows, k)."""
+        read = [
+            self._matrix(cluster, rank, word) for rank, word in zip(ranks.tolist(), descriptors.tolist(), strict=True)
+        ]
+        return np.stack(read)
+
+    def _matrix(self, cluster: Cluster, rank: int, word: int) -> Elements:
+        places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
+        base = _START.extract(word & _HIGH_START_MASK)
+        first_byte = rank * cluster.shared_stride
+        size_bytes = self.stored_bytes
+        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{size_bytes}")
+        end = cluster.launch.shared_end // size_bytes
+        wanted = places.units + base // size_bytes
+        if places.largest + base // size_bytes < end:
+            codes: Elements = stored[wanted]
+        else:
+            wanted %= _WINDOW_BYTES // size_bytes
+            is_inside = wanted < end
+            codes = np.where(is_inside, stored[np.where(is_inside, wanted, 0)], stored.dtype.type(0))
+        if self.element_bits == 1:
+            codes = codes.view(np.uint32)  # as registers hold them
+        return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+
+class _Places(NamedTuple):
+    """Where elements lie, in units of what is read as one, from the start of the swizzle's pattern on."""
+
+    units: npt.NDArray[np.int64]
+    largest: int
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _places(read: SmemRead, word: int) -> _Places:
+    """The places that a descriptor reads whose start lies in the first pattern of shared memory."""
+    descriptor = WgmmaDescriptor.decode(word)
+    addresses = descriptor.addresses(read.major, read.rows, read.k, read.element_bits)
+    if read.element_bits == 1:
+        addresses = np.ascontiguousarray(addresses[:, ::8])
+    units = addresses // read.stored_bytes
+    return _Places(units, int(units.max()))
+
+
+def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
+    """The warpgroups that some lanes belong to; one that lacks a warp cannot execute."""
+    lanes = cluster.lanes(at)
+    grouping = cluster.grouping(WARPGROUP_LANES)
+    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[lanes])]
+    is_partial = first_lanes % cluster.block_lanes + WARPGROUP_LANES > cluster.block_lanes
+    if is_partial.any():
+        lane = int(first_lanes[np.argmax(is_partial)])
+        warps = (cluster.block_lanes - lane % cluster.block_lanes) // 32
+        reason = f"wgmma is executed by four warps together, and the last warpgroup of the block has only {warps}"
+        raise KernelFaultError(LAUNCH_FAILURE, reason, lane)
+    return groups_from(first_lanes, WARPGROUP_LANES, lanes)
+
+
+class Multiplication(NamedTuple):
+    """One wgmma.mma_async as it was decoded; registers by number."""
+
+    product: Product
+    d_tile: RegisterTile
+    d: tuple[int, ...]
+    a_tile: RegisterTile
+    a: tuple[int, ...]  # the fragment, or nothing where A lies in shared memory
+    a_descriptor: int
+    a_read: SmemRead
+    b_descriptor: int
+    b_read: SmemRead
+    scale_d: tuple[int, bool]  # a predicate, and whether it is negated
+
+    def issue(self, cluster: Cluster, at: Lanes) -> None:
+        """Take what does not wait, and leave the rest to be done later."""
+        groups = warpgroups_of(cluster, at)
+        first_lanes = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
+        number, is_negated = self.scale_d
+        issued = Issued(
+            self,
+            first_lanes,
+            cluster.registers[self.a_descriptor][first_lanes].astype(np.uint64),
+            cluster.registers[self.b_descriptor][first_lanes].astype(np.uint64),
+            cluster.registers[number][first_lanes].astype(np.bool_) ^ is_negated,
+        )
+
+        def perform(lanes: LaneNumbers) -> None:
+            issued.perform(cluster, lanes)
+
+        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform))
+
+
+class Issued(NamedTuple):
+    """A wgmma.mma_async under way; entries are by warpgroup."""
+
+    multiplication: Multiplication
+    first_lanes: LaneNumbers
+    a_descriptors: Descriptors
+    b_descriptors: Descriptors
+    adds_d: npt.NDArray[np.bool_]
+
+    def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
+        """Multiply for the warpgroups of some lanes: all of them by one sum."""
+        decoded = self.multiplication
+        groups = warpgroups_of(cluster, lanes)
+        own_first = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
+        chosen = np.searchsorted(self.first_lanes, own_first)
+        ranks = cluster.block_of_lane[own_first]
+        if decoded.a:
+            a = decoded.a_tile.gathered(cluster, decoded.a, groups)[:, 0]
+            if decoded.a_read.sign_mask:
+                a ^= a.dtype.type(decoded.a_read.sign_mask)
+        else:
+            a = decoded.a_read.matrices(cluster, ranks, self.a_descriptors[chosen])
+        b = decoded.b_read.matrices(cluster, ranks, self.b_descriptors[chosen])
+        before = decoded.d_tile.gathered(cluster, decoded.d, groups)[:, 0]
+        before[~self.adds_d[chosen]] = 0
+        decoded.d_tile.fill(cluster, decoded.d, groups, decoded.product.summed(cluster, a, b, before))
+
+
+def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    product = decode_product("wgmma", words)
+    words.done()
+    if product.bit_operation != "and":
+        raise RefusedError("wgmma of bits has .and.popc alone")
+    d_operand, a_operand, b_operand, scale_operand, *options = instruction.operands
+    d_tile = RegisterTile(product.name, "D", product.d_type.name)
+    a_tile = RegisterTile(product.name, "A", product.a_type.name)
+    a_in_registers = isinstance(a_operand, Vector)
+    chosen = _options(product, options, a_in_registers=a_in_registers)
+    element_bits = product.a_type.smem_bits
+    no_descriptor = assembler.constant(0, 64)
+    multiplication = Multiplication(
+        product=product,
+        d_tile=d_tile,
+        d=d_tile.targets(assembler, d_operand),
+        a_tile=a_tile,
+        a=a_tile.sources(assembler, a_operand) if a_in_registers else (),
+        a_descriptor=no_descriptor if a_in_registers else assembler.source(a_operand, "b64"),
+        a_read=SmemRead(WGMMA_M, product.row.k, element_bits, chosen.a_major, chosen.a_sign_mask),
+        b_descriptor=assembler.source(b_operand, "b64"),
+        b_read=SmemRead(product.n, product.row.k, element_bits, chosen.b_major, chosen.b_sign_mask),
+        scale_d=assembler.predicate(scale_operand),
+    )
+    return Collective(multiplication.issue, group_lanes=WARPGROUP_LANES)
+
+
+class _Options(NamedTuple):
+    """The constants that end a wgmma.mma_async."""
+
+    a_sign_mask: int = 0
+    b_sign_mask: int = 0
+    a_major: Major = "K"
+    b_major: Major = "K"
+
+
+def _options(product: Product, operands: list[Operand], *, a_in_registers: bool) -> _Options:
+    """imm-scale-a, imm-scale-b (floats), then imm-trans-a unless A lies in registers, and imm-trans-b (16 bits)."""
+    names = []
+    if product.a_type.is_float:
+        names += ["imm-scale-a", "imm-scale-b"]
+    if product.a_type.bits == 16:
+        names += ["imm-trans-b"] if a_in_registers else ["imm-trans-a", "imm-trans-b"]
+    if len(operands) != len(names):
+        wanted = ", ".join(["scale-d", *names])
+        raise RefusedError(f"behind the operands stand {wanted}, not {len(operands) + 1} of them")
+    numbers = {name: _constant(name, operand) for name, operand in zip(names, operands, strict=True)}
+    sign_mask = 1 << product.a_type.bits - 1
+    return _Options(
+        a_sign_mask=sign_mask if numbers.get("imm-scale-a") == -1 else 0,
+        b_sign_mask=sign_mask if numbers.get("imm-scale-b") == -1 else 0,
+        a_major="MN" if numbers.get("imm-trans-a") == 1 else "K",
+        b_major="MN" if numbers.get("imm-trans-b") == 1 else "K",
+    )
+
+
+def _constant(name: str, operand: Operand) -> int:
+    allowed = (-1, 1) if name.startswith("imm-scale") else (0, 1)
+    if not isinstance(operand, Immediate) or operand.value not in allowed:
+        raise RefusedError(f"{name} is the constant {allowed[0]} or {allowed[1]}")
+    return operand.value
+
+
+def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+
+    def nothing(cluster: Cluster, at: Lanes) -> None:
+        """Only the waiting for each other counts."""
+
+    return Collective(nothing, group_lanes=WARPGROUP_LANES)
+
+
+def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+
+    def commit(cluster: Cluster, at: Lanes) -> None:
+        cluster.pending.commit("wgmma", cluster.lanes(at))
+
+    return Collective(commit, group_lanes=WARPGROUP_LANES)
+
+
+def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
+    _take_sync(words)
+    (operand,) = instruction.operands
+    if not isinstance(operand, Immediate) or operand.value < 0:
+        raise RefusedError("wgmma.wait_group takes a constant of 0 or more")
+    newest = operand.value
+
+    def wait(cluster: Cluster, at: Lanes) -> None:
+        cluster.pending.wait_group("wgmma", cluster.lanes(at), newest)
+
+    return Collective(wait, group_lanes=WARPGROUP_LANES)
+
+
+def _take_sync(words: Words) -> None:
+    words.flag("sync")
+    words.flag("aligned")
+    words.done()
+
+
+_ACTIONS = {"mma_async": _mma_async, "fence": _fence, "commit_group": _commit_group, "wait_group": _wait_group}
+
+
+def _wgmma(assembler: Assembler, instruction: Instruction) -> Turn:
+    words = Words(instruction)
+    action = words.required(_ACTIONS, "mma_async, fence, commit_group or wait_group")
+    return _ACTIONS[action](assembler, instruction, words)
+
+
+FAMILIES: dict[str, Decoder] = {"wgmma": _wgmma}

@@ -1,0 +1,189 @@
+"""A matrix that lies in the registers of warps, or of warpgroups: out of the registers, and back into them.
+
+    registers of one warp                             matrix (rows, columns), as the fragment says
+                lane 0   lane 1   lane 2  …
+    register 0  a0 a1    a2 a3    a4 a5               ┌ a0 a1 a2 a3 a4 a5 …
+    register 1  b0 b1    b2 b3    …                   │ …
+
+Which lane holds what is in mma/fragment.py; here it becomes one index array for each form of an instruction, so that all
+warps that execute it together are gathered or filled at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.program import Assembler
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError
+from tilescope.mma.fragment import REGISTER_BITS, Fragment, fragment
+from tilescope.mma.instruction import Operand as MatrixOperand
+from tilescope.ptx.syntax import Operand, Register
+from tilescope.sentence import counted
+from tilescope.tma.elements import unpacked
+
+Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
+
+
+class LaneGroups(NamedTuple):
+    """The whole warps or warpgroups that execute an instruction.
+
+    `lanes` are all lanes of the groups, group after group; `executing` are the positions among them of those that
+    take part, None where all do. The registers of the others are read, and stay as they are.
+    """
+
+    lanes: Lanes
+    group_count: int
+    executing: LaneNumbers | None
+
+    def lane_numbers(self, cluster: Cluster) -> LaneNumbers:
+        """The lanes as numbers, also where they are a slice."""
+        return np.arange(cluster.lane_count)[self.lanes]
+
+
+def warps_of(cluster: Cluster, at: Lanes) -> LaneGroups:
+    """The warps that some lanes belong to."""
+    if isinstance(at, slice):
+        return LaneGroups(at, cluster.lane_count // WARP_LANES, None)
+    first = int(at[0])
+    if first % WARP_LANES == 0 and len(at) % WARP_LANES == 0 and int(at[-1]) - first + 1 == len(at):
+        return LaneGroups(slice(first, first + len(at)), len(at) // WARP_LANES, None)
+    return groups_from(np.unique(at // WARP_LANES) * WARP_LANES, WARP_LANES, at)
+
+
+def groups_from(first_lanes: LaneNumbers, group_lanes: int, executing: LaneNumbers) -> LaneGroups:
+    """Groups that begin at these lanes."""
+    lanes = (first_lanes[:, None] + np.arange(group_lanes)).ravel()
+    positions = None
+    if len(executing) < len(lanes):
+        positions = np.searchsorted(lanes, executing)
+    if int(lanes[-1]) - int(lanes[0]) + 1 == len(lanes):
+        return LaneGroups(slice(int(lanes[0]), int(lanes[-1]) + 1), len(first_lanes), positions)
+    return LaneGroups(lanes, len(first_lanes), positions)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """An operand of an instruction in registers: (groups, matrices, rows, columns) ↔ registers of lanes.
+
+    B has rows of n and columns of k, as tensor cores multiply it. Bits (b1) stay packed: a column is a word of 32.
+
+    >>> a = RegisterTile("mma.m16n8k16", "A", "f16")
+    >>> a.registers, a.shape
+    (4, (1, 16, 16))
+    >>> RegisterTile("mma.m16n8k256", "B", "b1").shape
+    (1, 8, 8)
+    """
+
+    instruction: str
+    operand: MatrixOperand
+    data_type: str | None = None
+
+    @property
+    def fragment(self) -> Fragment:
+        """Which lane holds which element."""
+        return fragment(self.instruction, self.operand, self.data_type)
+
+    @property
+    def registers(self) -> int:
+        """How many registers of a lane hold it."""
+        return _places(self).registers
+
+    @property
+    def register_bits(self) -> int:
+        """32, or 64 where a register holds a float64."""
+        return _places(self).register_bits
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Matrices, rows and columns that one group holds."""
+        return _places(self).shape
+
+    def targets(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
+        """The numbers of the registers that an instruction writes the operand to."""
+        return self._checked(assembler, [(one, assembler.written(one)) for one in assembler.vector(operand)])
+
+    def sources(self, assembler: Assembler, operand: Operand) -> tuple[int, ...]:
+        """The numbers of the registers that an instruction reads the operand from; constants are registers too."""
+        width = "b32" if self.register_bits == REGISTER_BITS else "f64"
+        return self._checked(assembler, [(one, assembler.source(one, width)) for one in assembler.vector(operand)])
+
+    def _checked(self, assembler: Assembler, registers: list[tuple[Operand, int]]) -> tuple[int, ...]:
+        """The numbers, if there are as many registers as the operand takes, each as wide as it should be."""
+        whose = "the matrix" if self.operand == "matrix" else f"operand {self.operand}"
+        if len(registers) != self.registers:
+            raise RefusedError(f"{whose} takes {counted(self.registers, 'register')}, not {len(registers)}")
+        for written, number in registers:
+            if assembler.dtype(number).itemsize * 8 != self.register_bits:
+                name = written.name if isinstance(written, Register) else "another"
+                raise RefusedError(f"{whose} takes registers of {self.register_bits} bits, unlike {name}")
+        return tuple(number for _, number in registers)
+
+    def gathered(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups) -> Elements:
+        """The elements that registers hold, as (groups, matrices, rows, columns) of codes."""
+        places = _places(self)
+        words = np.concatenate([cluster.registers[number][groups.lanes] for number in numbers])
+        by_group = words.reshape(places.registers, groups.group_count, -1).swapaxes(0, 1)
+        elements = _elements(np.ascontiguousarray(by_group).reshape(groups.group_count, -1), places.element_bits)
+        return elements.take(places.gather, axis=1).reshape(groups.group_count, *places.shape)
+
+    def fill(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups, elements: Elements) -> None:
+        """Put the elements of (groups, matrices, rows, columns) into registers of the lanes that execute."""
+        places = _places(self)
+        held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
+        words = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
+        for index, number in enumerate(numbers):
+            values = words[:, index].reshape(-1)
+            register = cluster.registers[number]
+            if groups.executing is None:
+                register[groups.lanes] = values
+            else:
+                register[groups.lane_numbers(cluster)[groups.executing]] = values[groups.executing]
+
+
+def _elements(words: npt.NDArray[np.unsignedinteger], bits: int) -> Elements:
+    """The elements in words (groups, words), lowest bits first; of 4 bits in a byte each, single bits stay words."""
+    if bits == 1:
+        return words
+    if bits == 4:
+        return unpacked(words.view(np.uint8), bits)
+    return words.view(f"u{bits // 8}")
+
+
+class _Places(NamedTuple):
+    """How one form of an operand lies in the registers of a group."""
+
+    registers: int
+    register_bits: int
+    element_bits: int
+    shape: tuple[int, int, int]
+    gather: npt.NDArray[np.intp]  # for each element of the matrices: where it lies among (registers, threads, parts)
+    scatter: npt.NDArray[np.intp]  # for each (register, thread, part): which element it is
+
+
+@lru_cache(maxsize=256)
+def _places(tile: RegisterTile) -> _Places:
+    held = tile.fragment
+    register_bits = max(REGISTER_BITS, held.element_bits)
+    matrix, row, column = held.indices()
+    if tile.operand == "B":
+        row, column = column, row
+    rows, columns = held.shape if tile.operand != "B" else held.shape[::-1]
+    parts = register_bits // held.element_bits
+    if held.element_bits == 1:
+        matrix, row, column = matrix[:, ::parts], row[:, ::parts], column[:, ::parts] // parts
+        columns //= parts
+        parts = 1
+    index = (matrix * rows + row) * columns + column  # (threads, values)
+    threads, values = index.shape
+    scatter = index.reshape(threads, values // parts, parts).swapaxes(0, 1).ravel().astype(np.intp)
+    gather = np.empty_like(scatter)
+    gather[scatter] = np.arange(len(scatter))
+    return _Places(values // parts, register_bits, held.element_bits, (held.matrices, rows, columns), gather, scatter)

@@ -1,0 +1,238 @@
+"""The sum that a tensor core makes of one instruction, bit for bit: the one function for all of tilescope.
+
+    A (m, k)  ─┐
+    B (n, k)  ─┼─▶ tensor_core_sum(…, arithmetic=arithmetic_of("sm_90", "wgmma", "bf16")) ──▶ D (m, n)
+    C (m, n)  ─┘
+
+`arithmetic` is a row of the table in arithmetic.py. Leading axes are a batch: the warps that execute an instruction together.
+An infinity or NaN among the operands makes what IEEE says, whatever the method.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
+from tilescope.mma.arithmetic import Arithmetic
+from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
+from tilescope.mma.fused_multiply_add import fma32, fma64
+
+BitOperation = Literal["and", "xor"]
+Floats = npt.NDArray[np.float32]
+_QUIET_BIT = np.uint64(1 << 51)
+_NAN64 = np.uint64(0xFFF8_0000_0000_0000)
+
+
+class ScaleFactors(NamedTuple):
+    """Scale factors of both operands, a byte each: (…, rows, blocks of k)."""
+
+    a: npt.NDArray[np.uint8]
+    b: npt.NDArray[np.uint8]
+    data_type: DataType  # ue8m0, or e4m3 for ue4m3
+
+
+def tensor_core_sum(
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    arithmetic: Arithmetic,
+    a_type: DataType,
+    b_type: DataType | None = None,
+    output_type: DataType | None = None,
+    saturate: bool = False,
+    bit_operation: BitOperation = "and",
+    scales: ScaleFactors | None = None,
+) -> Array:
+    """D (…, m, n) of one instruction: the products of A (…, m, k) and B (…, n, k), added to C (…, m, n) as the chip does.
+
+    A and B are arrays of their types or of their codes; narrow elements have a byte each, bits (b1) are packed into
+    unsigned integers of any width. C is float16, float32, float64 or int32; D is of `output_type`, or as C. `saturate` clamps
+    integers (.satfinite), which wrap otherwise; `bit_operation` is what happens to pairs of bits before they are counted.
+
+    >>> from tilescope.mma.arithmetic import arithmetic_of
+    >>> f16 = DataType.named("f16")
+    >>> a, b = np.array([[2048, 1, 2.0**-14]], np.float16), np.array([[2048, 1, 1]], np.float16)
+    >>> hopper = arithmetic_of("sm_90", "mma", f16)
+    >>> float(tensor_core_sum(a, b, np.zeros((1, 1), np.float32), arithmetic=hopper, a_type=f16)[0, 0])  # 2**22 + 1
+    4194305.0
+    >>> c = np.full((1, 1), -(2.0**22), np.float32)
+    >>> float(tensor_core_sum(a, b, c, arithmetic=hopper, a_type=f16)[0, 0])  # 2**-14 lies below 2**(22 - 25): cut off
+    1.0
+    """
+    of_d = c.dtype if output_type is None else output_type.numpy
+    types = (a_type, a_type if b_type is None else b_type)
+    if arithmetic.method == "exact":
+        total = _bits_counted(a, b, bit_operation) if a_type.name == "b1" else _integers_summed(a, b, types)
+        return _in_32_bits(total + c, saturate=saturate)
+    if arithmetic.method == "fused float64":
+        return _fused_float64(a, b, c)
+    if arithmetic.method == "fused float32":
+        return _fused_float32(a, b, c, of_d)
+    if arithmetic.method == "in f16":
+        return _in_f16(a, b, c, types, arithmetic)
+    step_k = arithmetic.step_k or a.shape[-1]
+    d = c
+    for first in range(0, a.shape[-1], step_k):
+        step = slice(first, first + step_k)
+        left = _operand(a[..., step], types[0], arithmetic, scales and (scales.a, scales.data_type))
+        right = _operand(b[..., step], types[1], arithmetic, scales and (scales.b, scales.data_type))
+        d = _aligned(left, right, d, of_d, arithmetic)
+    return d
+
+
+class _Operand(NamedTuple):
+    """One operand as the adder takes it, and with its infinities and NaN, if there are any: (batch, rows, k)."""
+
+    terms: Terms
+    elements: Elements
+
+
+def _operand(
+    array: Array,
+    data_type: DataType,
+    arithmetic: Arithmetic,
+    scale: tuple[npt.NDArray[np.uint8], DataType] | None = None,
+) -> _Operand:
+    """The terms of an operand (…, rows, k): its elements times their scale factors, aligned one by one or in groups."""
+    rows, k = array.shape[-2:]
+    elements = factors(array.reshape(-1, rows, k), data_type)
+    group = arithmetic.term_elements
+    term_exponents = elements.exponents if group == 1 else np.zeros((len(elements.values), rows, k // group), np.int16)
+    if scale is not None:
+        codes, scale_type = scale
+        scales = factors(codes.reshape(-1, rows, codes.shape[-1]), scale_type)
+        elements = _multiplied(elements, scales)
+        term_exponents = term_exponents + _spread(scales.exponents, term_exponents.shape[-1])
+    values = elements.values.reshape(len(elements.values), rows, k // group, group)
+    return _Operand(Terms(values, term_exponents), elements)
+
+
+def _multiplied(elements: Elements, scales: Elements) -> Elements:
+    """Elements (batch, rows, k) times the scale factors of their blocks."""
+    k = elements.values.shape[-1]
+    values = elements.values * _spread(scales.values, k)
+    if elements.specials is None and scales.specials is None:
+        return Elements(values, elements.exponents)
+    with np.errstate(invalid="ignore"):
+        specials = elements.with_specials * _spread(scales.with_specials, k)
+    return Elements(values, elements.exponents, specials)
+
+
+def _spread(of_blocks: Array, extent: int) -> Array:
+    """Every entry of the last axis as often as makes `extent` of them."""
+    return np.repeat(of_blocks, extent // of_blocks.shape[-1], axis=-1)
+
+
+def _aligned(a: _Operand, b: _Operand, c: Array, of_d: np.dtype[Any], arithmetic: Arithmetic) -> Array:
+    """One step of an aligned sum, rounded to the type of D."""
+    before = addends(c.reshape(-1, *c.shape[-2:]))
+    sums = aligned_sum(a.terms, b.terms, before, arithmetic.fractional_bits)
+    d: Array = rounded_to_float16(sums) if of_d == np.float16 else cut_to_float32(sums, arithmetic.result_bits)
+    if not (a.elements.specials is None and b.elements.specials is None and before.specials is None):
+        with np.errstate(invalid="ignore", over="ignore"):
+            ieee = a.elements.with_specials @ b.elements.with_specials.swapaxes(-1, -2) + before.with_specials
+            d = np.where(np.isfinite(ieee), d, ieee.astype(of_d))
+    return _with_one_nan(d).reshape(c.shape)
+
+
+def _with_one_nan(d: Array) -> Array:
+    """D, every NaN of which is the one that tensor cores and adders make."""
+    is_nan = np.isnan(d)
+    if is_nan.any():
+        d.view(f"u{d.itemsize}")[is_nan] = (1 << 8 * d.itemsize - 1) - 1
+    return d
+
+
+def _in_f16(a: Array, b: Array, c: Array, types: tuple[DataType, DataType], arithmetic: Arithmetic) -> Array:
+    """fp8 by way of f16: k mod 4 = 0 and 1 first, then 2 and 3, each a product of f16; then C."""
+    halves = DataType.named("float16")
+    is_first = np.arange(a.shape[-1]) % 4 < 2
+    d = np.zeros_like(c)
+    for part in (is_first, ~is_first):
+        left = _operand(_as_float16(a[..., part], types[0]), halves, arithmetic)
+        right = _operand(_as_float16(b[..., part], types[1]), halves, arithmetic)
+        d = _aligned(left, right, d, c.dtype, arithmetic)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _with_one_nan(c + d)
+
+
+def _as_float16(array: Array, data_type: DataType) -> npt.NDArray[np.float16]:
+    """fp8 as float16, which has all of its values."""
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        return array.view(data_type.numpy).astype(np.float16)
+
+
+def _fused_float32(a: Array, b: Array, c: Array, of_d: np.dtype[Any]) -> Array:
+    """Four products of f16 by float32 fma: a chain and then C; for a float16 D two pairs, added to C one after the other."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        left = a.view(np.float16).astype(np.float32)[..., :, None, :]
+        right = b.view(np.float16).astype(np.float32)[..., None, :, :]
+        before: Floats = c.astype(np.float32)
+        if of_d != np.float16:
+            total = np.zeros_like(before)
+            for k in range(a.shape[-1]):
+                total = fma32(left[..., k], right[..., k], total)
+            return _with_one_nan(before + total)
+        d = before
+        for k in range(0, a.shape[-1], 2):
+            d = d + fma32(left[..., k + 1], right[..., k + 1], left[..., k] * right[..., k])
+        return _with_one_nan(d.astype(np.float16))
+
+
+def _fused_float64(a: Array, b: Array, c: Array) -> Array:
+    """An fma for every k. A NaN stays what it is: that of B before that of the sum so far, and that of A last."""
+    left = a.view(np.float64)
+    right = b.view(np.float64)
+    d: Doubles = c.view(np.float64)
+    for k in range(a.shape[-1]):
+        of_a = left[..., :, None, k]
+        of_b = right[..., None, :, k]
+        total = fma64(of_a, of_b, d)
+        is_nan = np.isnan(total)
+        if is_nan.any():
+            code = _quiet_nan(of_a, np.full(total.shape, _NAN64))
+            code = _quiet_nan(of_b, _quiet_nan(d, code))
+            total = np.where(is_nan, code.view(np.float64), total)
+        d = total
+    return d
+
+
+def _quiet_nan(values: Doubles, otherwise: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The codes of the NaN among values, made quiet; elsewhere others."""
+    return np.where(np.isnan(values), np.ascontiguousarray(values).view(np.uint64) | _QUIET_BIT, otherwise)
+
+
+def _bits_counted(a: Array, b: Array, operation: BitOperation) -> npt.NDArray[np.int64]:
+    """How many bits of k are set in both (and), or differ (xor)."""
+    pairs = np.bitwise_and if operation == "and" else np.bitwise_xor
+    counts = np.bitwise_count(pairs(a[..., :, None, :], b[..., None, :, :]))
+    total: npt.NDArray[np.int64] = counts.sum(axis=-1, dtype=np.int64)
+    return total
+
+
+def _integers_summed(a: Array, b: Array, types: tuple[DataType, DataType]) -> npt.NDArray[np.int64]:
+    products = _whole_numbers(a, types[0]) @ _whole_numbers(b, types[1]).swapaxes(-1, -2)
+    total: npt.NDArray[np.int64] = products.astype(np.int64)
+    return total
+
+
+def _in_32_bits(total: npt.NDArray[np.int64], *, saturate: bool) -> npt.NDArray[np.int32]:
+    if saturate:
+        limits = np.iinfo(np.int32)
+        total = np.clip(total, limits.min, limits.max)
+    return total.astype(np.int32)
+
+
+def _whole_numbers(array: Array, data_type: DataType) -> Doubles:
+    """Integers of 4 or 8 bits as float64, in which their sums of products are exact."""
+    codes = array.view(np.uint8) & np.uint8((1 << data_type.bits) - 1)
+    numbers = codes.astype(np.int16)
+    if data_type.name.startswith("int"):
+        sign = np.int16(1 << data_type.bits - 1)
+        numbers = (numbers ^ sign) - sign
+    return numbers.astype(np.float64)
