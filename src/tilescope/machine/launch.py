@@ -20,7 +20,7 @@ from tilescope.machine.records import BarrierPhase, CopyRecord
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
-CLOCK_STEP = 1  # cycles that a step counts for: nothing here claims to be time
+WAITED_CYCLES = 1_000_000  # that pass where everybody waits: nothing here claims to be time
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class Launch:
     steps_left: int = field(init=False)
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
+    waited: int = 0
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
@@ -73,7 +74,11 @@ class Launch:
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""
-        return (1 << 40) - self.steps_left * CLOCK_STEP
+        return self.max_steps - self.steps_left + self.waited
+
+    def pass_time(self) -> None:
+        """Let the clock jump: everybody waits."""
+        self.waited += WAITED_CYCLES
 
     def map_number(self, content: bytes) -> int:
         """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none."""
