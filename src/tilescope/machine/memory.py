@@ -20,6 +20,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.reading import integers
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import printed
 from tilescope.tensor_map import TensorMap
@@ -93,7 +94,8 @@ class Memory:
         ((192, 256), (64, 128), 0)
         """
         address = self.place(array)
-        return TensorMap.from_array(_contiguous(array), tuple(box)[::-1], address=address, **options)
+        box_shape = integers("box", box)[::-1]
+        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
 
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
@@ -184,11 +186,11 @@ def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> np
 
 def _contiguous(array: Any) -> npt.NDArray[np.generic]:
     """The argument as a C-contiguous array that shares its bytes, or a refusal."""
-    held = array if isinstance(array, np.ndarray) else np.asarray(array)
     if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
         raise ARGUMENT_TYPE.error(
             argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
         )
+    held = np.asarray(array)
     if not held.flags.c_contiguous or held.dtype.hasobject:
         raise ARGUMENT_TYPE.error(
             argument="array",
