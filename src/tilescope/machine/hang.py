@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
-from tilescope.machine.address import SHARED_RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES, Addresses
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES, Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.control import Branch
@@ -56,30 +56,30 @@ HANG = rule(
     failing=f'ts.Kernel("{_PTX.format(body="bar.sync 0, 64;")}").run(1, 32).findings',
 )
 BARRIER = HANG.worded(
-    found="{where}: {who} wait at barrier {number}, to which {arrived} of {expected:thread} have come[[; {others}]]",
+    found="{where}: {who} cannot pass barrier {number}, to which {arrived} of {expected:thread} have come[[; {others}]]",
     fix="Bring every thread of the barrier there, or give it the number of those that come.",
 )
 CLUSTER_BARRIER = HANG.worded(
-    found="{where}: {who} wait for the barrier of the cluster, to which {arrived} of {expected:thread} have come[[; {others}]]",
+    found="{where}: {who} cannot pass the barrier of the cluster, to which {arrived} of {expected:thread} have come[[; {others}]]",
     fix="Let every thread of the cluster arrive.",
 )
 WARP = HANG.worded(
-    found="{where}: {who} wait for the other lanes of the instruction, which do not come[[; {others}]]",
+    found="{where}: {who} cannot go on without the other lanes of the instruction, which do not come[[; {others}]]",
     fix="Bring all lanes that the instruction names there, or name only those that come.",
 )
 MBARRIER = HANG.worded(
-    found="{where}: {who} wait for the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
+    found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]][[ with {parity}]], which is in {state}",
 )
 NO_MBARRIER = HANG.worded(
-    found="{where}: {who} wait for the mbarrier at {address:#x}[[ ({variable})]], which nobody initialised",
+    found="{where}: {who} cannot pass the mbarrier at {address:#x}[[ ({variable})]], which nobody initialised",
     fix="Use mbarrier.init by one thread, and a barrier before others use it.",
 )
 WORD = HANG.worded(
-    found="{where}: {who} wait for a change of the word at {address:#x}[[ ({owner})]], which stays {word:#x}",
+    found="{where}: {who} cannot leave a loop before the word changes at {address:#x}[[ ({owner})]], which stays {word:#x}",
     fix="Let a thread that still runs write the word, or launch the blocks that do.",
 )
 LOOP = HANG.worded(
-    found="{where}: {who} go round a loop that reads nothing another thread could change",
+    found="{where}: {who} cannot leave a loop that reads nothing another thread could change",
     fix="Give the loop an end.",
 )
 MORE = HANG.worded(
@@ -372,8 +372,11 @@ def _word_wait(standing: _Standing, poll: _Poll, lanes: LaneNumbers, address: in
         owner = array_named(cluster.launch, region)
         start = address - region.address
         word = int.from_bytes(region.content[start : start + 4].tobytes(), "little")
-    else:
+    elif 0 <= address < cluster.blocks << SHARED_RANK_SHIFT:
         owner = shared_named(cluster, address)
-        rank, offset = cluster.split_shared(address)
-        word = int.from_bytes(cluster.shared_bytes(rank)[offset : offset + 4].tobytes(), "little")
+        content = cluster.shared_bytes(address >> SHARED_RANK_SHIFT)
+        start = address & SHARED_OFFSET_MASK
+        word = int.from_bytes(content[start : start + 4].tobytes(), "little")
+    else:  # the thread's own memory, or the loop has changed the register since
+        return standing.wait(LOOP, poll.pc, lanes)
     return standing.wait(WORD, poll.pc, lanes, address=address, owner=owner, word=word)

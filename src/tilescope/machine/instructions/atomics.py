@@ -329,8 +329,6 @@ def _decoded(
     operands: list[Operand],
 ) -> Step:
     words = Words(instruction)
-    if words.flag("async"):
-        raise RefusedError(f"{instruction.opcode} reports to an mbarrier of another block, which is not there yet")
     space = space_of(assembler, address, words.space())
     words.without_effect()
     name = words.required(TYPES_OF_OPERATION, "operation")
