@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
-from tilescope.machine.argument_text import ARGUMENT_TEXT
+from tilescope.machine.argument_text import ARGUMENT_TEXT, missing_arrays, of_argument
 from tilescope.machine.arguments import Argument
 from tilescope.machine.launch_description import (
     ArgumentDescription,
@@ -25,6 +25,7 @@ from tilescope.machine.launch_description import (
     MapArgument,
     NumberArgument,
     PointerArgument,
+    own_array,
 )
 from tilescope.machine.memory import Memory
 from tilescope.sentence import by
@@ -61,11 +62,6 @@ UNREADABLE = ARGUMENT_TEXT.worded(
     found="argument {index}: {file}: {reason}",
     limit="a file that np.save wrote",
     fix="Name a file that exists, or write the array as TYPE:SHAPE.",
-)
-NO_ARRAY = ARGUMENT_TEXT.worded(
-    found="argument {index} is over the array of argument {reference}",
-    limit="[[arguments with arrays: {known:, }]][[{none}]]",
-    fix="[[Use {example}.]][[{instead}]]",
 )
 OUTSIDE = ARGUMENT_TEXT.worded(
     found="argument {index} points at byte {offset} of argument {reference}",
@@ -107,9 +103,10 @@ class _Maker:
         self._numbers = {one.name: index for index, one in enumerate(descriptions) if one.name}
 
     def made(self) -> MadeArguments:
+        self._problems += missing_arrays(dict(enumerate(self._descriptions)))
         for index, one in enumerate(self._descriptions):
-            own = one.array if isinstance(one, MapArgument) else one
-            if isinstance(own, ArrayArgument):
+            own = own_array(one)
+            if own is not None:
                 array = self._attempted(index, own)
                 if array is not None:
                     self._arrays[index] = array
@@ -119,7 +116,7 @@ class _Maker:
             try:
                 arguments.append(self._argument(index, one))
             except RuleError as error:
-                self._problems += [_of_argument(index, violation) for violation in error.violations]
+                self._problems += [of_argument(index, violation) for violation in error.violations]
         raise_all(self._problems)
         return MadeArguments(arguments, self._arrays)
 
@@ -127,7 +124,7 @@ class _Maker:
         try:
             return array_of(described, index, self._read)
         except RuleError as error:
-            self._problems += [_of_argument(index, violation) for violation in error.violations]
+            self._problems += [of_argument(index, violation) for violation in error.violations]
             return None
 
     def _argument(self, index: int, one: ArgumentDescription) -> Argument:
@@ -141,56 +138,22 @@ class _Maker:
             case PointerArgument():
                 return self._pointer(index, one)
             case MapArgument():
-                array = self._arrays.get(index) if isinstance(one.array, ArrayArgument) else self._meant(index, one)
+                array = self._arrays.get(index) if own_array(one) is not None else self._meant(one)
                 return None if array is None else map_over(array, self._memory, one)
 
     def _pointer(self, index: int, one: PointerArgument) -> int | None:
-        array = self._meant(index, one)
+        array = self._meant(one)
         if array is None:
             return None
         if not 0 <= one.offset_bytes <= array.nbytes:
             raise OUTSIDE.error(index=index, offset=one.offset_bytes, reference=one.array, size_bytes=array.nbytes)
         return self._memory.place(array) + one.offset_bytes
 
-    def _meant(self, index: int, one: MapArgument | PointerArgument) -> Array | None:
-        """The array of the argument that another one names; None where that is told already."""
-        reference = one.array
-        assert not isinstance(reference, ArrayArgument)
-        number = self._numbers.get(reference, -1) if isinstance(reference, str) else reference
-        array = self._arrays.get(number)
-        if array is not None:
-            return array
-        if 0 <= number < len(self._descriptions) and _has_array(self._descriptions[number]):
-            return None
-        known = [str(place) for place, other in enumerate(self._descriptions) if _has_array(other)]
-        raise NO_ARRAY.error(
-            index=index,
-            reference=reference,
-            known=known,
-            none="" if known else "no argument is an array",
-            example=known[0] if known else "",
-            instead="" if known else "Describe an array, such as f16:64x64, in its place.",
-        )
-
-
-def _has_array(one: ArgumentDescription) -> bool:
-    return isinstance(one, ArrayArgument) or (isinstance(one, MapArgument) and isinstance(one.array, ArrayArgument))
-
-
-def _of_argument(index: int, violation: Violation) -> Violation:
-    """A violation of another rule, such as a map's, with the argument that it is about."""
-    if violation.rule == ARGUMENT_TEXT.name:
-        return violation
-    return Violation(
-        violation.rule,
-        violation.severity,
-        f"argument {index}: {violation.argument}",
-        f"argument {index}: {violation.found}",
-        violation.limit,
-        violation.fix,
-        violation.change,
-        {**violation.values, "index": index},
-    )
+    def _meant(self, one: MapArgument | PointerArgument) -> Array | None:
+        """The array of the argument that another one means; None where something is wrong with that one."""
+        place = self._numbers.get(one.array) if isinstance(one.array, str) else one.array
+        assert not isinstance(place, ArrayArgument)
+        return None if place is None else self._arrays.get(place)
 
 
 def map_over(array: Array, memory: Memory, one: MapArgument) -> AnyMap:

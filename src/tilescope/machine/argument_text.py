@@ -12,8 +12,10 @@ bytes:00ff             a struct by value
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from tilescope.data_type import DataType
 from tilescope.errors import RuleError, Violation, raise_all
 from tilescope.machine.launch_description import (
     FILLS,
@@ -24,6 +26,7 @@ from tilescope.machine.launch_description import (
     MapArgument,
     NumberArgument,
     PointerArgument,
+    own_array,
 )
 from tilescope.names import nearest_name
 from tilescope.rule import rule
@@ -62,6 +65,15 @@ NO_OPTION = ARGUMENT_TEXT.worded(
     found="argument {index}: {option!r} in {text}",
     limit="options of a map are NAME=VALUE with commas between them",
     fix="Write box=64x128, for example.",
+)
+NO_ARRAY = ARGUMENT_TEXT.worded(
+    found="argument {index} means the array of argument {reference}",
+    limit="arguments with arrays: {known:, }",
+    fix="Use {example}.",
+)
+NO_ARRAYS = NO_ARRAY.worded(
+    limit="no argument is an array",
+    fix="Describe an array in its place, such as map:f16:64x64,box=64x64.",
 )
 NO_BYTES = ARGUMENT_TEXT.worded(
     found="argument {index}: {text}",
@@ -107,14 +119,33 @@ def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
     ['array_argument', 'number_argument']
     """
     problems: list[Violation] = []
-    arguments: list[ArgumentDescription] = []
-    for index, text in enumerate(texts):
+    arguments: dict[int, ArgumentDescription] = {}
+    listed = list(texts)
+    for index, text in enumerate(listed):
         try:
-            arguments.append(read_argument(text, index))
+            arguments[index] = read_argument(text, index)
         except RuleError as error:
             problems += error.violations
+    unread = [index for index in range(len(listed)) if index not in arguments]  # of which nobody knows what they are
+    problems += missing_arrays(arguments, unread)
     raise_all(problems)
-    return tuple(arguments)
+    return tuple(arguments.values())
+
+
+def missing_arrays(arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()) -> Iterator[Violation]:
+    """What is wrong with the arguments that mean the array of another one, by its number or its name."""
+    known = tuple(index for index, one in arguments.items() if own_array(one) is not None)
+    names = {one.name: index for index, one in arguments.items() if one.name}
+    for index, one in arguments.items():
+        if not isinstance(one, MapArgument | PointerArgument) or isinstance(one.array, ArrayArgument):
+            continue
+        place = names.get(one.array) if isinstance(one.array, str) else one.array
+        if place in known or place in unread:
+            continue
+        if known:
+            yield NO_ARRAY.violation(index=index, reference=one.array, known=known, example=known[0])
+        else:
+            yield NO_ARRAYS.violation(index=index, reference=one.array)
 
 
 def _plain_number(said: str) -> int | float | None:
@@ -134,11 +165,31 @@ def _array(said: str, index: int) -> ArrayArgument:
     found = _ARRAY.fullmatch(said)
     if found is None or (found["shape"] is None and found["file"] is None):
         raise _refused(said, index)
+    _require_type(found["type"], index)
     shape: tuple[int, ...] = ()
     if found["shape"] is not None:
         shape = _shape(found["shape"], said, index, found["type"])
     fill = _fill(found["fill"], said, index, found)
     return ArrayArgument(data_type=found["type"], shape=shape, fill=fill, file=found["file"] or "")
+
+
+def _require_type(data_type: str, index: int) -> None:
+    try:
+        DataType.named(data_type)
+    except RuleError as error:
+        raise RuleError(of_argument(index, violation) for violation in error.violations) from None
+
+
+def of_argument(index: int, violation: Violation) -> Violation:
+    """A violation of another rule, such as a map's, with the argument that it is about."""
+    if violation.rule == ARGUMENT_TEXT.name:
+        return violation
+    return replace(
+        violation,
+        argument=f"argument {index}: {violation.argument}",
+        found=f"argument {index}: {violation.found}",
+        values={**violation.values, "index": index},
+    )
 
 
 def _shape(shape: str, said: str, index: int, data_type: str) -> tuple[int, ...]:

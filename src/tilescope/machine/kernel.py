@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from tilescope.machine.program import Program
 from tilescope.machine.run import InstructionCount, KernelRun
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
-from tilescope.reading import integer, integers
-from tilescope.rule import ARGUMENT_RANGE, rule
+from tilescope.reading import entries, integer, integers
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, counted, printed
 
 DEFAULT_MAX_STEPS = 10_000_000
@@ -183,8 +184,16 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
     """The blocks to run, inside the grid."""
     if blocks is None:
         return None
+    listed = entries(blocks, prod(grid))
+    if listed is None:
+        raise ARGUMENT_TYPE.error(
+            argument="blocks",
+            found=printed(blocks),
+            limit="a sequence of the coordinates of blocks",
+            fix="Use blocks=[(0, 0, 0)].",
+        )
     wanted = []
-    for index in blocks:
+    for index in listed:
         x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
         if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
             raise ARGUMENT_RANGE.error(

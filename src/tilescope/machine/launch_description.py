@@ -80,6 +80,13 @@ class PointerArgument(Value):
 ArgumentDescription: TypeAlias = ArrayArgument | MapArgument | NumberArgument | BytesArgument | PointerArgument
 
 
+def own_array(argument: ArgumentDescription | None) -> ArrayArgument | None:
+    """The array that an argument describes: itself, or the one that only its map lies on."""
+    if isinstance(argument, MapArgument):
+        return argument.array if isinstance(argument.array, ArrayArgument) else None
+    return argument if isinstance(argument, ArrayArgument) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDescription(Value):
     """What a launch file says; None and empty: nobody said it.

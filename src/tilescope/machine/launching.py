@@ -25,6 +25,8 @@ from tilescope.value import Value
 Array = npt.NDArray[Any]
 Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
 _FIRST_VALUES = 4
+_PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
+_LAUNCH = "ts.machine.launch_description.LaunchDescription"
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
@@ -34,6 +36,8 @@ LAUNCH_SHAPE_MISSING = rule(
     limit="{entry} does not say it",
     fix="Add {example}.",
     source="CUDA, kernel launch: grid and block dimensions",
+    passing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,), block=(32,)))",
+    failing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,)))",
 )
 
 

@@ -133,21 +133,21 @@ RUN = Question(
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
 
     \b
-    tilescope run add.ptx --grid 4 --block 256 --arg f32:1000 --arg f32:1000 --arg f32:1000:zeros --arg 1000
-    tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg map:f16:256x192,box=64x128,swizzle=128B …
+    tilescope run scale.ptx --grid 4 --block 256 --arg f32:1000 --arg 2.0
+    tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
 
     \b
     Arguments, in the order of the parameters:
-    f16:256x192                     random numbers, the same every time
-    f16:256x192:zeros               also :ones and :arange
-    f16:256x192@a.npy               from a file; bf16@a.npy has its shape, @a.npy its type too
-    map:0,box=64x128,swizzle=128B   a tensor map over the array of argument 0
-    map:f16:256x192,box=64x128      a tensor map over an array of its own
-    ptr:0+1024                      an address in the array of argument 0
-    7  0x40  1.5                    numbers
-    bytes:00ff                      a struct by value
+    f16:256x192                    random numbers, the same every time
+    f16:256x192:zeros              also :ones and :arange
+    f16:256x192@a.npy              a file; bf16@a.npy: its shape, @a.npy: its type
+    map:0,box=64x128,swizzle=128B  a tensor map over the array of argument 0
+    map:f16:256x192,box=64x128     a tensor map over an array of its own
+    ptr:0+1024                     an address in the array of argument 0
+    7  0x40  1.5                   numbers
+    bytes:00ff                     a struct by value
 
     Exit status 1: a hang, a fault, a run that was stopped, or an error among the findings.
     """,
