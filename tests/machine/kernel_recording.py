@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 from kernel_arrays import element_type, filled
 
 import tilescope as ts
@@ -21,6 +22,15 @@ import tilescope as ts
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = (GOLDEN / "kernels", GOLDEN / "kernels_own")
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.npz"))}
+# Recorded kernels that the machine does not run, with the reason.
+NOT_RUN = {
+    "library_barrier": "a wait that reads a clock never lets the copies finish that it waits for",
+    "store_async": "st.async and red.async are refused",
+}
+NAMES = [
+    pytest.param(name, marks=pytest.mark.xfail(reason=NOT_RUN[name], run=False)) if name in NOT_RUN else name
+    for name in PATHS
+]
 APPROXIMATE_TOLERANCE = 2e-3  # of .approx functions, relative and absolute
 
 

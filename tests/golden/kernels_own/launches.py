@@ -74,9 +74,7 @@ LAUNCHES = {
     ),
     "branch_table": launch("branch_table", [2], [64], [bits("uint32", 128), constant("uint32", 128)]),
     "calls": launch("calls", [2], [64], [integers("int32", 128, -5000, 5000), constant("int32", 512)]),
-    "local_arrays": launch(
-        "local_arrays", [2], [32], [integers("int32", 1024, -99, 100), constant("int32", 1024 + 64)]
-    ),
+    "local_arrays": launch("local_arrays", [2], [32], [integers("int32", 512, -99, 100), constant("int32", 512 + 64)]),
     "shuffles": launch("shuffles", [2], [64], [bits("uint32", 128), constant("uint32", 32 * 128)]),
     "votes": launch("votes", [2], [64], [integers("int32", 128, -20, 100), constant("uint32", 28 * 128)]),
     "atomics_global": launch(
