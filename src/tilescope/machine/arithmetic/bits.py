@@ -14,7 +14,15 @@ from functools import lru_cache
 import numpy as np
 
 from tilescope.machine.arithmetic.integer import signed
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant
+from tilescope.machine.arithmetic.operation import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    constant,
+    shared_value,
+)
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}
@@ -48,19 +56,44 @@ def _is_zero(a: Array) -> Array:
     return result.astype(a.dtype)
 
 
+_Words2 = Callable[[Array, Array], Array]
+_OF_TWO: tuple[_Words2, ...] = (
+    lambda b, _: np.zeros_like(b),
+    lambda b, c: ~(b | c),
+    lambda b, c: ~b & c,
+    lambda b, _: ~b,
+    lambda b, c: b & ~c,
+    lambda _, c: ~c,
+    lambda b, c: b ^ c,
+    lambda b, c: ~(b & c),
+    lambda b, c: b & c,
+    lambda b, c: ~(b ^ c),
+    lambda _, c: c,
+    lambda b, c: ~b | c,
+    lambda b, _: b,
+    lambda b, c: b | ~c,
+    lambda b, c: b | c,
+    lambda b, _: ~np.zeros_like(b),
+)
+"""Every function of two words by its table of four bits: bit 2 b + c is the result."""
+
+
 @lru_cache(maxsize=256)
 def _by_table(table: int) -> Callable[[Array, Array, Array], Array]:
-    """The function of three words whose look-up table is given: an OR of the rows that are set."""
-    rows = [row for row in range(8) if table >> row & 1]
+    """The function of three words whose look-up table is given.
+
+    Its lower half is the function of b and c where a is 0; the halves differ where a matters:
+
+        f(a, b, c) = f0(b, c) ^ (a & (f0 ^ f1)(b, c))
+    """
+    where_zero = table & 0xF
+    difference = table >> 4 ^ where_zero
+    base, change = _OF_TWO[where_zero], _OF_TWO[difference]
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        result = np.zeros_like(a)
-        for row in rows:
-            first = a if row & 4 else ~a
-            second = b if row & 2 else ~b
-            third = c if row & 1 else ~c
-            result |= first & second & third
-        return result
+        changed = a & change(b, c)
+        changed ^= base(b, c)
+        return changed
 
     return compute
 
@@ -102,13 +135,17 @@ def shift(modifiers: Modifiers) -> Operation:
             amount = np.minimum(amount, limit)
         amount = amount.astype(a.dtype)
         if is_arithmetic:
-            moved: Array = plain(signed(a), signed(np.minimum(amount, a.dtype.type(bits))))
+            moved: Array = plain(signed(a), signed(amount))
             return moved.view(a.dtype)
         result: Array = plain(a, amount)
         return result
 
-    if bits == 32 and not is_arithmetic:
-        return Operation(plain, (type_name, "u32"), type_name)
+    def compute_signed_32(a: Array, amount: Array) -> Array:
+        moved: Array = plain(a.view(np.int32), amount.view(np.int32))
+        return moved.view(np.uint32)
+
+    if bits == 32:
+        return Operation(compute_signed_32 if is_arithmetic else plain, (type_name, "u32"), type_name)
     return Operation(compute, (type_name, "u32"), type_name)
 
 
@@ -156,6 +193,16 @@ def _field_number(words: Array, bits: int) -> Array:
     return (words & _BYTE if bits == 32 else words).astype(np.uint64)
 
 
+def _shared_field(a: Array, start: int, length: int, *, is_signed: bool) -> Array:
+    """A field inside the word that is the same for all threads: moved to the top, then to the bottom."""
+    bits = a.itemsize * 8
+    if is_signed:
+        moved: Array = signed(a) << (bits - start - length) >> (bits - length)
+        return moved.view(a.dtype)
+    field: Array = a >> start & (1 << length) - 1
+    return field
+
+
 def extract_field(modifiers: Modifiers) -> Operation:
     """bfe: `length` bits from bit `start` on; what lies above them is 0, or for signed types the field's highest bit.
 
@@ -167,6 +214,9 @@ def extract_field(modifiers: Modifiers) -> Operation:
     is_signed = type_name.startswith("s")
 
     def compute(a: Array, start: Array, length: Array) -> Array:
+        first_of_all, count_of_all = shared_value(start), shared_value(length)
+        if first_of_all is not None and count_of_all is not None and 0 < count_of_all <= bits - first_of_all:
+            return _shared_field(a, first_of_all, count_of_all, is_signed=is_signed)
         word = a.astype(np.uint64)
         first = _field_number(start, bits).view(np.int64)
         count = _field_number(length, bits).view(np.int64)
@@ -248,17 +298,31 @@ _PERMUTE_MODES = {
 """PTX ISA, "prmt": the source byte of d's bytes 3, 2, 1, 0 for each value of the selector's two low bits."""
 
 
+_PLACES = np.array([0, 4, 8, 12], np.uint32)  # of the digits of a selector
+_SIGN_DIGITS = 0x8888
+
+
+def _eight_bytes(a: Array, b: Array) -> Array:
+    """(threads, 8): the bytes of {b, a}."""
+    both = np.empty((len(a), 2), np.uint32)
+    both[:, 0] = a
+    both[:, 1] = b
+    return both.view(np.uint8)
+
+
 def _permuted(a: Array, b: Array, selector: Array) -> Array:
     """Four bytes of {b, a} by the four low hexadecimal digits of the selector; 8 more in a digit spreads the sign."""
-    both = b.astype(np.uint64) << _FUNNEL_BITS | a
-    result = np.zeros(both.shape, np.uint32)
-    for place in range(4):
-        digit = selector >> np.uint32(4 * place)
-        byte = (both >> (8 * (digit & np.uint32(7))).astype(np.uint64)).astype(np.uint8)
-        sign = (byte.view(np.int8) >> np.int8(7)).view(np.uint8)
-        byte = np.where(digit & np.uint32(8), sign, byte)
-        result |= byte.astype(np.uint32) << np.uint32(8 * place)
-    return result
+    source = _eight_bytes(a, b)
+    digits_of_all = shared_value(selector)
+    if digits_of_all is not None and digits_of_all & _SIGN_DIGITS == 0:
+        columns = [digits_of_all >> 4 * place & 7 for place in range(4)]
+        return source.take(columns, axis=1).view(np.uint32).ravel()
+    digits = selector[:, None] >> _PLACES
+    picked = np.take_along_axis(source, (digits & 7).view(np.int32), axis=1)
+    if np.count_nonzero(selector & _SIGN_DIGITS):
+        sign = picked.view(np.int8) >> 7
+        picked = np.where(digits & 8, sign.view(np.uint8), picked)
+    return picked.view(np.uint32).ravel()
 
 
 def permute(modifiers: Modifiers) -> Operation:
@@ -280,7 +344,9 @@ def permute(modifiers: Modifiers) -> Operation:
 
 
 def _length(words: Array) -> Array:
-    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. By halves, which are exact as floats."""
+    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. 64 bits by halves, which are exact as floats."""
+    if words.itemsize == 4:
+        return np.frexp(words.astype(np.float64))[1].view(np.uint32)
     wide = words.astype(np.uint64)
     upper = np.frexp((wide >> _FUNNEL_BITS).astype(np.float64))[1]
     lower = np.frexp((wide & constant(0xFFFFFFFF, 64)).astype(np.float64))[1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
+import ml_dtypes
 import numpy as np
 
 from tilescope.machine.arithmetic.float_format import (
@@ -24,7 +25,7 @@ from tilescope.machine.arithmetic.float_format import (
     widened,
     without_negatives,
 )
-from tilescope.machine.arithmetic.floating import canonical
+from tilescope.machine.arithmetic.floating import as_numbers, canonical, nearest_upper_half, upper_half_as_f32
 from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 from tilescope.tma.elements import rounded_to_tf32
 
@@ -34,6 +35,7 @@ class _Integer(NamedTuple):
 
     bits: int
     is_signed: bool
+    dtype: np.dtype[Any]
 
     @property
     def least(self) -> int:
@@ -43,12 +45,12 @@ class _Integer(NamedTuple):
     def most(self) -> int:
         return (1 << self.bits - self.is_signed) - 1
 
-    @property
-    def dtype(self) -> np.dtype[np.integer]:
-        return np.dtype(f"{'i' if self.is_signed else 'u'}{self.bits // 8}")
+
+def _integer(kind: str, bits: int) -> _Integer:
+    return _Integer(bits, kind == "s", np.dtype(f"{'i' if kind == 's' else 'u'}{bits // 8}"))
 
 
-_INTEGERS = {f"{kind}{bits}": _Integer(bits, kind == "s") for kind in "us" for bits in (8, 16, 32, 64)}
+_INTEGERS = {f"{kind}{bits}": _integer(kind, bits) for kind in "us" for bits in (8, 16, 32, 64)}
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _F32 = FORMATS["f32"]
 _F64 = FORMATS["f64"]
@@ -66,16 +68,21 @@ def _result_register(type_name: str) -> str:
     return f"{type_name[0]}32" if type_name in ("u8", "s8") else type_name
 
 
+_WORD: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8")}
+
+
 def _extended(values: Array, kind: _Integer) -> Array:
     """Integers of a type as bits of its register: 8 bits become 32."""
     if kind.bits == 8:
         values = values.astype(np.int32 if kind.is_signed else np.uint32)
-    return values.view(f"u{values.itemsize}")
+    return values.view(_WORD[values.itemsize])
 
 
 def _integers(words: Array, kind: _Integer) -> Array:
-    """The low bits of words as integers of the type."""
-    return words.astype(f"u{kind.bits // 8}").view(kind.dtype)
+    """Words as integers of the type; of 8 bits, their low ones."""
+    if kind.bits == 8:
+        words = words.astype(np.uint8)
+    return words.view(kind.dtype)
 
 
 class _Style(NamedTuple):
@@ -97,12 +104,13 @@ class _Style(NamedTuple):
 
 
 def _integer_to_integer(source: _Integer, result: _Integer, *, sat: bool) -> Compute:
+    least = max(source.least, result.least)
+    most = min(source.most, result.most)
+
     def compute(a: Array) -> Array:
         values = _integers(a, source)
         if sat:
-            least = max(source.least, result.least)
-            most = min(source.most, result.most)
-            values = np.clip(values, least, most)
+            values = values.clip(least, most)
         return _extended(values.astype(result.dtype), result)
 
     return compute
@@ -113,15 +121,20 @@ def _float_to_integer(form: FloatFormat, result: _Integer, style: _Style) -> Com
     of_nan = 1 << result.bits - 1 if form.name == "f64" or result.bits == 64 else 0
     nan_value = np.array(of_nan, f"u{result.bits // 8}").view(result.dtype)
     # The largest integer is no double if it has 64 bits: from `limit` on it is written in afterwards.
-    limit = float(result.most + 1)
+    limit = np.array(float(result.most + 1))
+    least = np.array(float(result.least))
 
     def compute(a: Array) -> Array:
         if style.ftz:
             a = flushed(a, form)
         values = to_integer(widened(a, form))
+        is_inside = values >= least
+        is_inside &= values < limit
+        if np.count_nonzero(is_inside) == a.size:
+            return _extended(values.astype(result.dtype), result)
         nans = np.isnan(values)
         above = values >= limit
-        inside = np.where(nans | above, 0.0, np.maximum(values, float(result.least)))
+        inside = np.where(nans | above, 0.0, np.maximum(values, least))
         integers = inside.astype(result.dtype)
         if np.count_nonzero(above):
             integers = np.where(above, result.dtype.type(result.most), integers)
@@ -169,7 +182,9 @@ def _integer_to_double(values: Array, mode: Rounding) -> Array:
 
 def _integer_to_float(source: _Integer, form: FloatFormat, style: _Style) -> Compute:
     mode = style.float_mode
-    word = np.dtype(f"u{form.bits // 8}")
+    word = _WORD[form.bits // 8]
+    if form.name == "f32" and mode == "rn" and not style.sat:
+        return lambda a: _integers(a, source).astype(np.float32).view(np.uint32)
 
     def compute(a: Array) -> Array:
         values = _integers(a, source)
@@ -237,27 +252,17 @@ def _f16_to_f32(words: Array) -> Array:
     return canonical(result.view(np.uint32), np.isnan(result), _F32)
 
 
-_HALF_OF_BF16 = constant(0x7FFF, 32)
 _16 = constant(16, 32)
 _1 = constant(1, 32)
 
 
 def _f32_to_bf16(words: Array) -> Array:
-    """To nearest even: half of the last bit, less one if that bit is 0, is added before the low half is cut off."""
-    even = words >> _16
-    even &= _1
-    even += words
-    even += _HALF_OF_BF16
-    even >>= _16
-    number = words.view(np.float32)
-    return canonical(even.astype(np.uint16), np.isnan(number), FORMATS["bf16"])
+    return nearest_upper_half(words.view(np.float32))
 
 
 def _bf16_to_f32(words: Array) -> Array:
-    """The upper half of an f32: a NaN keeps its bits."""
-    result = words.astype(np.uint32)
-    result <<= _16
-    return result
+    """A NaN keeps its bits."""
+    return upper_half_as_f32(words).view(np.uint32)
 
 
 _QUICK: dict[tuple[str, str, str], Compute] = {
@@ -275,13 +280,45 @@ _QUICK: dict[tuple[str, str, str], Compute] = {
 """Conversions of floats without other modifiers that need no doubles: result, source, rounding. The last two are moves."""
 
 
+_SMALL: dict[str, np.dtype[Any]] = {
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e3m2": np.dtype(ml_dtypes.float6_e3m2fn),
+    "e2m3": np.dtype(ml_dtypes.float6_e2m3fn),
+    "e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
+}
+
+
+def _to_small_float(source: FloatFormat, form: FloatFormat, style: _Style) -> Compute:
+    """cvt.rn.satfinite to 4, 6 or 8 bits: clamped to the largest number first, so that nothing rounds to infinity."""
+    if style.mode != "rn" or not style.satfinite:
+        raise UnknownForm(f"cvt to .{form.name} has .rn.satfinite")
+    kind = _SMALL[form.name]
+    largest = np.array([form.largest], np.uint8).view(kind).astype(np.float32)
+    nan = constant(form.nan if form.has_nan else form.largest, 8)
+
+    def compute(words: Array) -> Array:
+        singles = as_numbers(words, source).astype(np.float32)
+        nans = np.isnan(singles)
+        np.minimum(singles, largest, out=singles)
+        np.maximum(singles, -largest, out=singles)
+        result: Array = singles.astype(kind).view(np.uint8)
+        if np.count_nonzero(nans):
+            result = np.where(nans, nan, result)
+        return without_negatives(result, form) if style.relu else result
+
+    return compute
+
+
 def _float_to_float(source: FloatFormat, form: FloatFormat, style: _Style) -> Compute:
-    """A conversion of floats; the result has the format's width, or 64 bits if that is no register's."""
+    """A conversion of floats; the result has the format's width, or 8 bits."""
+    if form.name in _SMALL:
+        return _to_small_float(source, form, style)
     quick = _QUICK.get((form.name, source.name, style.mode))
     if quick is not None and not (style.ftz or style.sat or style.relu or style.satfinite):
         return quick
     convert = _between_floats(source, form, style)
-    word: np.dtype[Any] = np.dtype(f"u{form.bits // 8}") if form.bits in (16, 32) else np.dtype("u8")
+    word = _WORD[form.bits // 8]
 
     def compute(words: Array) -> Array:
         result: Array = convert(words)
@@ -349,6 +386,19 @@ def _joined(parts: Iterable[Array], part_bits: int, word: np.dtype[np.unsignedin
     return result
 
 
+def _two_halves(convert: Compute) -> Compute:
+    """A conversion to 16 bits of two operands, the first into the upper halves."""
+
+    def compute(a: Array, b: Array) -> Array:
+        both = np.empty(2 * len(a), np.uint32)
+        both[0::2] = b
+        both[1::2] = a
+        halves: Array = convert(both)
+        return halves.view(np.uint32)
+
+    return compute
+
+
 def _place_bits(type_name: str) -> int:
     """How far the parts of a pair lie apart: 4 bits for e2m1, 8 for other small floats."""
     return 4 if type_name.startswith("e2m1") else 8
@@ -366,6 +416,8 @@ def _to_pair(result_type: str, source_type: str, style: _Style, source_count: in
         return _to_pair_stochastic(result_type, source_type, style)
     if source_type == "f32" and source_count in (0, 2):
         convert = _float_to_float(_F32, form, style)
+        if is_wide:
+            return Operation(_two_halves(convert), ("f32", "f32"), register)
         return Operation(lambda a, b: _joined((convert(a), convert(b)), place_bits, word), ("f32", "f32"), register)
     if source_type in _PAIRS_OF_16 and not is_wide:
         convert_half = _float_to_float(FORMATS[_PAIRS_OF_16[source_type]], form, style)
@@ -505,12 +557,12 @@ def _pack(modifiers: Modifiers) -> Operation:
     type_name = modifiers.type(_PACKED_BITS)
     modifiers.has("sat")
     modifiers.end()
-    kind = _Integer(_PACKED_BITS[type_name], type_name.startswith("s"))
+    kind = _Integer(_PACKED_BITS[type_name], type_name.startswith("s"), np.dtype(np.int32))
     bits = np.uint32(kind.bits)
     mask = np.uint32((1 << kind.bits) - 1)
 
     def clamped(words: Array) -> Array:
-        values = np.clip(words.view(np.int32), kind.least, kind.most)
+        values = words.view(np.int32).clip(kind.least, kind.most)
         result: Array = values.view(np.uint32) & mask
         return result
 

@@ -94,6 +94,25 @@ _INFINITY = constant(0x7FF << 52, 64)
 _52 = constant(52, 64)
 _63 = constant(63, 64)
 _ONE = constant(1, 64)
+_ALL = constant(-1, 64)
+
+
+class _Marks(NamedTuple):
+    """Bit patterns of a format, as arrays without dimensions."""
+
+    rest: Array  # all bits but the sign
+    sign: Array
+    one: Array  # the integer
+    largest_subnormal: Array
+
+
+def _marks(form: FloatFormat) -> _Marks:
+    width = max(8, form.bits)
+    largest_subnormal = (1 << form.fraction_bits) - 1
+    return _Marks(*(constant(word, width) for word in (form.nan, form.sign, 1, largest_subnormal)))
+
+
+_MARKS = {name: _marks(FORMATS[name]) for name in ("f16", "bf16", "f32", "f64")}
 
 
 def is_nan(words: Array, form: FloatFormat) -> Array:
@@ -108,11 +127,13 @@ def flushed(words: Array, form: FloatFormat) -> Array:
     >>> [hex(word) for word in flushed(np.array([0x80000001, 0x00800000], np.uint32), FORMATS["f32"])]
     ['0x80000000', '0x800000']
     """
-    kind = words.dtype.type
-    is_tiny = (words & kind(form.infinity)) == 0
-    if not np.count_nonzero(is_tiny):
+    marks = _MARKS[form.name]
+    below_magnitude: Array = words & marks.rest
+    below_magnitude -= marks.one  # zeros, which stay, become the largest words
+    is_subnormal = below_magnitude < marks.largest_subnormal
+    if not np.count_nonzero(is_subnormal):
         return words
-    return np.where(is_tiny, words & kind(form.sign), words)
+    return np.where(is_subnormal, words & marks.sign, words)
 
 
 def saturated(words: Array, form: FloatFormat) -> Array:
@@ -166,7 +187,7 @@ def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturate
     below_normal = np.maximum(1 - stored_exponent, 0)
     dropped = np.minimum(52 - form.fraction_bits + below_normal, 63).view(np.uint64)
     kept = significand >> dropped
-    rest = significand & ~(constant(-1, 64) << dropped)
+    rest = significand & ~(_ALL << dropped)
     kept = kept + _rounds_up(kept, rest, dropped, is_negative, mode)
     # A significand has its hidden bit, which counts as one exponent: a carry out of it moves the exponent by itself.
     scale = (np.maximum(stored_exponent, 1) - 1).view(np.uint64) << np.uint64(form.fraction_bits)

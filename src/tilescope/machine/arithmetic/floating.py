@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+import ml_dtypes
 import numpy as np
 
 from tilescope.machine.arithmetic import exact
@@ -126,6 +127,11 @@ _ROOT = _Arithmetic(np.sqrt, _wide_root, exact.double_root, 1)
 # ------------------------------------------------------------------------------------------------- stations
 
 
+def as_numbers(words: Array, form: FloatFormat) -> Array:
+    """Floats that numpy compares as the format does."""
+    return upper_half_as_f32(words) if form.name == "bf16" else words.view(_FLOAT[form.bits])
+
+
 def canonical(words: Array, nans: Array, form: FloatFormat) -> Array:
     """`words`, which nobody else holds, with the NaN of results in the lanes of `nans`."""
     if np.count_nonzero(nans):
@@ -135,7 +141,7 @@ def canonical(words: Array, nans: Array, form: FloatFormat) -> Array:
 
 def quiet_operand(result: Array, *sources: Array) -> Array:
     """The NaN of an f64 result: that of the last source which has one, made quiet; else the one of its own."""
-    nans = is_nan(result, _F64)
+    nans = np.isnan(result.view(np.float64))
     if not np.count_nonzero(nans):
         return result
     chosen = np.broadcast_to(_OWN_NAN, result.shape)
@@ -182,11 +188,15 @@ def _by_numpy(plain: Compute, form: FloatFormat) -> Compute:
     """f32 and f16 to nearest: numpy's own operation rounds once (f16 through f32, which has more than twice the bits)."""
     kind, word = _FLOAT[form.bits], _WORD[form.bits]
 
-    def compute(*sources: Array) -> Array:
-        result: Array = plain(*[source.view(kind) for source in sources])
+    def compute_two(a: Array, b: Array) -> Array:
+        result: Array = plain(a.view(kind), b.view(kind))
         return canonical(result.view(word), np.isnan(result), form)
 
-    return compute
+    def compute_one(a: Array) -> Array:
+        result: Array = plain(a.view(kind))
+        return canonical(result.view(word), np.isnan(result), form)
+
+    return compute_one if plain in (np.reciprocal, np.sqrt) else compute_two
 
 
 def _by_doubles(wide: Wide, form: FloatFormat, mode: Rounding) -> Compute:
@@ -209,36 +219,106 @@ def _of_doubles(double: Wide, mode: Rounding) -> Compute:
     return compute
 
 
-_LOW_28 = constant((1 << 28) - 1, 64)
 _F32 = FORMATS["f32"]
+_BF16 = FORMATS["bf16"]
+_DOUBLE = _FLOAT[64]
+_DOUBLE_WORD = _WORD[64]
 
 
-def _fma_f32(a: Array, b: Array, c: Array) -> Array:
-    """fma.rn.f32. The product of doubles is exact; their sum is rounded once to a double and once more to f32.
+def _quick_fma(form: FloatFormat) -> Compute:
+    """fma.rn.f32, .f16. The product of doubles is exact; their sum is rounded once to a double and once more to f32.
 
     The second rounding can only go wrong where the double lies half way between two f32, or is one: its low 28 bits are
-    0. Only if there is such a lane is the error of the sum looked at.
+    0 (of f16: 41). Only if there is such a lane is the error of the sum looked at.
     """
-    product = a.view(np.float32).astype(np.float64)
-    product *= b.view(np.float32)
-    addend = c.view(np.float32).astype(np.float64)
-    total = product + addend
-    if np.count_nonzero(total.view(np.uint64) & _LOW_28) != total.size:
-        _, error = exact.two_sum(product, addend)
-        total = exact.made_odd(total, error)
-    result = total.astype(np.float32)
-    return canonical(result.view(np.uint32), np.isnan(result), _F32)
+    kind, word = _FLOAT[form.bits], _WORD[form.bits]
+    low_bits = constant((1 << 52 - form.fraction_bits - 1) - 1, 64)
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        product = a.view(kind).astype(_DOUBLE)
+        product *= b.view(kind).astype(_DOUBLE)
+        addend = c.view(kind).astype(_DOUBLE)
+        total = product + addend
+        if np.count_nonzero(total.view(_DOUBLE_WORD) & low_bits) != total.size:
+            _, error = exact.two_sum(product, addend)
+            total = exact.made_odd(total, error)
+        result = total.astype(kind)
+        return canonical(result.view(word), np.isnan(result), form)
+
+    return compute
+
+
+def _bf16_by_doubles(quick: Compute, wide: Wide) -> Compute:
+    """bf16 to nearest: the result as a double goes to f32 and, rounded again, to its upper half.
+
+    The first rounding may leave the f32 half way between two bf16 though the number is not: then it is moved a step
+    back to where the number lies. `quick` gives doubles, `wide` those that tell on which side of them the number is.
+    """
+
+    def compute(*sources: Array) -> Array:
+        doubles = [upper_half_as_f32(source).astype(_DOUBLE) for source in sources]
+        single: Array = quick(*doubles).astype(np.float32)
+        is_tie = single.view(np.uint32) & _LOW_HALF == _TIE
+        if np.count_nonzero(is_tie):
+            steps = np.sign(np.abs(wide(*doubles, "rn")) - np.abs(single)).astype(np.int32)
+            steps *= is_tie
+            single = (single.view(np.int32) + steps).view(np.float32)
+        return nearest_upper_half(single)
+
+    return compute
+
+
+_LOW_HALF = constant(0xFFFF, 32)
+_TIE = constant(0x8000, 32)
+_HALF_BITS = constant(16, 32)
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def upper_half_as_f32(words: Array) -> Array:
+    """Numbers of bf16 as f32: the same bits, and 16 zeros."""
+    wide = words.astype(np.uint32)
+    wide <<= _HALF_BITS
+    return wide.view(np.float32)
+
+
+def nearest_upper_half(singles: Array) -> Array:
+    """Bits of f32 numbers rounded to bf16, to nearest even."""
+    return canonical(singles.astype(_BFLOAT16).view(np.uint16), np.isnan(singles), _BF16)
+
+
+def _bf16_sum(plain: Compute) -> Compute:
+    """Sums of bf16 to nearest: f32 has more than twice the bits, so rounding its sum again is harmless."""
+
+    def compute(a: Array, b: Array) -> Array:
+        return nearest_upper_half(plain(upper_half_as_f32(a), upper_half_as_f32(b)))
+
+    return compute
+
+
+def _multiply_and_add(a: Array, b: Array, c: Array) -> Array:
+    total = a * b
+    total += c
+    return total
+
+
+def _bf16(arithmetic: _Arithmetic) -> Compute:
+    """The operation on bf16, to nearest."""
+    if arithmetic is _FMA:
+        return _bf16_by_doubles(_multiply_and_add, arithmetic.wide)
+    if arithmetic is _MULTIPLY:
+        return _bf16_by_doubles(np.multiply, arithmetic.wide)
+    return _bf16_sum(arithmetic.plain)
 
 
 def _computed(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) -> Compute:
     """The operation on bits of a format."""
     if form.name == "f64":
         return _of_doubles(arithmetic.double, mode)
-    if mode == "rn" and arithmetic is _FMA and form.name == "f32":
-        return _fma_f32
-    if mode == "rn" and form.name in ("f32", "f16") and arithmetic is not _FMA:
-        return _by_numpy(arithmetic.plain, form)
-    return _by_doubles(arithmetic.wide, form, mode)
+    if mode != "rn":
+        return _by_doubles(arithmetic.wide, form, mode)
+    if form.name == "bf16":
+        return _bf16(arithmetic)
+    return _quick_fma(form) if arithmetic is _FMA else _by_numpy(arithmetic.plain, form)
 
 
 def _operation(arithmetic: _Arithmetic, type_name: str, style: _Style) -> Operation:
@@ -320,7 +400,7 @@ def _sign_change(name: str, form: FloatFormat) -> Compute:
     change = (np.bitwise_xor, sign) if name == "neg" else (np.bitwise_and, rest)
 
     def compute(a: Array) -> Array:
-        return canonical(change[0](a, change[1]), is_nan(a, form), form)
+        return canonical(change[0](a, change[1]), np.isnan(as_numbers(a, form)), form)
 
     def compute_f64(a: Array) -> Array:
         return quiet_operand(change[0](a, change[1]), a)
@@ -382,13 +462,6 @@ def test_property(modifiers: Modifiers) -> Operation:
 # ------------------------------------------------------------------------------------------------- min, max
 
 
-def _as_numbers(words: Array, form: FloatFormat) -> Array:
-    """Floats that numpy compares as the format does."""
-    if form.name == "bf16":
-        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return words.view(_FLOAT[form.bits])
-
-
 def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
     """The smaller or larger of two: -0 is below +0, and a NaN loses unless `keeps_nan`."""
     choose = np.fmin if name == "min" else np.fmax
@@ -396,10 +469,10 @@ def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
     word = _WORD[form.bits]
 
     def compute(a: Array, b: Array) -> Array:
-        first, second = _as_numbers(a, form), _as_numbers(b, form)
+        first, second = as_numbers(a, form), as_numbers(b, form)
         chosen = choose(first, second)
         if form.name == "bf16":
-            result = (chosen.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+            result = (chosen.view(np.uint32) >> _HALF_BITS).astype(np.uint16)
         else:
             result = chosen.view(word)
         is_equal = first == second
