@@ -2,7 +2,7 @@
 
     operation("mad", ("lo", "s32")).compute(a, b, c)       arrays of bits in, an array of bits out
 
-operation.py      what an instruction is: its function, the types of its operands
+compute.py        what an instruction is: its function, the types of its operands
 integer.py        add sub mul mad div rem min max …, and the carry
 bits.py           logic, shifts, fields, bytes, counts
 float_format.py   the formats of floats, and rounding to any of them
@@ -16,7 +16,7 @@ forms.py          an instruction's words → its operation
 tests/golden/instructions.npz has 500 results of each of some 1,500 forms, recorded on the card.
 """
 
+from tilescope.machine.arithmetic.compute import Operation, UnknownForm
 from tilescope.machine.arithmetic.forms import operation
-from tilescope.machine.arithmetic.operation import Operation, UnknownForm
 
 __all__ = ["Operation", "UnknownForm", "operation"]

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tilescope.machine.arithmetic.integer import signed
-from tilescope.machine.arithmetic.operation import (
+from tilescope.machine.arithmetic.compute import (
     Array,
     Compute,
     Modifiers,
@@ -23,6 +22,7 @@ from tilescope.machine.arithmetic.operation import (
     constant,
     shared_value,
 )
+from tilescope.machine.arithmetic.integer import signed
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, flushed
 from tilescope.machine.arithmetic.floating import PACKED, as_numbers
 from tilescope.machine.arithmetic.integer import INTEGER_BITS, signed
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _FLOATS = ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import ml_dtypes
 import numpy as np
 
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 from tilescope.machine.arithmetic.float_format import (
     FORMATS,
     ROUNDINGS,
@@ -26,7 +27,6 @@ from tilescope.machine.arithmetic.float_format import (
     without_negatives,
 )
 from tilescope.machine.arithmetic.floating import as_numbers, canonical, nearest_upper_half, upper_half_as_f32
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 from tilescope.tma.elements import rounded_to_tf32
 
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tilescope.machine.arithmetic.operation import Array, constant
+from tilescope.machine.arithmetic.compute import Array, constant
 
 Rounding = Literal["rn", "rz", "rm", "rp", "rna"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp")

@@ -17,6 +17,15 @@ import ml_dtypes
 import numpy as np
 
 from tilescope.machine.arithmetic import exact
+from tilescope.machine.arithmetic.compute import (
+    Array,
+    Compute,
+    Modifiers,
+    Operation,
+    UnknownForm,
+    constant,
+    packed,
+)
 from tilescope.machine.arithmetic.float_format import (
     FORMATS,
     ROUNDINGS,
@@ -28,15 +37,6 @@ from tilescope.machine.arithmetic.float_format import (
     saturated,
     widened,
     without_negatives,
-)
-from tilescope.machine.arithmetic.operation import (
-    Array,
-    Compute,
-    Modifiers,
-    Operation,
-    UnknownForm,
-    constant,
-    packed,
 )
 
 SCALARS = ("f32", "f64", "f16", "bf16")

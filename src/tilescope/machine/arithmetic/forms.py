@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tilescope.machine.arithmetic import approximate, bits, comparison, conversion, floating, integer
-from tilescope.machine.arithmetic.operation import Modifiers, Operation, UnknownForm
+from tilescope.machine.arithmetic.compute import Modifiers, Operation, UnknownForm
 
 _Builder = Callable[[Modifiers], Operation]
 _OF_INTEGERS: dict[str, _Builder] = {**integer.FAMILIES, **bits.FAMILIES, **comparison.FAMILIES}
@@ -45,7 +45,7 @@ def operation(name: str, modifiers: tuple[str, ...], source_count: int = 0, resu
     (('s32', 's32', 's32'), array([40], dtype=uint32))
     >>> operation("add", ("rn", "sat", "f64"))
     Traceback (most recent call last):
-    tilescope.machine.arithmetic.operation.UnknownForm: add.f64 has no .sat
+    tilescope.machine.arithmetic.compute.UnknownForm: add.f64 has no .sat
     """
     words = Modifiers(name, modifiers)
     found = _built(words, modifiers, source_count, result_count)
