@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, flushed
-from tilescope.machine.arithmetic.floating import PACKED, as_numbers
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
+from tilescope.machine.arithmetic.float_style import PACKED
+from tilescope.machine.arithmetic.float_words import as_numbers, flushed
 from tilescope.machine.arithmetic.integer import INTEGER_BITS, signed
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
