@@ -34,6 +34,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
+_KINDS = tuple(_TOKEN.groupindex)
 _NO_CODE = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|#[^\n]*|"|/\*|[^\t-\r -~]', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
@@ -131,9 +132,10 @@ class Cursor:
         """Go to a position."""
         found = _TOKEN.match(self.code, position)
         assert found is not None  # the last alternatives take whatever comes
-        assert found.lastgroup is not None
+        group = found.lastindex
+        assert group is not None
         self.end = found.end()  # of the token
-        self.token = Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+        self.token = Token(_KINDS[group - 1], found[group], found.start(group))
 
     def take(self) -> Token:
         """The next token, which is then behind."""

@@ -127,7 +127,7 @@ class Scope:
         if not self._ranges:
             return None
         digits = len(name) - len(name.rstrip("0123456789"))
-        for count in range(1, min(digits, _MOST_DIGITS) + 1):
+        for count in range(min(digits, _MOST_DIGITS), 0, -1):
             prefix, number = name[:-count], name[-count:]
             row = self._ranges.get(prefix)
             is_plain = number[0] != "0" or count == 1
