@@ -409,7 +409,61 @@ def test_the_source_of_a_store_is_free_after_the_wait_for_its_reading(read, want
 )
 def test_what_the_card_answers_to_a_wrong_bulk_copy(copy, code):
     made = kernel(BARRIER + copy + "ret;", SOURCE_AND_OUT)
-    assert code_of(made, 1, [numbered(512), np.zeros(512, np.uint8)]) == code
+    assert code_of(made, 1, [numbered(4096), np.zeros(512, np.uint8)]) == code
+
+
+def test_a_store_to_a_read_only_array_is_fault_700():
+    out = np.zeros(512, np.uint8)
+    out.flags.writeable = False
+    made = kernel(f"{BARRIER} cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r2], 16; ret;", SOURCE_AND_OUT)
+    assert code_of(made, 1, [numbered(512), out]) == 700
+
+
+def test_the_wait_for_the_reading_of_a_store_is_no_wait_for_its_writing():
+    out = np.zeros(8, np.uint32)
+    read_only = kernel(
+        f"""{BARRIER}
+        mov.u32 %r6, 5;
+        st.shared.v4.u32 [%r2], {{%r6, %r6, %r6, %r6}};
+        cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r2], 16;
+        cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group.read 0;
+        ld.global.u32 %r7, [%d2];
+        cp.async.bulk.wait_group 0;
+        ld.global.u32 %r8, [%d2];
+        st.global.v2.u32 [%d2+16], {{%r7, %r8}};
+        ret;""",
+        SOURCE_AND_OUT,
+    )
+    finished(read_only, 1, [numbered(16), out])
+    assert out.tolist() == [5, 5, 5, 5, 0, 5, 0, 0]
+
+
+def test_a_block_that_spins_on_memory_sees_a_bulk_store_of_another():
+    """Block 0 waits for a flag that block 1 stores."""
+    out = np.zeros(8, np.uint32)
+    flag = kernel(
+        f"""{BARRIER}
+        mov.u32 %r6, %ctaid.x;
+        setp.eq.u32 %p3, %r6, 1;
+        @%p3 bra SEND;
+    SPIN:
+        ld.acquire.gpu.global.u32 %r7, [%d2];
+        setp.eq.u32 %p2, %r7, 0;
+        @%p2 bra SPIN;
+        st.global.u32 [%d2+16], %r7;
+        ret;
+    SEND:
+        mov.u32 %r6, 5;
+        st.shared.v4.u32 [%r2], {{%r6, %r6, %r6, %r6}};
+        cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r2], 16;
+        cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group 0;
+        ret;""",
+        SOURCE_AND_OUT,
+    )
+    finished(flag, 1, [numbered(16), out], blocks=2)
+    assert out.tolist() == [5, 5, 5, 5, 5, 0, 0, 0]
 
 
 # Tensor copies -------------------------------------------------------------------------------------------------------
@@ -783,6 +837,7 @@ def test_copies_are_written_down_with_their_map_and_barrier(launches):
             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+512], [%d1, {0, 0}], [%r3];",
             700,
         ),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.im2col_no_offs.bulk_group [%d1, {0, 0}], [%r2];", 715),
         ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {0, -1}], [%r2];", 715),
         ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.inc.bulk_group [%d1, {0, 0}], [%r2];", 715),
     ],
@@ -834,6 +889,8 @@ def test_a_map_made_in_the_kernel_is_copied_through(seed):
         .shared .align 128 .b8 map[128];
         mov.u32 %r9, map;
         mov.u32 %r10, 8;
+        mov.u64 %d6, 77;
+        @%p1 st.shared.u64 [%r9+64], %d6;
         ld.param.u64 %d1, [workspace];
         ld.param.u64 %d5, [matrix];
         {edits}
@@ -853,6 +910,7 @@ def test_a_map_made_in_the_kernel_is_copied_through(seed):
     finished(edited, 64, [workspace, matrix, out], memory=memory, seed=seed)
     a = memory.map(matrix, (64, 8), swizzle="128B")
     np.testing.assert_array_equal(out, ts.load(a, matrix, (0, 8)))
+    assert workspace.view(np.uint64)[8] == 77  # the bytes of the box, which no edit touches and no copy asks for
 
 
 @pytest.mark.parametrize("prefetch", ["tensor.2d.L2.global.tile [%d1, {0, 0}]", "L2.global [%d2], 64"])

@@ -212,6 +212,20 @@ def test_a_barrier_that_nobody_initialised_is_the_word_in_memory():
     assert out.tolist() == [0, FRESH >> 32 << 32]
 
 
+def test_after_inval_the_word_in_memory_counts_again():
+    out = np.zeros(1, np.uint64)
+    reused = kernel(f"""{BARRIER}
+        mbarrier.init.shared.b64 [%r2], 7;
+        mbarrier.inval.shared.b64 [%r2];
+        mov.u64 %d2, {FRESH};
+        st.shared.b64 [%r2], %d2;
+        mbarrier.arrive.shared.b64 %d3, [%r2];
+        st.global.b64 [%d1], %d3;
+        ret;""")
+    finished(reused, 1, [out])
+    assert out[0] == FRESH >> 32 << 32
+
+
 def test_a_word_that_is_no_barrier_is_a_launch_failure():
     body = "mov.u64 %d2, 1; st.shared.b64 [%r2], %d2; mbarrier.arrive.shared.b64 _, [%r2]; ret;"
     assert code_of(kernel(BARRIER + body), 1, [np.zeros(1, np.uint64)]) == 719
