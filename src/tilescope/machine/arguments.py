@@ -19,8 +19,8 @@ from tilescope.errors import Violation, raise_all
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
-from tilescope.reading import plain_int
-from tilescope.rule import rule
+from tilescope.reading import entries, plain_int
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import printed
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, is_encodable
@@ -50,6 +50,7 @@ ARGUMENT_KIND = rule(
     failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
 )
 
+_MOST_ARGUMENTS = 4096  # that are counted; the parameters of a kernel take at most 32764 bytes
 Argument = object  # an int, a float, a tensor map, bytes or an array
 
 
@@ -62,9 +63,14 @@ class Parameters:
         self.content: npt.NDArray[np.uint8] = np.zeros(rounded_up(program.param_bytes, 16), np.uint8)
         self.given_maps: dict[bytes, AnyMap] = {}
 
-    def fill(self, arguments: Sequence[Argument]) -> None:
+    def fill(self, given: Sequence[Argument]) -> None:
         """Lay out all arguments; a RuleError names all that do not fit."""
         parameters = self._program.entry.parameters
+        arguments = entries(given, _MOST_ARGUMENTS)
+        if arguments is None:
+            raise ARGUMENT_TYPE.error(
+                argument="args", found=printed(given), limit="a sequence of arguments", fix="Use args=[…]."
+            )
         if len(arguments) != len(parameters):
             raise ARGUMENT_COUNT.error(
                 given=len(arguments),

@@ -26,13 +26,15 @@ from tilescope.machine.address import (
     Addresses,
     Space,
 )
-from tilescope.machine.fault import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS, KernelFaultError
+from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import Memory
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
+from tilescope.sentence import counted
 
 if TYPE_CHECKING:
     from tilescope.machine.launch import Launch
@@ -71,6 +73,7 @@ class Cluster:
         self.local_stride = rounded_up(program.local_bytes, _BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
+        self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
         self.pending = Pending(self.lane_count)
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
@@ -157,7 +160,7 @@ class Cluster:
             return
         buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
         if space == "param":
-            raise KernelFaultError(ILLEGAL_ADDRESS, "a store to the kernel's parameters", int(self.lanes(at)[0]))
+            return  # the card neither faults nor changes the parameters (measured on an H200)
         if space == "shared":
             self.version += 1
         words = buffer.view(values.dtype)
@@ -177,8 +180,13 @@ class Cluster:
         rank = address >> SHARED_RANK_SHIFT
         offset = address & SHARED_OFFSET_MASK
         if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside_shared(address, self), None, address)
+            raise _outside_shared(address, self, None)
         return rank, offset
+
+    def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
+        """A fault unless every address is a multiple of the size and lies in the cluster's shared memory."""
+        self._require_aligned(at, addresses, size_bytes)
+        self._places("shared", at, addresses, size_bytes)
 
     def _load_generic(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> Words:
         pieces = self._by_space(addresses)
@@ -216,10 +224,7 @@ class Cluster:
             is_outside = (rank < 0) | (rank >= self.blocks) | (offset + size_bytes > self.launch.shared_end)
             if is_outside.any():
                 first = int(np.argmax(is_outside))
-                address = int(addresses[first])
-                raise KernelFaultError(
-                    ILLEGAL_ADDRESS, _outside_shared(address, self), int(self.lanes(at)[first]), address
-                )
+                raise _outside_shared(int(addresses[first]), self, int(self.lanes(at)[first]))
             return self.shared, rank * self.shared_stride + offset
         if space == "local":
             self._require_inside(at, addresses, size_bytes, self.program.local_bytes, "local memory")
@@ -273,10 +278,17 @@ def _window(space: Space) -> int:
     return dict(_WINDOWS).get(space, 0)
 
 
-def _outside_shared(address: int, cluster: Cluster) -> str:
+def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
+    """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200)."""
+    rank = address >> SHARED_RANK_SHIFT
+    if not 0 <= rank < cluster.blocks:
+        reason = (
+            f"shared address {address:#x} of block {rank} of the cluster, which has {counted(cluster.blocks, 'block')}"
+        )
+        return KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane, address)
     held = cluster.launch.shared_end
-    blocks = "the block has" if cluster.blocks == 1 else f"each of {cluster.blocks} blocks has"
-    return f"shared address {address:#x}; {blocks} {held:#x} bytes of it, reserved ones included"
+    reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
+    return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
 
 
 __all__ = ["EVERYONE", "Cluster", "Words"]

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
+from tilescope.machine.records import BarrierPhase, CopyRecord
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
@@ -41,8 +43,13 @@ class Launch:
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     printed: list[str] = field(default_factory=list)
+    printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
-    _decoded_maps: dict[bytes, AnyMap] = field(default_factory=dict)
+    float_adds: FloatAdds = field(default_factory=FloatAdds)
+    copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
+    phases: list[BarrierPhase] = field(default_factory=list)
+    maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
+    _map_numbers: dict[bytes, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -68,16 +75,15 @@ class Launch:
         """A number that grows as the kernel runs."""
         return (1 << 40) - self.steps_left * CLOCK_STEP
 
-    def tensor_map(self, content: bytes) -> AnyMap:
-        """The map that 128 bytes are; each is decoded once."""
-        given = self.given_maps.get(content)
-        if given is not None:
-            return given
-        decoded = self._decoded_maps.get(content)
-        if decoded is None:
-            decoded = decode_tensor_map(content)
-            self._decoded_maps[content] = decoded
-        return decoded
+    def map_number(self, content: bytes) -> int:
+        """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none."""
+        number = self._map_numbers.get(content)
+        if number is None:
+            given = self.given_maps.get(content)
+            self.maps.append(decode_tensor_map(content) if given is None else given)
+            number = len(self.maps) - 1
+            self._map_numbers[content] = number
+        return number
 
 
 def place_variables(module: Module, memory: Memory) -> dict[str, int]:

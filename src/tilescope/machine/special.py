@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
-from tilescope.arithmetic import ceil_div
+from tilescope.machine.address import SHARED_RESERVED_BYTES
 from tilescope.machine.step import RefusedError
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
 
 AXES = "xyz"
+MULTIPROCESSOR_WARPS = 64  # %nwarpid; this and the sizes of shared memory as an H200 gives them
 CLOCKS = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"})
 """Those that change while a kernel runs: they are read by the instruction, not held in a register."""
 
@@ -82,16 +83,16 @@ def _single(cluster: Cluster, name: str) -> int:
     first = cluster.first_block
     block_number = first[0] + launch.grid[0] * (first[1] + launch.grid[1] * first[2])
     values = {
-        "%nwarpid": ceil_div(launch.block_threads, WARP_LANES),
+        "%nwarpid": MULTIPROCESSOR_WARPS,
         "%smid": block_number % launch.multiprocessors,
         "%nsmid": launch.multiprocessors,
         "%cluster_nctarank": cluster.blocks,
         "%dynamic_smem_size": launch.smem_bytes,
-        "%total_smem_size": launch.shared_end,
+        "%total_smem_size": launch.shared_end - SHARED_RESERVED_BYTES,
         "%aggr_smem_size": launch.shared_end,
         "%reserved_smem_offset_begin": 0,
-        "%reserved_smem_offset_end": 0x400,
-        "%reserved_smem_offset_cap": 0x400,
+        "%reserved_smem_offset_end": 0x120,  # what the system uses of the bytes that it reserves
+        "%reserved_smem_offset_cap": SHARED_RESERVED_BYTES,
         "WARP_SZ": WARP_LANES,
     }
     return values[name]

@@ -56,7 +56,6 @@ _STATEMENT = re.compile(
     | (?P<open>\{{)
     | (?P<close>\}})
     | (?P<directive>\.[a-z_]+)
-    | (?P<empty>;)
     )""",
     re.VERBOSE,
 )
@@ -135,12 +134,12 @@ class BodyReader:
         self.scope = Scope()
         self.source: int | None = None
 
-    def read(self, position: int, parameters: Scope, functions: Container[str]) -> tuple[Body, int]:
-        """The body behind the brace at `position`, and where it ends."""
+    def read(self, position: int, outermost: Scope, functions: Container[str]) -> tuple[Body, int]:
+        """The body behind the brace at `position`, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
-        self.scope = outermost = Scope(parameters)
+        self.scope = outermost
         position = self._opened(position)
-        while self.scope is not parameters:
+        while self.scope is not outermost.around:
             found = _STATEMENT.match(code, position)
             if found is None:
                 position = self._read_carefully(position)
@@ -161,7 +160,7 @@ class BodyReader:
         return self.cursor.token.start
 
     def _read_brace(self, found: re.Match[str]) -> int:
-        """`{` opens a scope, `}` closes it, a lone `;` is nothing."""
+        """`{` opens a scope, `}` closes it."""
         if found.lastgroup == "open":
             if self.scope.depth >= MAX_SCOPES:
                 raise self.text.error(
@@ -172,9 +171,9 @@ class BodyReader:
                     most=MAX_SCOPES,
                 )
             self.scope = Scope(self.scope)
-        elif found.lastgroup == "close":
+        else:
             self.scope.operands.clear()
-            assert self.scope.around is not None  # that of the parameters is the last
+            assert self.scope.around is not None  # that of the module
             self.scope = self.scope.around
         return found.end()
 

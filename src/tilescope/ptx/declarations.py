@@ -82,6 +82,8 @@ def read_registers(cursor: Cursor, scope: Scope) -> None:
     while True:
         name = cursor.expect_kind("name", "the name of a register")
         refuse_second(cursor, scope, name)
+        if cursor.token.text != "<" and scope.range_has(name.text):
+            raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
         if cursor.takes("<"):
             count = read_count(cursor, "registers", MAX_REGISTERS)
             cursor.expect(">")

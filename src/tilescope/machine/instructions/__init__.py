@@ -5,18 +5,35 @@ Each module has a table `FAMILIES` of its own; what none of them knows is arithm
 
 from __future__ import annotations
 
-from tilescope.machine.instructions import barriers, control, matrix, mma, moving, wgmma
+from tilescope.machine.instructions import (
+    atomics,
+    barriers,
+    control,
+    copies,
+    matrix,
+    mbarrier,
+    mma,
+    moving,
+    tensormap,
+    warp,
+    wgmma,
+)
 from tilescope.machine.instructions.scalar import decode_scalar
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import Step, Turn
 from tilescope.ptx.syntax import Instruction
 
 FAMILIES: dict[str, Decoder] = {
+    **atomics.FAMILIES,
     **barriers.FAMILIES,
     **control.FAMILIES,
+    **copies.FAMILIES,
     **matrix.FAMILIES,
+    **mbarrier.FAMILIES,
     **mma.FAMILIES,
     **moving.FAMILIES,
+    **tensormap.FAMILIES,
+    **warp.FAMILIES,
     **wgmma.FAMILIES,
 }
 

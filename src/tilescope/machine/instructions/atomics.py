@@ -1,0 +1,378 @@
+"""Read, change and write in one piece: atom and red, on global and shared memory.
+
+Lanes that meet at one address come one after another, in the order of their numbers:
+
+    atom.shared.add.u32 d, [counter], 5      lane      0   1   2         counter: 100 → 115
+                                             d       100 105 110
+
+They are sorted by address; a round takes the next lane of every address. Sums of integers need no rounds. What a lane
+leaves as it was is not written, so that a thread that polls by atomics, or a compare-and-swap that fails, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import SHARED_WINDOW, WINDOW_BYTES, Addresses, Space
+from tilescope.machine.arithmetic import operation
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.cluster import Words as Values
+from tilescope.machine.instructions.moving import decode_address, space_of
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Operand
+
+Combine = Callable[..., Values]  # (what is there, operand, …) → what is there afterwards
+
+_INTEGER_TYPES = ("u32", "s32", "u64", "s64")
+_FLOAT_TYPES = ("f32", "f64")
+_HALF_TYPES = ("f16", "bf16", "f16x2", "bf16x2")
+_BIT_TYPES = ("b32", "b64")
+_WORD_TYPES = (*_BIT_TYPES, *_INTEGER_TYPES, *_FLOAT_TYPES, "b128")
+TYPES_OF_OPERATION: dict[str, tuple[str, ...]] = {
+    "add": (*_INTEGER_TYPES, *_FLOAT_TYPES, *_HALF_TYPES),
+    "min": (*_INTEGER_TYPES, *_HALF_TYPES),
+    "max": (*_INTEGER_TYPES, *_HALF_TYPES),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "and": _BIT_TYPES,
+    "or": _BIT_TYPES,
+    "xor": _BIT_TYPES,
+    "exch": _WORD_TYPES,
+    "cas": (*_WORD_TYPES, "b16", "u16", "s16"),
+}
+_UFUNC = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+_VECTOR_TYPES = ("f32", *_HALF_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one atomic does to a word, however many lanes meet there.
+
+    `ufunc` is set where the order of lanes does not matter: integers, seen as `view`. `in_shared` is another `combine` for
+    shared memory: additions of f32 to global memory flush denormals, those to shared memory keep them.
+    """
+
+    combine: Combine
+    in_shared: Combine
+    ufunc: np.ufunc | None = None
+    view: str = ""
+    adds_floats: bool = False
+
+
+def _increased(old: Values, limit: Values) -> Values:
+    one = old.dtype.type(1)
+    return np.where(old >= limit, old.dtype.type(0), old + one)  # type: ignore[operator]  # unsigned integers
+
+
+def _decreased(old: Values, limit: Values) -> Values:
+    one = old.dtype.type(1)
+    return np.where((old == 0) | (old > limit), limit, old - one)  # type: ignore[operator]
+
+
+def _exchanged(old: Values, new: Values) -> Values:
+    return new
+
+
+def _swapped_if_equal(old: Values, compared: Values, new: Values) -> Values:
+    is_equal = old == compared
+    if old.ndim > 1:  # 128 bits are two words
+        is_equal = is_equal.all(axis=1, keepdims=True)
+    return np.where(is_equal, new, old)
+
+
+_OWN_CHANGES: dict[str, Combine] = {
+    "inc": _increased,
+    "dec": _decreased,
+    "exch": _exchanged,
+    "cas": _swapped_if_equal,
+}
+
+
+def change_of(name: str, type_name: str) -> Change:
+    """How an atomic changes words of a type.
+
+    >>> change = change_of("inc", "u32")
+    >>> change.combine(np.array([3, 4, 5], np.uint32), np.array([4, 4, 4], np.uint32))
+    array([4, 0, 0], dtype=uint32)
+    """
+    own = _OWN_CHANGES.get(name)
+    if own is not None:
+        return Change(own, own)
+    if type_name not in _FLOAT_TYPES + _HALF_TYPES:
+        view = f"{'i' if type_name.startswith('s') else 'u'}{BITS_OF_TYPE[type_name] // 8}"
+        combine = _of_integers(_UFUNC[name], view)
+        return Change(combine, combine, _UFUNC[name], view)
+    in_shared = operation(name, (type_name,)).compute
+    is_flushed = type_name == "f32"
+    in_global = operation(name, ("ftz", type_name)).compute if is_flushed else in_shared
+    return Change(in_global, in_shared, adds_floats=name == "add")
+
+
+def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
+    def combine(old: Values, operand: Values) -> Values:
+        result: Values = ufunc(np.ascontiguousarray(old).view(view), np.ascontiguousarray(operand).view(view))
+        return result.view(old.dtype)
+
+    return combine
+
+
+# Lanes that meet --------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What each lane found, and the words that changed: the first lane at each, and what is there now."""
+
+    before: Values
+    first: LaneNumbers
+    after: Values
+
+
+class Groups(NamedTuple):
+    """Lanes sorted by address: where the lanes of each address start, and the number of each lane's address."""
+
+    starts: LaneNumbers
+    group: LaneNumbers
+
+
+def changed_words(
+    change: Change, combine: Combine, addresses: Addresses, old: Values, operands: list[Values]
+) -> Outcome:
+    """All lanes of an atomic, those at one address one after another.
+
+    >>> add = change_of("add", "u32")
+    >>> old = np.array([100, 7, 100], np.uint32)  # what lies at the three addresses: two are the same
+    >>> found = changed_words(add, add.combine, np.array([64, 68, 64]), old, [np.array([5, 1, 5], np.uint32)])
+    >>> found.before, found.first, found.after
+    (array([100,   7, 105], dtype=uint32), array([0, 1]), array([110,   8], dtype=uint32))
+    """
+    order = np.argsort(addresses, kind="stable")
+    in_order = addresses[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    if is_first.all():
+        return Outcome(old, np.arange(len(addresses)), combine(old, *operands))
+    groups = Groups(np.flatnonzero(is_first), np.cumsum(is_first) - 1)
+    sorted_operands = [operand[order] for operand in operands]
+    before_in_order, after = _one_after_another(change, combine, old[order], sorted_operands, groups)
+    before = np.empty_like(old)
+    before[order] = before_in_order
+    return Outcome(before, order[groups.starts], after)
+
+
+def _one_after_another(
+    change: Change, combine: Combine, old: Values, operands: list[Values], groups: Groups
+) -> tuple[Values, Values]:
+    """(what each lane finds, what is there in the end), lanes sorted by address."""
+    starts, group = groups
+    if change.ufunc is np.add:
+        return _running_sums(old, operands[0], starts, group)
+    rank = np.arange(len(group)) - starts[group]
+    if change.ufunc is not None and len(starts) <= int(rank.max()):
+        return _group_by_group(change, old, operands[0], starts)
+    by_rank = np.argsort(rank, kind="stable")
+    ends = np.cumsum(np.bincount(rank))
+    before = np.empty_like(old)
+    current = old[starts]
+    first = 0
+    for end in ends.tolist():
+        chosen = by_rank[first:end]
+        places = group[chosen]
+        before[chosen] = current[places]
+        current[places] = combine(current[places], *[operand[chosen] for operand in operands])
+        first = end
+    return before, current
+
+
+def _running_sums(old: Values, parts: Values, starts: LaneNumbers, group: LaneNumbers) -> tuple[Values, Values]:
+    """Sums of integers, all groups at once: what a lane finds is what the lanes before it added."""
+    words: npt.NDArray[np.unsignedinteger] = parts.astype(parts.dtype)
+    earlier = np.cumsum(words, dtype=words.dtype) - words
+    before = old + (earlier - earlier[starts][group])
+    after = old[starts] + np.add.reduceat(words, starts, dtype=words.dtype)
+    return before, after
+
+
+def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumbers) -> tuple[Values, Values]:
+    """Minima, maxima and bits, where few groups of many lanes meet."""
+    assert change.ufunc is not None
+    before = np.empty_like(old)
+    after = np.empty_like(old[starts])
+    ends = [*starts[1:].tolist(), len(old)]
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
+        row = np.concatenate([old[start : start + 1], parts[start:end]]).view(change.view)
+        found = change.ufunc.accumulate(row).view(old.dtype)
+        before[start:end] = found[:-1]
+        after[number] = found[-1]
+    return before, after
+
+
+# The instructions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """A decoded atom or red: types, registers and what it does."""
+
+    opcode: str
+    change: Change
+    space: Space
+    addresses: Callable[[Cluster, Lanes], Addresses]
+    dtype: np.dtype[np.generic]
+    words: int  # that one lane changes: 2 or more for vectors
+    is_wide: bool  # 128 bits: two words that change as one
+    operands: tuple[tuple[int, ...], ...]  # registers of each operand, several for vectors
+    targets: tuple[int | None, ...]
+
+    def __call__(self, cluster: Cluster, at: Lanes) -> None:
+        """Do it for some lanes."""
+        addresses = self.addresses(cluster, at)
+        operands = [self._operand(cluster, at, numbers) for numbers in self.operands]
+        if self.space != "generic":
+            before = self._change(cluster, self.space, cluster.lanes(at), addresses, operands)
+        else:
+            before = self._change_generic(cluster, cluster.lanes(at), addresses, operands)
+        for index, target in enumerate(self.targets):
+            if target is not None:
+                register = cluster.registers[target]
+                found = before if self.is_wide or self.words == 1 else before[:, index]
+                register[at] = found.astype(register.dtype, copy=False)
+
+    def _operand(self, cluster: Cluster, at: Lanes, numbers: tuple[int, ...]) -> Values:
+        """(lanes,) words, or (lanes, words) of a vector or of 128 bits."""
+        values = [cluster.registers[number][at].astype(self.dtype, copy=False) for number in numbers]
+        return values[0] if len(values) == 1 else np.stack(values, axis=1)
+
+    def _change_generic(
+        self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, operands: list[Values]
+    ) -> Values:
+        is_shared = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_BYTES)
+        if not is_shared.any():
+            return self._change(cluster, "global", lanes, addresses, operands)
+        if is_shared.all():
+            return self._change(cluster, "shared", lanes, addresses - SHARED_WINDOW, operands)
+        before = np.empty_like(operands[0])
+        parts: list[tuple[Space, npt.NDArray[np.bool_], int]] = [
+            ("shared", is_shared, SHARED_WINDOW),
+            ("global", ~is_shared, 0),
+        ]
+        for space, chosen, window in parts:
+            own = [operand[chosen] for operand in operands]
+            before[chosen] = self._change(cluster, space, lanes[chosen], addresses[chosen] - window, own)
+        return before
+
+    def _change(
+        self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses, operands: list[Values]
+    ) -> Values:
+        """Change words of one space; what was there before."""
+        old = cluster.load(space, lanes, addresses, self.dtype, self.words)
+        shape = old.shape
+        if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
+            lanes = np.repeat(lanes, self.words)
+            addresses = (addresses[:, None] + np.arange(self.words) * self.dtype.itemsize).reshape(-1)
+            old = old.reshape(-1)
+            operands = [operand.reshape(-1) for operand in operands]
+        self._note_order(cluster, space, lanes, addresses)
+        combine = self.change.in_shared if space == "shared" else self.change.combine
+        outcome = changed_words(self.change, combine, addresses, old, operands)
+        is_changed = outcome.after != old[outcome.first]
+        if self.is_wide:
+            is_changed = is_changed.any(axis=1)
+        if is_changed.any():
+            first = outcome.first[is_changed]
+            cluster.store(space, lanes[first], addresses[first], outcome.after[is_changed])
+        return outcome.before.reshape(shape)
+
+    def _note_order(self, cluster: Cluster, space: Space, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Name the instruction inexact where floats of several threads are added to one word."""
+        launch = cluster.launch
+        if not self.change.adds_floats or self.opcode in launch.inexact:
+            return
+        if space == "shared":
+            meet = launch.float_adds.meet_in_shared(cluster, lanes, addresses)
+        else:
+            meet = launch.float_adds.meet_in_global(cluster, lanes, addresses, self.dtype.itemsize)
+        if meet:
+            launch.inexact.add(self.opcode)
+
+
+def _atom(assembler: Assembler, instruction: Instruction) -> Step:
+    """atom.op.type d, [a], b{, c}."""
+    first, address, *operands = instruction.operands
+    return _decoded(assembler, instruction, assembler.vector(first), address, operands)
+
+
+def _red(assembler: Assembler, instruction: Instruction) -> Step:
+    """red.op.type [a], b."""
+    address, *operands = instruction.operands
+    return _decoded(assembler, instruction, (), address, operands)
+
+
+def _decoded(
+    assembler: Assembler,
+    instruction: Instruction,
+    targets: tuple[Operand, ...],
+    address: Operand,
+    operands: list[Operand],
+) -> Step:
+    words = Words(instruction)
+    if words.flag("async"):
+        raise RefusedError(f"{instruction.opcode} reports to an mbarrier of another block, which is not there yet")
+    space = space_of(assembler, address, words.space())
+    words.without_effect()
+    name = words.required(TYPES_OF_OPERATION, "operation")
+    count = words.vector()
+    words.flag("noftz")  # 16-bit floats keep their denormals
+    type_name = words.type()
+    words.done()
+    _require_form(instruction, name, type_name, count)
+    taken = operands[: 2 if name == "cas" else 1]  # a cache policy may follow
+    numbers = tuple(
+        tuple(assembler.source(element, type_name) for element in assembler.vector(operand)) for operand in taken
+    )
+    if any(len(elements) != count for elements in numbers) or (targets and len(targets) != count):
+        raise RefusedError(f"{count} registers are wanted for each operand")
+    is_wide = type_name == "b128"
+    return Atomic(
+        opcode=instruction.opcode,
+        change=change_of(name, type_name),
+        space=space,
+        addresses=decode_address(assembler, address),
+        dtype=DTYPE_OF_BITS[min(BITS_OF_TYPE[type_name], 64)],
+        words=2 if is_wide else count,
+        is_wide=is_wide,
+        operands=numbers,
+        targets=tuple(assembler.target(target) for target in targets),
+    )
+
+
+def _require_form(instruction: Instruction, name: str, type_name: str, count: int) -> None:
+    is_known = type_name in TYPES_OF_OPERATION[name]
+    if count > 1:
+        is_known = is_known and type_name in _VECTOR_TYPES
+    elif name in ("min", "max"):
+        is_known = is_known and type_name not in _HALF_TYPES
+    if instruction.name == "red" and name in ("cas", "exch"):
+        is_known = False
+    if not is_known:
+        raise RefusedError(f"{instruction.opcode} is no form of {instruction.name}")
+
+
+def _multimem(assembler: Assembler, instruction: Instruction) -> Step:
+    raise RefusedError("memory of several cards under one address (multimem): the machine is one card")
+
+
+FAMILIES: dict[str, Decoder] = {"atom": _atom, "red": _red, "multimem": _multimem}

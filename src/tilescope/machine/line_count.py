@@ -1,0 +1,41 @@
+"""What ran, by the line of the program that it was made from: how many instructions, how often, which share of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilescope.machine.run import KernelRun
+from tilescope.value import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineCount(Value):
+    """One line of a program and how often warps ran its instructions; `share` is of all that ran."""
+
+    line: str
+    instructions: int
+    warps: int
+    share: float
+
+
+def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
+    """The lines of which anything ran, those that ran most first. What has no source line counts by its line of PTX.
+
+    >>> from tilescope.machine.kernel import Kernel
+    >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }"
+    >>> line_counts(Kernel(text).run(grid=2, block=64))
+    (LineCount(line='PTX line 1', instructions=2, warps=8, share=1.0),)
+    """
+    instructions: dict[str, int] = {}
+    warps: dict[str, int] = {}
+    for row in run.instructions:
+        line = f"PTX line {row.ptx_line}" if row.source_line is None else row.source_line
+        instructions[line] = instructions.get(line, 0) + 1
+        warps[line] = warps.get(line, 0) + row.warps
+    in_all = sum(warps.values()) or 1
+    counts = [
+        LineCount(line=line, instructions=instructions[line], warps=count, share=count / in_all)
+        for line, count in warps.items()
+        if count
+    ]
+    return tuple(sorted(counts, key=lambda count: -count.warps))
