@@ -19,13 +19,19 @@ _NOTHING: Bytes = np.zeros(0, np.uint8)
 
 def shared_from(cluster: Cluster, lane: int, address: int, size_bytes: int = 0) -> Bytes:
     """The shared memory of a block from an address to its end; a fault where that is shorter than the copy."""
-    rank = address >> SHARED_RANK_SHIFT
-    offset = address & SHARED_OFFSET_MASK
-    if not 0 <= rank < cluster.blocks or offset + size_bytes > cluster.launch.shared_end:
-        last = address + max(size_bytes, 1) - 1
-        reason = f"shared bytes {address:#x} to {last:#x}; a block has {cluster.launch.shared_end:#x}, reserved ones included"
+    try:
+        rank, offset = cluster.split_shared(address)
+    except KernelFaultError as fault:
+        fault.lane = lane
+        raise
+    content = cluster.shared_bytes(rank)[offset:]
+    if len(content) < size_bytes:
+        end = cluster.launch.shared_end
+        reason = (
+            f"{size_bytes} bytes from shared address {address:#x} on, but shared memory of a block ends at {end:#x}"
+        )
         raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
-    return cluster.shared_bytes(rank)[offset:]
+    return content
 
 
 def global_from(memory: Memory, address: int) -> Bytes:

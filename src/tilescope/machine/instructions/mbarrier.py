@@ -174,8 +174,8 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
 
     def wait(cluster: Cluster, at: Lanes) -> None:
         asked = addresses(cluster, at)
-        held = cluster.registers[phase][at]
-        phases = held >> held.dtype.type(phase_bit) & held.dtype.type(1)
+        held = cluster.registers[phase][at].astype(np.uint64)
+        phases = held >> np.uint64(phase_bit) & np.uint64(1)
         passed = _passed(cluster, at, asked, phases)
         if target is not None:
             cluster.registers[target][at] = passed
@@ -188,10 +188,14 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
     lanes = cluster.lanes(at)
-    for question in np.unique(questions).tolist():
-        is_asked = questions == question
-        lane = int(lanes[np.argmax(is_asked)])
-        passed[is_asked] = poll(cluster, question >> 1, lane, phase=question & 1, askers=int(is_asked.sum()))
+    is_open = np.ones(len(addresses), np.bool_)
+    while is_open.any():  # once, where all lanes ask the same
+        first = int(np.argmax(is_open))
+        is_asked = questions == questions[first]
+        passed[is_asked] = poll(
+            cluster, int(addresses[first]), int(lanes[first]), phase=int(phases[first]), askers=int(is_asked.sum())
+        )
+        is_open &= ~is_asked
     return passed
 
 
@@ -201,7 +205,7 @@ def _pending_count(assembler: Assembler, instruction: Instruction) -> Step:
     token = assembler.source(instruction.operands[1], "b64")
 
     def count(cluster: Cluster, at: Lanes) -> None:
-        tokens = cluster.registers[token][at] & ~np.uint64(1 << _TOKEN_ZERO_BIT)
+        tokens = cluster.registers[token][at].astype(np.uint64) & ~np.uint64(1 << _TOKEN_ZERO_BIT)
         found = [Mbarrier.decode_token(word).pending for word in tokens.tolist()]
         cluster.registers[target][at] = np.array(found, np.uint32)
 
