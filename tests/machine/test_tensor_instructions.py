@@ -89,17 +89,10 @@ def ran(text, arguments, threads, blocks=1, **options):
 
 
 def fault_of(text, arguments, threads):
-    """The fault that a run ends with."""
-    faults = []
-
-    def kept(_launch, result):
-        faults.append(result.fault)
-        return ()
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tilescope.machine.kernel.findings_of", kept)
-        assert Kernel(text).run(1, threads, arguments).outcome == "fault"
-    return faults[0]
+    """The finding of a run that ends with a fault."""
+    run = Kernel(text).run(1, threads, arguments)
+    assert run.outcome == "fault"
+    return run.findings[0]
 
 
 # Matrices between shared memory and registers ------------------------------------------------------------------------
@@ -194,7 +187,8 @@ def test_a_row_off_16_bytes_or_outside_of_shared_memory_is_a_fault(opcode, wrong
     lanes[5] = wrong
     text = written(body, [Registers("address", 1)], [], 1024)
     fault = fault_of(text, [lanes, np.zeros(1024, np.uint8)], 32)
-    assert (fault.code, fault.lane) == (code, 5)
+    assert fault.values["code"] == code
+    assert "thread (5, 0, 0)" in fault.found
 
 
 def test_movmatrix_transposes_a_matrix_of_every_warp():
@@ -672,8 +666,8 @@ def test_an_operand_outside_of_the_blocks_memory_is_an_illegal_address(start, le
     """As on an H200; the last one would lie inside if addresses wrapped at 2**18."""
     descriptor = ts.WgmmaDescriptor(start, leading_bytes=leading_bytes, stride_bytes=128, swizzle="none")
     fault = fault_of(product_of_word(descriptor.encode(), smem_bytes=smem_bytes), [], 128)
-    assert fault.code == 700
-    assert fault.address > SMEM + smem_bytes - 1
+    assert fault.values["code"] == 700
+    assert "wgmma.mma_async" in fault.found  # not the wait_group where it shows
 
 
 def test_an_operand_may_end_where_the_blocks_memory_ends():
@@ -701,4 +695,4 @@ def test_bits_of_a_descriptor_that_belong_to_no_field_are_not_looked_at():
 def test_a_warpgroup_without_one_of_its_warps_is_an_illegal_instruction(threads, warps):
     """As on an H200: too few threads, warp 4 alone, warps 0 to 2, warps 2 to 5."""
     word = ts.WgmmaDescriptor(SMEM, leading_bytes=128, stride_bytes=128, swizzle="none").encode()
-    assert fault_of(product_of_word(word, warps), [], threads).code == 715
+    assert fault_of(product_of_word(word, warps), [], threads).values["code"] == 715

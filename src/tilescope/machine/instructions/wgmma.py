@@ -74,10 +74,8 @@ class SmemRead(NamedTuple):
         held_bytes = cluster.launch.shared_end
         if base + places.end > held_bytes:
             address = base + places.end - self.stored_bytes
-            reason = (
-                f"operand {self.operand} of wgmma reaches shared address {address:#x}; "
-                f"the block has {held_bytes:#x} bytes of it, reserved ones included"
-            )
+            reached = f"operand {self.operand} reaches shared address {address:#x}"
+            reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
