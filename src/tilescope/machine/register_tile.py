@@ -33,15 +33,13 @@ Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
 
 
 class LaneGroups(NamedTuple):
-    """The whole warps or warpgroups that execute an instruction.
+    """The whole warps or warpgroups that execute an instruction: all their lanes, group after group.
 
-    `lanes` are all lanes of the groups, group after group; `executing` are the positions among them of those that
-    take part, None where all do. The registers of the others are read, and stay as they are.
+    Some of the lanes may have ended, or never existed: their registers take part, and nobody sees what becomes of them.
     """
 
     lanes: Lanes
     group_count: int
-    executing: LaneNumbers | None
 
     def lane_numbers(self, cluster: Cluster) -> LaneNumbers:
         """The lanes as numbers, also where they are a slice."""
@@ -55,13 +53,11 @@ def lane_groups(cluster: Cluster, at: Lanes, group_lanes: int = WARP_LANES) -> L
         end = cluster.lane_count if isinstance(at, slice) else int(at[-1]) + 1
         is_run = isinstance(at, slice) or end - first == len(at)
         if is_run and first % group_lanes == 0 and end % group_lanes == 0:
-            return LaneGroups(slice(first, end), (end - first) // group_lanes, None)
-    executing = cluster.lanes(at)
+            return LaneGroups(slice(first, end), (end - first) // group_lanes)
     grouping = cluster.grouping(group_lanes)
-    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[executing])]
+    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[at])]
     lanes = (first_lanes[:, None] + np.arange(group_lanes)).ravel()
-    positions = None if len(executing) == len(lanes) else np.searchsorted(lanes, executing)
-    return LaneGroups(lanes, len(first_lanes), positions)
+    return LaneGroups(lanes, len(first_lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +126,13 @@ class RegisterTile:
         return elements.take(places.gather, axis=1).reshape(groups.group_count, *places.shape)
 
     def fill(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups, elements: Elements) -> None:
-        """Put the elements of (groups, matrices, rows, columns) into registers of the lanes that execute."""
+        """Put the elements of (groups, matrices, rows, columns) into registers."""
         places = _places(self)
         held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
         by_group = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
         words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
         for number, values in zip(numbers, words, strict=True):
-            register = cluster.registers[number]
-            if groups.executing is None:
-                register[groups.lanes] = values
-            else:
-                register[groups.lane_numbers(cluster)[groups.executing]] = values[groups.executing]
+            cluster.registers[number][groups.lanes] = values
 
 
 def _elements(words: npt.NDArray[np.unsignedinteger], bits: int) -> Elements:
