@@ -19,17 +19,19 @@ class LineCount(Value):
 
 
 def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
-    """The lines of which anything ran, those that ran most first. What has no source line counts by its line of PTX.
+    """The lines of which anything ran, those that ran most first; lines of PTX where the text names no source.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }"
     >>> line_counts(Kernel(text).run(grid=2, block=64))
     (LineCount(line='PTX line 1', instructions=2, warps=8, share=1.0),)
     """
+    has_source = any(row.source_line is not None for row in run.instructions)
     instructions: dict[str, int] = {}
     warps: dict[str, int] = {}
     for row in run.instructions:
-        line = f"PTX line {row.ptx_line}" if row.source_line is None else row.source_line
+        unsaid = "no source line" if has_source else f"PTX line {row.ptx_line}"
+        line = unsaid if row.source_line is None else row.source_line
         instructions[line] = instructions.get(line, 0) + 1
         warps[line] = warps.get(line, 0) + row.warps
     in_all = sum(warps.values()) or 1
