@@ -13,7 +13,7 @@ def assert_equal_to_the_card(name, seed):
     assert list(recording(name).differences(arrays)) == []
 
 
-@pytest.mark.parametrize("seed", (1, 2, 3))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name", PATHS)
 def test_memory_does_not_depend_on_the_seed(name, seed):
     assert_equal_to_the_card(name, seed)

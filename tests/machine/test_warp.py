@@ -146,8 +146,8 @@ def test_lanes_that_ended_are_not_waited_for():
 
 
 VOTES = {
-    "all": lambda votes: all(votes),
-    "any": lambda votes: any(votes),
+    "all": all,
+    "any": any,
     "uni": lambda votes: len(set(votes)) == 1,
 }
 
@@ -156,7 +156,7 @@ VOTES = {
 @pytest.mark.parametrize("threshold", [0, 1, 200, 256])
 def test_a_vote_counts_every_lane_of_the_warp(mode, threshold):
     a = words(8, 50, bits=8)  # the second warp has 18 lanes
-    out, flag = results(f"setp.lt.u32 %p2, %r1, {threshold}; vote.sync.{mode}.pred %p1, %p2, -1;", a, a)
+    _, flag = results(f"setp.lt.u32 %p2, %r1, {threshold}; vote.sync.{mode}.pred %p1, %p2, -1;", a, a)
     expected = []
     for warp in (a[:32], a[32:]):
         expected += [VOTES[mode]([bool(value < threshold) for value in warp])] * len(warp)

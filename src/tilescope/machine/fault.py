@@ -27,6 +27,7 @@ class KernelFaultError(Exception):
     address: int | None = None
     rule: str | None = None  # of tilescope, where one says more
     details: tuple[str, ...] = field(default=())
+    is_global: bool = False  # `address` is one of global memory
 
 
 def fault_of(

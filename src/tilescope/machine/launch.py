@@ -43,6 +43,7 @@ class Launch:
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     printed: list[str] = field(default_factory=list)
+    printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them

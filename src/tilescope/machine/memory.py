@@ -131,8 +131,9 @@ class Memory:
         pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
         for region, lanes in pieces:
             if not region.content.flags.writeable:
+                address = int(addresses[lanes[0]])
                 raise KernelFaultError(
-                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), int(addresses[lanes[0]])
+                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), address, is_global=True
                 )
         for region, lanes in pieces:
             places = (addresses[lanes] - region.address) // values.dtype.itemsize
@@ -146,7 +147,7 @@ class Memory:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""
         region = self.region_at(address)
         if region is None or address + size_bytes > region.end:
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address, is_global=True)
         start = address - region.address
         return region.content[start : start + size_bytes]
 
@@ -170,7 +171,7 @@ class Memory:
         if is_outside.any():
             lane = int(np.argmax(is_outside))
             address = int(addresses[lane])
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address, is_global=True)
         return [(self._regions[number], np.flatnonzero(index == number)) for number in np.unique(index).tolist()]
 
 

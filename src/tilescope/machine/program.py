@@ -85,6 +85,7 @@ class Program:
     clock_reads: set[int] = field(default_factory=set)
     call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
+    register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)
     read_only: dict[int, ReadOnly] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)  # where each starts
     param_offsets: dict[int, int] = field(default_factory=dict)  # of the entry's parameters, by variable number
@@ -133,7 +134,7 @@ class Assembler:
         self.function = entry  # whose instructions are being decoded
         self.start = 0  # of the function, in the program
         self.targets_now: list[int] = []  # registers that the instruction being decoded writes
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers = self.program.register_numbers
         self._constants: dict[ReadOnly, int] = {}
 
     # Registers ---------------------------------------------------------------------------------------------------

@@ -48,24 +48,19 @@ class LaneGroups(NamedTuple):
         return np.arange(cluster.lane_count)[self.lanes]
 
 
-def warps_of(cluster: Cluster, at: Lanes) -> LaneGroups:
-    """The warps that some lanes belong to."""
-    if isinstance(at, slice):
-        return LaneGroups(at, cluster.lane_count // WARP_LANES, None)
-    first = int(at[0])
-    if first % WARP_LANES == 0 and len(at) % WARP_LANES == 0 and int(at[-1]) - first + 1 == len(at):
-        return LaneGroups(slice(first, first + len(at)), len(at) // WARP_LANES, None)
-    return groups_from(np.unique(at // WARP_LANES) * WARP_LANES, WARP_LANES, at)
-
-
-def groups_from(first_lanes: LaneNumbers, group_lanes: int, executing: LaneNumbers) -> LaneGroups:
-    """Groups that begin at these lanes."""
+def lane_groups(cluster: Cluster, at: Lanes, group_lanes: int = WARP_LANES) -> LaneGroups:
+    """The warps, or groups of more lanes, that some lanes belong to; none of them lacks lanes at the end of its block."""
+    if cluster.block_lanes % group_lanes == 0:  # groups follow each other without a gap: most fronts are whole ones
+        first = 0 if isinstance(at, slice) else int(at[0])
+        end = cluster.lane_count if isinstance(at, slice) else int(at[-1]) + 1
+        is_run = isinstance(at, slice) or end - first == len(at)
+        if is_run and first % group_lanes == 0 and end % group_lanes == 0:
+            return LaneGroups(slice(first, end), (end - first) // group_lanes, None)
+    executing = cluster.lanes(at)
+    grouping = cluster.grouping(group_lanes)
+    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[executing])]
     lanes = (first_lanes[:, None] + np.arange(group_lanes)).ravel()
-    positions = None
-    if len(executing) < len(lanes):
-        positions = np.searchsorted(lanes, executing)
-    if int(lanes[-1]) - int(lanes[0]) + 1 == len(lanes):
-        return LaneGroups(slice(int(lanes[0]), int(lanes[-1]) + 1), len(first_lanes), positions)
+    positions = None if len(executing) == len(lanes) else np.searchsorted(lanes, executing)
     return LaneGroups(lanes, len(first_lanes), positions)
 
 
@@ -138,9 +133,9 @@ class RegisterTile:
         """Put the elements of (groups, matrices, rows, columns) into registers of the lanes that execute."""
         places = _places(self)
         held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
-        words = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
-        for index, number in enumerate(numbers):
-            values = words[:, index].reshape(-1)
+        by_group = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
+        words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
+        for number, values in zip(numbers, words, strict=True):
             register = cluster.registers[number]
             if groups.executing is None:
                 register[groups.lanes] = values

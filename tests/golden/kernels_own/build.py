@@ -41,9 +41,14 @@ def compiled(kind, source, target, output):
         raise SystemExit(f"{source.name}: {done.stdout}{done.stderr}")
 
 
+def assembled(source, target, output):
+    """Assemble a PTX text."""
+    subprocess.run([cuda_root() / "bin" / "ptxas", f"-arch={target}", "-o", output, source], check=True)
+
+
 def plain(text):
     """PTX without debug sections, with the last part of every path."""
-    text = re.sub(r"^\s*\.section\s+\S+\s*\{.*?^\s*\}\s*$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^\s*\.section\s+\S+\s*\{.*?^\s*\}\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r'(\.file\s+\d+\s+")[^"]*/', r"\1", text)
     text = re.sub(r'(\.file\s+\d+\s+"[^"]*"),[^\n]*', r"\1", text)
     return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"

@@ -91,9 +91,7 @@ LAUNCHES = {
             bits("uint64", 4 * 192),
         ],
     ),
-    "atomics_shared": launch(
-        "atomics_shared", [2], [96], [integers("uint32", 192, 0, 5000), constant("uint32", 128)]
-    ),
+    "atomics_shared": launch("atomics_shared", [2], [96], [integers("uint32", 192, 0, 5000), constant("uint32", 128)]),
     "atomics_forms": launch(
         "atomics_forms",
         [2],
@@ -149,9 +147,7 @@ LAUNCHES = {
             constant("int32", 1),
         ],
     ),
-    "bulk_copies": launch(
-        "bulk_copies", [4], [64], [bits("uint32", 1024), constant("uint32", 2048)], cluster=[2]
-    ),
+    "bulk_copies": launch("bulk_copies", [4], [64], [bits("uint32", 1024), constant("uint32", 2048)], cluster=[2]),
     "bulk_reductions": launch(
         "bulk_reductions",
         [2],
@@ -202,9 +198,7 @@ LAUNCHES = {
         smem_bytes=4096,
         cluster=[4],
     ),
-    "cp_async": launch(
-        "cp_async", [2], [128], [bits("uint32", 1024), constant("uint32", 1024)], 100, arch="sm_90"
-    ),
+    "cp_async": launch("cp_async", [2], [128], [bits("uint32", 1024), constant("uint32", 1024)], 100, arch="sm_90"),
     "cp_async_barrier": launch(
         "cp_async_barrier", [1], [64], [bits("uint32", 7 * 128), constant("uint32", 64)], 7, arch="sm_90"
     ),
@@ -220,9 +214,7 @@ LAUNCHES = {
     ),
     "ring_tokens": launch("ring_tokens", [2], [64], [bits("uint32", 2 * 640), constant("uint32", 128)], 10),
     "mbarrier_forms": launch("mbarrier_forms", [1], [32], [constant("uint32", 4), constant("uint64", 4)]),
-    "named_barriers": launch(
-        "named_barriers", [2], [128], [integers("uint32", 256, 0, 260), constant("uint32", 256)]
-    ),
+    "named_barriers": launch("named_barriers", [2], [128], [integers("uint32", 256, 0, 260), constant("uint32", 256)]),
     "matrices": launch("matrices", [1], [32], [bits("uint32", 256), constant("uint32", 39 * 32)]),
     "mma_types": launch(
         "mma_types",
@@ -262,15 +254,11 @@ LAUNCHES = {
         ],
         smem_bytes=3 * 2304,
     ),
-    "halves": launch(
-        "halves", [2], [64], [bits("float16", 768), bits("bfloat16", 768), constant("uint32", 30 * 128)]
-    ),
+    "halves": launch("halves", [2], [64], [bits("float16", 768), bits("bfloat16", 768), constant("uint32", 30 * 128)]),
     "wide_access": launch(
         "wide_access", [1], [64], [bits("uint8", 4096), constant("uint8", 8192), bits("uint64", 128)]
     ),
-    "tables": launch(
-        "tables", [1], [64], [bits("uint32", 64), constant("float64", 128)], 64, smem_bytes=512
-    ),
+    "tables": launch("tables", [1], [64], [bits("uint32", 64), constant("float64", 128)], 64, smem_bytes=512),
     "printing": launch("printing", [1], [32], [integers("int32", 32, 0, 1000), constant("int32", 32)]),
     "bit_fields": launch("bit_fields", [2], [64], [bits("uint32", 384), constant("uint32", 64 * 128)]),
     "map_edits": launch(
@@ -283,7 +271,7 @@ LAUNCHES = {
             floats("float32", [12, 32]),
             constant("uint32", 3 * 512),
         ],
-        tensor_map(0, "f32", [32, 16], [32, 4], swizzle="64B"),
+        tensor_map(0, "f32", [32, 16], [32, 4]),
     ),
     "hints": launch("hints", [2], [64], [floats("float32", 128), constant("float32", 128)], 128),
     "block_reduction": launch(
@@ -361,7 +349,7 @@ def elements(type_name, shape):
 def constants(source):
     """The integer constants that an emitted program declares."""
     found = {}
-    for line in re.findall(r"^constexpr int (.*?);", source, re.M):
+    for line in re.findall(r"^constexpr int (.*?);", source, re.MULTILINE):
         for name, value in re.findall(r"(\w+) = (\d+)", line):
             found[name] = int(value)
     return found

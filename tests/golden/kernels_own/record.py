@@ -5,6 +5,8 @@ Every kernel runs three times from the same arrays and must leave the same bytes
 process; the rest go on in another one. Writes OUTPUT_FOLDER/kernels_own.npz and report.txt.
 """
 
+# ruff: noqa: T201  a report is printed
+
 import ctypes
 import json
 import os
@@ -21,11 +23,11 @@ HERE = Path(__file__).parent
 SECONDS = 20  # for one kernel
 RUNS = 3
 
-DATA_TYPES = {
-    **{"uint8": 0, "uint16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7},
-    **{"float64": 8, "bfloat16": 9, "float32_ftz": 10, "tfloat32": 11, "tfloat32_ftz": 12},
-    **{"f16": 6, "f32": 7, "bf16": 9, "tf32": 11},
-}
+DATA_TYPE_NAMES = (  # by the driver's number
+    "uint8 uint16 uint32 int32 uint64 int64 float16 float32 float64 bfloat16 float32_ftz tfloat32 tfloat32_ftz"
+)
+DATA_TYPES = {name: number for number, name in enumerate(DATA_TYPE_NAMES.split())}
+DATA_TYPES |= {"f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
 SWIZZLES = {"none": 0, "32B": 1, "64B": 2, "128B": 3}
 FILLS = {"zero": 0, "nan": 1}
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -46,6 +48,11 @@ class Config(ctypes.Structure):
         ("attributes", ctypes.POINTER(Attribute)),
         ("attribute_count", ctypes.c_uint),
     ]
+
+
+def three(extents):
+    """x, y and z of one to three extents."""
+    return (ctypes.c_uint * 3)(*[*extents, 1, 1][:3])
 
 
 class Card:
@@ -72,7 +79,10 @@ class Card:
     def taken(self, address, size_bytes):
         data = np.empty(size_bytes, np.uint8)
         self.call(
-            "cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(address), ctypes.c_size_t(size_bytes)
+            "cuMemcpyDtoH_v2",
+            data.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(size_bytes),
         )
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
         return data
@@ -106,6 +116,8 @@ class Card:
                 data = self.tensor_map(parameter, addresses[parameter["array"]])
             elif parameter["kind"] == "array":
                 data = addresses[parameter["array"]].to_bytes(8, "little")
+            elif parameter["kind"] == "float":
+                data = np.float32(parameter["value"]).tobytes()
             else:
                 data = parameter["value"].to_bytes(size.value, "little", signed=True)
             if len(data) != size.value:
@@ -122,9 +134,8 @@ class Card:
         addresses = [self.placed(data) for data in before]
         buffers = list(self.parameters(function, launch, addresses))
         pointers = (ctypes.c_void_p * max(1, len(buffers)))(*[ctypes.addressof(buffer) for buffer in buffers])
-        three = lambda extents: (ctypes.c_uint * 3)(*(extents + [1, 1])[:3])  # noqa: E731
         attribute = Attribute(CLUSTER_DIMENSION)
-        attribute.value[:3] = (launch.get("cluster", [1]) + [1, 1])[:3]
+        attribute.value[:3] = three(launch.get("cluster", [1]))
         config = Config(three(launch["grid"]), three(launch["block"]), launch["smem_bytes"], None)
         config.attributes = ctypes.pointer(attribute)
         config.attribute_count = 1 if "cluster" in launch else 0
@@ -158,9 +169,10 @@ def record(card, name, launch, folder):
     first, printed = runs[0]
     for other, _ in runs[1:]:
         for number, (a, b) in enumerate(zip(first, other, strict=True)):
-            if not np.array_equal(a, b):
+            if not launch["arrays"][number].get("is_scratch") and not np.array_equal(a, b):
                 raise RuntimeError(f"array {number} differs from run to run in {np.count_nonzero(a != b)} bytes")
-    changed = {f"after{i}": data for i, data in enumerate(first) if not np.array_equal(data, before[i])}
+    kept = [i for i, array in enumerate(launch["arrays"]) if not array.get("is_scratch")]
+    changed = {f"after{i}": first[i] for i in kept if not np.array_equal(first[i], before[i])}
     np.savez(folder / f"{name}.npz", printed=np.array(printed), **changed)
     return f"{name}: {', '.join(f'{key} {data.size} bytes' for key, data in changed.items())}"
 

@@ -141,6 +141,13 @@ class Outcome(NamedTuple):
     after: Values
 
 
+class Groups(NamedTuple):
+    """Lanes sorted by address: where the lanes of each address start, and the number of each lane's address."""
+
+    starts: LaneNumbers
+    group: LaneNumbers
+
+
 def changed_words(
     change: Change, combine: Combine, addresses: Addresses, old: Values, operands: list[Values]
 ) -> Outcome:
@@ -158,19 +165,19 @@ def changed_words(
     is_first[1:] = in_order[1:] != in_order[:-1]
     if is_first.all():
         return Outcome(old, np.arange(len(addresses)), combine(old, *operands))
-    starts = np.flatnonzero(is_first)
-    group = np.cumsum(is_first) - 1
+    groups = Groups(np.flatnonzero(is_first), np.cumsum(is_first) - 1)
     sorted_operands = [operand[order] for operand in operands]
-    before_in_order, after = _one_after_another(change, combine, old[order], sorted_operands, starts, group)
+    before_in_order, after = _one_after_another(change, combine, old[order], sorted_operands, groups)
     before = np.empty_like(old)
     before[order] = before_in_order
-    return Outcome(before, order[starts], after)
+    return Outcome(before, order[groups.starts], after)
 
 
 def _one_after_another(
-    change: Change, combine: Combine, old: Values, operands: list[Values], starts: LaneNumbers, group: LaneNumbers
+    change: Change, combine: Combine, old: Values, operands: list[Values], groups: Groups
 ) -> tuple[Values, Values]:
-    """(what each lane finds, what is there in the end), lanes sorted by address: groups start at `starts`."""
+    """(what each lane finds, what is there in the end), lanes sorted by address."""
+    starts, group = groups
     if change.ufunc is np.add:
         return _running_sums(old, operands[0], starts, group)
     rank = np.arange(len(group)) - starts[group]
@@ -183,9 +190,9 @@ def _one_after_another(
     first = 0
     for end in ends.tolist():
         chosen = by_rank[first:end]
-        groups = group[chosen]
-        before[chosen] = current[groups]
-        current[groups] = combine(current[groups], *[operand[chosen] for operand in operands])
+        places = group[chosen]
+        before[chosen] = current[places]
+        current[places] = combine(current[places], *[operand[chosen] for operand in operands])
         first = end
     return before, current
 

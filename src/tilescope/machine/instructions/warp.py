@@ -13,7 +13,7 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction, Operand, Pair
 
 WarpStep = Callable[[Cluster, Lanes, int], None]  # with the mask of all the lanes
-Rows = npt.NDArray[np.generic]  # (warps, 32)
+Rows = npt.NDArray[Any]  # (warps, 32)
 
 _FULL_MASK = 0xFFFF_FFFF
 _LANE = np.arange(WARP_LANES)
@@ -97,7 +97,7 @@ def _of_lanes(at: Lanes, by_warp: Values) -> Values:
     return told
 
 
-def _bits(rows: Rows) -> npt.NDArray[np.uint32]:
+def _bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     """A row of truths as a mask: lane i is bit i."""
     packed: npt.NDArray[np.uint32] = np.packbits(rows, axis=1, bitorder="little").view("<u4")[:, 0]
     return packed
@@ -371,12 +371,12 @@ def _float_identity(name: str, *, is_absolute: bool, keeps_nan: bool) -> int:
 
 
 def _float_reduction(name: str, *, is_absolute: bool, keeps_nan: bool) -> Callable[[Rows], Values]:
-    """min and max as the instructions of one thread have them, half of the lanes against the other half."""
+    """Minimum and maximum as the instructions of one thread have them, half of the lanes against the other half."""
     modifiers = ("NaN", "f32") if keeps_nan else ("f32",)
     combine = operation(name, modifiers).compute
 
     def reduce_rows(rows: Rows) -> Values:
-        left: Values = rows.astype(np.uint32)
+        left: Rows = rows.astype(np.uint32)
         if is_absolute:
             left = left & np.uint32(_F32_MAGNITUDE)
         while left.shape[1] > 1:

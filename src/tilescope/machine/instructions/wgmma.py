@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
@@ -24,11 +25,12 @@ from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, groups_from
+from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
+from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
 
 WARPGROUP_LANES = 128
@@ -103,16 +105,15 @@ def _places(read: SmemRead, word: int) -> _Places:
 
 def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
     """The warpgroups that some lanes belong to; one that lacks a warp cannot execute."""
-    lanes = cluster.lanes(at)
-    grouping = cluster.grouping(WARPGROUP_LANES)
-    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[lanes])]
-    is_partial = first_lanes % cluster.block_lanes + WARPGROUP_LANES > cluster.block_lanes
-    if is_partial.any():
-        lane = int(first_lanes[np.argmax(is_partial)])
-        warps = (cluster.block_lanes - lane % cluster.block_lanes) // 32
-        reason = f"wgmma is executed by four warps together, and the last warpgroup of the block has only {warps}"
-        raise KernelFaultError(LAUNCH_FAILURE, reason, lane)
-    return groups_from(first_lanes, WARPGROUP_LANES, lanes)
+    last_lanes = cluster.block_lanes % WARPGROUP_LANES
+    if last_lanes:
+        lanes = cluster.lanes(at)
+        is_in_last = lanes % cluster.block_lanes >= cluster.block_lanes - last_lanes
+        if is_in_last.any():
+            warps = counted(last_lanes // WARP_LANES, "warp")
+            reason = f"wgmma is executed by four warps together, and the last warpgroup of the block has {warps}"
+            raise KernelFaultError(LAUNCH_FAILURE, reason, int(lanes[np.argmax(is_in_last)]))
+    return lane_groups(cluster, at, WARPGROUP_LANES)
 
 
 class Multiplication(NamedTuple):
