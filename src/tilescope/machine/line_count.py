@@ -27,7 +27,7 @@ def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
     >>> from tilescope.machine.kernel import Kernel
     >>> text = ".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }"
     >>> line_counts(Kernel(text).run(grid=2, block=64))[0]
-    LineCount(line='PTX line 1: bar.sync 0;', instructions=1, warps=4, share=0.5)
+    LineCount(line='PTX line 1: bar.sync 0', instructions=1, warps=4, share=0.5)
     """
     has_source = any(row.source_line is not None for row in run.instructions)
     instructions: dict[str, int] = {}
