@@ -15,6 +15,7 @@ from tilescope.machine.launch_file import read_launch
 from tilescope.machine.launch_template import launch_template
 
 KERNELS = Path(__file__).parent.parent / "golden" / "kernels"
+OWN_KERNELS = KERNELS.with_name("kernels_own")
 RECORDED = sorted(path.stem for path in KERNELS.glob("*.npz"))
 SEVERAL_ENTRIES = {"emitted_gemm_f16": "gemm_kernel"}
 LAUNCH = ["double.ptx", "--grid", "2", "--block", "32", "--arg", "f32:40", "--arg", "40"]
@@ -116,19 +117,32 @@ def test_a_spin_that_nobody_ends_is_a_hang(capsys):
     status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:zeros")
     assert status == 1
     assert out.startswith("spin hangs: 0 blocks of 32 threads had finished")
+    assert "\nWhat is wrong\nrun-hang  PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in out
     assert printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:ones")[0] == 0
+
+
+def test_what_printf_wrote_follows_the_outcome_as_it_is(capsys):
+    launch = ["--grid", "1", "--block", "32", "--arg", "s32:32:zeros", "--arg", "s32:32:zeros"]
+    status, out, _ = printed(capsys, str(OWN_KERNELS / "printing.ptx"), *launch)
+    assert status == 0
+    outcome, _, rest = out.partition("\n\n")
+    assert outcome.startswith("printing finished: ")
+    assert "\n" not in outcome
+    assert rest.startswith("plain\n0 0 0 0 0 A|    0|0    |00000|+0\n")
 
 
 def test_a_fault_is_the_answer_no(capsys):
     status, out, _ = printed(capsys, *LAUNCH[:-1], "41")
     assert status == 1
     assert out.startswith("double_all ends with a fault: ")
+    assert "\nWhat is wrong\nrun-out-of-bounds  double.cu:4, PTX line" in out
 
 
 def test_a_run_is_stopped_after_so_many_steps(capsys):
     status, out, _ = printed(capsys, *LAUNCH, "--max-steps", "5")
     assert status == 1
     assert out.startswith("double_all was stopped before its end: ")
+    assert "\nrun-stopped " in out
 
 
 @pytest.mark.parametrize(
