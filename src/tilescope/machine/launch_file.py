@@ -128,7 +128,9 @@ class _Reader:
         at = f"argument[{index}]"
         table = self._table(at, row)
         name = self._text(f"{at}.name", table.get("name")) or ""
-        kind = self._try("int", known_name, f"{at}.kind", table.get("kind"), tuple(_KEYS), "kind of argument")
+        kind = self._try("", known_name, f"{at}.kind", table.get("kind"), tuple(_KEYS), "kind of argument")
+        if not kind:
+            return NumberArgument(name=name, value=0)
         if kind != "map":
             self._table(at, table, ("name", "kind", *_KEYS[kind]))
         match kind:

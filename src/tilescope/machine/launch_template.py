@@ -5,8 +5,8 @@
     .param .u32 p, .param .f32 p             0, 1.0
     .param .b8 p[24]                         24 bytes of zero
 
-A parameter is an address if what is loaded from it reaches the brackets of a memory instruction through moves, additions and
-conversions of addresses.
+A parameter is an address if what is loaded from it reaches the brackets of a memory instruction, through moves, additions and
+conversions of addresses, or is kept in memory (Triton hands addresses from thread to thread through shared memory).
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from tilescope.machine.launch_description import (
     NumberArgument,
 )
 from tilescope.machine.launch_file import launch_text
-from tilescope.ptx.syntax import BITS_OF_TYPE, Address, Function, Instruction, Register, Variable
+from tilescope.ptx.syntax import BITS_OF_TYPE, Address, Function, Instruction, Operand, Register, Variable
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 
 _SAMPLE_ELEMENTS = 1024
 _SAMPLE_TILE = (64, 64)
 _SAMPLE_THREADS = (128,)
+_UNKNOWN_TYPE = "f32"
+_ADDRESS_BITS = 64
 _CARRIERS = frozenset({"mov", "add", "sub", "mad", "cvta", "selp", "shfl"})  # what hands an address on
 _TYPE_ACCESSED = {"b8": "u8", "b16": "f16", "b32": "f32", "b64": "u64", "b128": "f32"}  # where bits alone are moved
 _ARRAY_TYPES = frozenset({"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64"})
@@ -73,7 +75,7 @@ def launch_template(kernel: Kernel, ptx: str) -> Template:
         "grid": "blocks: x, y, z",
         "block": _block_comment(entry),
         "cluster": "as .reqnctapercluster says",
-        "smem_bytes": f"dynamic shared memory; {kernel.smem_bytes} bytes of static memory come before it",
+        "smem_bytes": _smem_comment(kernel),
     }
     for index, parameter in enumerate(kernel.parameters):
         comments[parameter.name] = f"{index}: {_declared(parameter)}"
@@ -84,6 +86,16 @@ def _block_comment(entry: Function) -> str:
     if entry.required_threads is not None:
         return "as .reqntid says"
     return "threads: x, y, z" if entry.max_threads is None else "at most .maxntid"
+
+
+def _smem_comment(kernel: Kernel) -> str:
+    """Whether dynamic shared memory is to be said, and what lies before it."""
+    variables = kernel.module.variables.values()
+    has_dynamic = any(variable.space == "shared" and variable.size_bytes is None for variable in variables)
+    static = f"{kernel.smem_bytes} bytes of static memory come before it"
+    if has_dynamic:
+        return f"dynamic shared memory, which this kernel uses: say how many bytes its launcher gives; {static}"
+    return f"dynamic shared memory; {static}"
 
 
 def _declared(parameter: Variable) -> str:
@@ -111,30 +123,45 @@ def _argument(parameter: Variable, types: dict[int, str]) -> ArgumentDescription
 
 def pointer_types(function: Function) -> dict[int, str]:
     """The parameters that are addresses, by the number of their variable, and the type of what lies there."""
-    held: dict[int, set[int]] = {}  # parameters whose value, or an address made of it, a register holds
-    found: dict[int, str] = {}
-    instructions = function.instructions or ()
+    search = _PointerSearch()
     for _ in range(2):  # a loop may hand an address on to an instruction before it
-        for instruction in instructions:
-            _follow(instruction, held, found)
-    return found
+        for instruction in function.instructions or ():
+            search.follow(instruction)
+    kept = dict.fromkeys(search.kept, _UNKNOWN_TYPE)
+    return kept | search.accessed
 
 
-def _follow(instruction: Instruction, held: dict[int, set[int]], found: dict[int, str]) -> None:
-    for operand in instruction.operands:
-        if isinstance(operand, Address) and isinstance(operand.base, Register):
-            for number in held.get(operand.base.number, ()):
-                found.setdefault(number, _type_accessed(instruction))
-    target, *sources = instruction.operands or (None,)
-    if not isinstance(target, Register) or BITS_OF_TYPE[target.type] < 64:
-        return
-    reached = held.setdefault(target.number, set())
-    for source in sources:
-        match source:
-            case Address(base=Variable() as parameter) if instruction.name == "ld":
-                reached.add(parameter.number)
-            case Register() if instruction.name in _CARRIERS:
-                reached |= held.get(source.number, set())
+class _PointerSearch:
+    """Which registers hold the value of a parameter, or an address made of it, and what is done with them."""
+
+    def __init__(self) -> None:
+        self.accessed: dict[int, str] = {}  # parameters, and the type of the first access
+        self.kept: set[int] = set()  # parameters that are stored
+        self._held: dict[int, set[int]] = {}  # parameters by register
+
+    def follow(self, instruction: Instruction) -> None:
+        """Look at one instruction: what it accesses, keeps, and hands on."""
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and isinstance(operand.base, Register):
+                for number in self._of(operand.base):
+                    self.accessed.setdefault(number, _type_accessed(instruction))
+        target, *sources = instruction.operands or (None,)
+        if instruction.name == "st":
+            self.kept.update(*(self._of(source) for source in sources))
+        if isinstance(target, Register) and BITS_OF_TYPE[target.type] == _ADDRESS_BITS:
+            self._hand_on(instruction, target, sources)
+
+    def _hand_on(self, instruction: Instruction, target: Register, sources: list[Operand]) -> None:
+        reached = self._held.setdefault(target.number, set())
+        for source in sources:
+            match source:
+                case Address(base=Variable() as parameter) if instruction.name == "ld":
+                    reached.add(parameter.number)
+                case Register() if instruction.name in _CARRIERS:
+                    reached |= self._of(source)
+
+    def _of(self, operand: Operand) -> set[int]:
+        return self._held.get(operand.number, set()) if isinstance(operand, Register) else set()
 
 
 def _type_accessed(instruction: Instruction) -> str:
@@ -143,4 +170,4 @@ def _type_accessed(instruction: Instruction) -> str:
         named = _TYPE_ACCESSED.get(modifier, modifier)
         if named in _ARRAY_TYPES:
             return named
-    return "f32"
+    return _UNKNOWN_TYPE

@@ -32,6 +32,12 @@ def outcome_sentence(run: KernelRun, seconds: float | None = None) -> str:
     if run.outcome != "finished":
         facts[0] = f"{facts[0]} had finished"
         return f"{ended}: {', '.join(facts)}."
+    return f"{ended}: {', '.join(facts)}. {_exactness(run)}"
+
+
+def _exactness(run: KernelRun) -> str:
     if run.inexact:
-        return f"{ended}: {', '.join(facts)}. Not exact: {listed(run.inexact)}, whose bits no document fixes."
-    return f"{ended}: {', '.join(facts)}. Every bit of the result is the card's."
+        return f"Not exact: {listed(run.inexact)}, whose bits no document fixes."
+    if run.basis == "documented":
+        return "Every bit of the result is what the documents say; no card was measured."
+    return "Every bit of the result is the card's."

@@ -14,6 +14,7 @@ from tilescope.view.drawing import Drawing, Table
 from tilescope.view.tensor_map_view import findings
 
 _SHOWN_LINES = 20
+_FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 
 
 def draw_kernel_run(
@@ -37,7 +38,7 @@ def draw_kernel_run(
             "outcome": "" if is_told else outcome_sentence(run),
             "printed": None if is_told else Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
-            "findings": findings(run.findings),
+            "findings": findings(run.findings, _FINDINGS),
             "lines": _lines(run, all_lines=all_lines),
         },
     )
