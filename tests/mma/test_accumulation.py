@@ -169,10 +169,30 @@ def test_hopper_keeps_one_bit_more_than_ampere():
 
 
 def test_ampere_adds_k_in_two_halves():
-    a = [2.0**-12] * 8 + [1] + [0] * 7  # 8 products of 2**-24: alone first, then beside 1
-    b = [2.0**-12] * 8 + [1] + [0] * 7
-    assert one_sum(a, b, 0, "sm_90") == 1 + 2.0**-21
-    assert one_sum(a[::-1], b[::-1], -1, "sm_80") == 2.0**-21
+    small = [2.0**-13] * 8  # 8 products of 2**-26: kept where they are added alone, cut off beside 1
+    large = [1] + [0] * 7
+    assert one_sum(small + large, small + large, 0, "sm_80") == np.float32(1 + 2.0**-23)
+    assert one_sum(large + small, large + small, 0, "sm_80") == 1
+    assert one_sum(small + large, small + large, 0, "sm_90") == 1
+
+
+@pytest.mark.parametrize(
+    ("arch", "instruction", "data_type", "fractional_bits", "step_k", "result_bits"),
+    [
+        ("sm_80", "mma", "f16", 24, 8, 23),
+        ("sm_86", "mma", "bf16", 24, 8, 23),
+        ("sm_89", "mma", "tf32", 24, 4, 23),
+        ("sm_89", "mma", "e4m3", 13, 16, 13),
+        ("sm_90", "wgmma", "e5m2", 13, None, 13),
+        ("sm_100", "mma", "bf16", 25, None, 23),
+        ("sm_120", "mma", "e4m3", 25, None, 23),
+        ("sm_100", "tcgen05.f8f6f4", "e4m3", 25, None, 23),
+        ("sm_103", "tcgen05.mxf4", "e2m1", 35, None, 23),
+    ],
+)
+def test_rows_are_those_of_the_papers(arch, instruction, data_type, fractional_bits, step_k, result_bits):
+    row = arithmetic_of(arch, instruction, data_type)
+    assert (row.fractional_bits, row.step_k, row.result_bits) == (fractional_bits, step_k, result_bits)
 
 
 def test_nothing_is_aligned_to_a_product_of_zero():
