@@ -2,8 +2,8 @@
 
 No document says how an mma adds. Two papers do (arXiv 2511.10909 with the repository microsoft/MMA-Sim, and arXiv 2512.07004).
 On an H200 every dense form of mma.sync and wgmma was run on operands of all kinds (subnormals, zeros, infinities, NaN); the
-rows of sm_90 are what it answered, all bits equal. What the papers have otherwise for sm_90 is not followed: a product that
-is zero takes no part in the alignment, and fp8 in mma.sync is done in f16. Other architectures are the papers'.
+rows of sm_90 are what it answered, all bits equal. Where the papers differ the card is followed: nothing is aligned to a
+product that is zero, and fp8 in mma.sync is done in f16. Rows of other architectures are the papers', with zeros as on sm_90.
 
     method          what happens
     aligned         products and C are aligned, cut to F fractional bits and added at once (see aligned_sum.py)
