@@ -17,10 +17,12 @@ from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.machine.records import BarrierPhase, CopyRecord
+from tilescope.machine.step import Versions
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
-WAITED_CYCLES = 1_000_000  # that pass where everybody waits: nothing here claims to be time
+WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
+QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Launch:
     steps_left: int = field(init=False)
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
-    waited: int = 0
+    waited: int = 0  # cycles
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
@@ -51,6 +53,8 @@ class Launch:
     phases: list[BarrierPhase] = field(default_factory=list)
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
+    _versions_seen: Versions | None = None
+    _quiet_jumps: int = 0
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -76,9 +80,14 @@ class Launch:
         """A number that grows as the kernel runs."""
         return self.max_steps - self.steps_left + self.waited
 
-    def pass_time(self) -> None:
-        """Let the clock jump: everybody waits."""
+    def pass_time(self, versions: Versions) -> bool:
+        """Let the clock jump where everybody waits. False after many jumps that changed nothing: time does not help."""
+        if versions != self._versions_seen:
+            self._versions_seen = versions
+            self._quiet_jumps = 0
+        self._quiet_jumps += 1
         self.waited += WAITED_CYCLES
+        return self._quiet_jumps <= QUIET_JUMPS
 
     def map_number(self, content: bytes) -> int:
         """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none."""

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.front import Front, Versions
+from tilescope.machine.front import Front
 from tilescope.machine.pending import Work
-from tilescope.machine.step import LaneNumbers
+from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses

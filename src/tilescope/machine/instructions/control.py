@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective as Collective
 from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.front import Front, LoopVisit
 from tilescope.machine.program import Assembler, Decoder, Moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.instructions.control import Collective
+from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
