@@ -67,7 +67,8 @@ def issuing_block(cluster: Cluster, lane: int) -> BlockIndex:
 
 
 def note(cluster: Cluster, record: CopyRecord) -> None:
-    """Keep the record of a copy, if there are not too many."""
+    """Count a copy, and keep its record if there are not too many."""
+    cluster.launch.charge(1, record.bytes)
     copies = cluster.launch.copies
     if len(copies) < RECORDS_KEPT:
         copies.append(record)

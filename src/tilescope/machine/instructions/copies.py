@@ -236,11 +236,12 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
     def issue(cluster: Cluster, at: Lanes) -> None:
         addresses = addresses_of(cluster, at)
         lanes = cluster.lanes(at).copy()
-        for met in meetings(lanes, addresses):
-            address = met.address
+        found = meetings(lanes, addresses)
+        cluster.launch.charge(len(found))
+        for met in found:
             if not is_counted_on:
-                _expect_more(cluster, address, int(met.lanes[0]), len(met.lanes))
-            _add_arrival(cluster, address, met.lanes)
+                _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
+            _add_arrival(cluster, met.address, met.lanes)
 
     return issue
 
