@@ -16,6 +16,7 @@ from tilescope.machine.run import Outcome
 from tilescope.machine.schedule import Schedule
 
 BlockIndex = tuple[int, int, int]
+RESIDENT_CLUSTERS = 1024  # that wait for each other at once; a card holds a few hundred
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 
 
@@ -106,7 +107,7 @@ def _next(launch: Launch, waiting: list[Schedule], to_start: Iterator[BlockIndex
         if schedule.wake_for_others():
             waiting.remove(schedule)
             return schedule
-    start = next(to_start, None)
+    start = next(to_start, None) if len(waiting) < RESIDENT_CLUSTERS else None
     if start is not None:
         launch.steps_left -= CLUSTER_START_STEPS
         return Schedule(Cluster(launch, start))

@@ -27,6 +27,7 @@ from tilescope.machine.pending import Work
 from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
+IDLE_QUANTA = 8  # without a change that anybody could see: then another cluster may have its turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
 
 ClusterState = Literal["finished", "blocked", "idle", "stopped"]
@@ -110,12 +111,12 @@ class Schedule:
         return True
 
     def _is_idle(self, before: Versions) -> bool:
-        """After a quantum: whether every front has used one without a change, and no asynchronous work is left."""
+        """After a quantum: whether every front has used several without a change, and no asynchronous work is left."""
         if self.versions() != before or self._work():
             self._idle_quanta = 0
             return False
         self._idle_quanta += 1
-        if self._idle_quanta <= len(self.ready):
+        if self._idle_quanta < IDLE_QUANTA * len(self.ready):
             return False
         self._idle_quanta = 0
         return True

@@ -53,7 +53,7 @@ def widened(words: Array, form: FloatFormat) -> Array:
     [1.0, 9.183549615799121e-41]
     """
     if form.name == "bf16":
-        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+        return upper_half_as_f32(words).astype(np.float64)
     if form.name == "f64":
         return words.view(np.float64)
     return words.view(np.float32 if words.itemsize == 4 else np.float16).astype(np.float64)
