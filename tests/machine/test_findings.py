@@ -104,6 +104,17 @@ def test_the_distance_to_the_nearest_array_is_told(offset, said):
     assert said in finding.found
 
 
+def test_of_two_arrays_the_nearer_one_is_named():
+    memory = Memory()
+    far = np.zeros(4, np.uint32)
+    near = np.zeros(8, np.uint32)
+    memory.place(far)
+    finding = only_finding(
+        "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
+    )
+    assert "8 bytes behind the array of 32 bytes" in finding.found
+
+
 def test_an_access_across_the_end_of_an_array_is_told_as_such():
     body = "ld.param.u64 %d1, [out]; ld.global.u64 %d2, [%d1+8];"
     finding = only_finding(body, [np.zeros(3, np.uint32)])
