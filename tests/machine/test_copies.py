@@ -136,8 +136,9 @@ def test_an_arrival_behind_copies_ends_the_phase_when_they_are_done(noinc, count
         ("cp.async.cg.shared.global [%r2+8], [%d1], 16;", 716),
         ("cp.async.ca.shared.global [%r2], [%d1+2], 4;", 716),
         ("cp.async.ca.shared.global [%r2+65536], [%d1], 4;", 700),
-        ("cp.async.ca.shared.global [%r2], [%d1+65536], 4; cp.async.wait_all;", 717),
-        ("cp.async.ca.shared.global [%r2], [%d1+65536], 4;", 717),  # at the end of the kernel
+        ("cp.async.ca.shared.global [%r2], [%d1+65536], 4; cp.async.wait_all;", 700),
+        ("cp.async.ca.shared.global [%r2], [%d1+65536], 4;", 700),  # at the end of the kernel
+        ("mov.u64 %d1, 0x7e0000000400; cp.async.ca.shared.global [%r2], [%d1], 4;", 717),  # the window of shared memory
     ],
 )
 def test_what_the_card_answers_to_a_wrong_cp_async(body, code):

@@ -33,7 +33,7 @@ FAULTS = {
     "mbarrier, misaligned": (716, f"{SHARED} mbarrier.init.shared.b64 [%r1+4], 1;"),
     "ldmatrix, misaligned": (716, f"{SHARED} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r2}}, [%r1+8];"),
     "cp.async, misaligned": (716, f"{SHARED} ld.param.u64 %d1, [out]; cp.async.ca.shared.global [%r1+2], [%d1], 4;"),
-    "cp.async, from nowhere": (717, f"{SHARED} cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;"),
+    "cp.async, from nowhere": (700, f"{SHARED} cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;"),
     "local, outside": (700, ".local .align 4 .b8 depot[16]; mov.u64 %d1, depot; ld.local.u32 %r2, [%d1+16];"),
     "trap": (719, "trap;"),
     "brkpt": (719, "brkpt;"),

@@ -142,8 +142,9 @@ def _taken_in(instruction: Instruction, held: dict[Register, _Held]) -> Register
     if first == second:
         return None
     for source in (first, second):
-        value = held.get(source) if isinstance(source, Register) else None
-        if value is not None and value.product.modifiers == instruction.modifiers:
+        if not isinstance(source, Register) or source not in held:
+            continue
+        if held[source].product.modifiers == instruction.modifiers:
             return source
     return None
 

@@ -52,7 +52,9 @@ def writeable_from(cluster: Cluster, lane: int, address: int) -> Bytes:
 
 
 def cast_to(cluster: Cluster, lane: int, address: int, cta_mask: int) -> list[int]:
-    """The same offset in every block that a multicast reaches."""
+    """The same offset in every block that a multicast reaches; a mask without a bit reaches none, as measured."""
+    if cta_mask == 0:
+        return []
     try:
         ranks = receivers(cta_mask, cluster.blocks)
     except RuleError as error:

@@ -118,11 +118,23 @@ def change_of(name: str, type_name: str) -> Change:
         combine = _of_integers(_UFUNC[name], view)
         return Change(combine, combine, _UFUNC[name], view)
     in_shared = operation(name, (type_name,)).compute
-    is_flushed = type_name == "f32"
-    in_global = operation(name, ("ftz", type_name)).compute if is_flushed else in_shared
+    in_global = in_shared
+    if type_name == "f32":
+        in_global = operation(name, ("ftz", type_name)).compute
+    if type_name == "f64":
+        in_shared = _operand_first(in_global)
     if name == "add" and type_name in _FLOAT_TYPES:
         return Change(in_global, in_shared, np.add, f"f{BITS_OF_TYPE[type_name] // 8}", adds_floats=True)
     return Change(in_global, in_shared, adds_floats=name == "add")
+
+
+def _operand_first(combine: Combine) -> Combine:
+    """f64 in shared memory is a loop around cas that adds what it found last: where both are NaN, that one stays."""
+
+    def swapped(old: Values, operand: Values) -> Values:
+        return combine(operand, old)
+
+    return swapped
 
 
 def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
