@@ -27,7 +27,7 @@ from tilescope.machine.address import (
     Space,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
@@ -57,7 +57,7 @@ class Cluster:
         program = launch.program
         self.launch = launch
         self.program: Program = program
-        self.memory: Memory = launch.memory
+        self.memory: GlobalMemory = launch.memory
         self.blocks = launch.cluster_blocks
         self.block_threads = launch.block_threads
         self.block_lanes = rounded_up(launch.block_threads, WARP_LANES)
