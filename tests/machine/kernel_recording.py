@@ -23,14 +23,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = (GOLDEN / "kernels", GOLDEN / "kernels_own")
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.npz"))}
 # Recorded kernels that the machine does not run, with the reason.
-NOT_RUN = {
-    "gluon_specialised": "a parameter's address in 32 bits (mov.b32, then cvta.param) is lost",
-    "library_barrier": "a wait that reads a clock never lets the copies finish that it waits for",
-    "store_async": "st.async and red.async are refused",
-    "triton_added": "a parameter's address in 32 bits",
-    "triton_clustered": "a parameter's address in 32 bits",
-    "triton_product_f16": "reads accumulators before wgmma.wait_group; ptxas waits for them",
-}
+NOT_RUN: dict[str, str] = {}
 NAMES = [
     pytest.param(name, marks=pytest.mark.xfail(reason=NOT_RUN[name], run=False)) if name in NOT_RUN else name
     for name in PATHS

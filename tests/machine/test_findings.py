@@ -33,7 +33,7 @@ FAULTS = {
     "mbarrier, misaligned": (716, f"{SHARED} mbarrier.init.shared.b64 [%r1+4], 1;"),
     "ldmatrix, misaligned": (716, f"{SHARED} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r2}}, [%r1+8];"),
     "cp.async, misaligned": (716, f"{SHARED} ld.param.u64 %d1, [out]; cp.async.ca.shared.global [%r1+2], [%d1], 4;"),
-    "cp.async, from nowhere": (717, f"{SHARED} cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;"),
+    "cp.async, from nowhere": (700, f"{SHARED} cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;"),
     "local, outside": (700, ".local .align 4 .b8 depot[16]; mov.u64 %d1, depot; ld.local.u32 %r2, [%d1+16];"),
     "trap": (719, "trap;"),
     "brkpt": (719, "brkpt;"),
@@ -102,6 +102,17 @@ def test_the_distance_to_the_nearest_array_is_told(offset, said):
     address = memory.place(array) + offset
     finding = only_finding("ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [address], memory=memory)
     assert said in finding.found
+
+
+def test_of_two_arrays_the_nearer_one_is_named():
+    memory = Memory()
+    far = np.zeros(4, np.uint32)
+    near = np.zeros(8, np.uint32)
+    memory.place(far)
+    finding = only_finding(
+        "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
+    )
+    assert "8 bytes behind the array of 32 bytes" in finding.found
 
 
 def test_an_access_across_the_end_of_an_array_is_told_as_such():

@@ -146,6 +146,8 @@ def test_floats_look_as_c_prints_them(flags, width, precision, letter, value):
         ("%*d", (5,), 42, None, "   42"),
         ("%*d|", (-5,), 42, None, "42   "),
         ("%.*f", (1,), 0x4009000000000000, None, "3.1"),
+        ("%.0d", (), 0, None, ""),
+        ("%.d", (), 5, None, "5"),
         ("%p", (), 0, None, "(nil)"),
         ("%p", (), 0x7F00, None, "0x7f00"),
         ("%s", (), 0, None, "(null)"),

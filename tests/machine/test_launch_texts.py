@@ -362,3 +362,11 @@ def test_the_blocks_of_a_kernel_that_requires_them_need_not_be_said():
     assert launched(kernel, LaunchDescription(grid=(1,), arguments=arguments)).run.outcome == "finished"
     with pytest.raises(ts.RuleError, match="launch-missing: no grid"):
         launched(kernel, LaunchDescription(arguments=arguments))
+
+
+@pytest.mark.parametrize("arguments", [[1e9, 1.0], [1.0, 1e300], [1.0, 10**400], [1.0, 1j], [1.0, "1.0"]])
+def test_a_number_that_a_float_parameter_cannot_hold_is_refused(arguments):
+    kernel = ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k(.param .f16 h, .param .f32 f) { ret; }")
+    assert kernel.run(1, 32, [1.0, 1]).outcome == "finished"
+    with pytest.raises(ts.RuleError, match="kernel-argument: "):
+        kernel.run(1, 32, arguments)

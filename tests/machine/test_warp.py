@@ -217,6 +217,16 @@ def test_redux_reduces_the_lanes_that_are_there(form, threads):
     np.testing.assert_array_equal(out, np.repeat(expected, 32)[:threads])
 
 
+LEAST_OF_ALL = {"min.u32": FULL, "max.s32": 0x80000000, "min.s32": 0x7FFFFFFF, "and.b32": FULL, "max.u32": 0}
+
+
+@pytest.mark.parametrize("form", LEAST_OF_ALL)
+def test_lanes_that_are_not_there_change_no_reduction(form):
+    a = np.full(20, LEAST_OF_ALL[form], np.uint32)
+    out, _ = results(f"redux.sync.{form} %r3, %r1, -1;", a, a)
+    np.testing.assert_array_equal(out, a)
+
+
 NAN = 0x7FC00001
 CANONICAL_NAN = 0x7FFFFFFF
 

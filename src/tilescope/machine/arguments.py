@@ -123,15 +123,24 @@ def _number_bytes(type_name: str, bits: int, argument: Argument) -> bytes | None
     if isinstance(argument, np.generic | np.ndarray):
         argument = argument.item()
     if type_name.startswith("f") and isinstance(argument, int | float):
-        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument)
+        return _float_bytes(argument, bits)
     number = plain_int(argument)
     if number is None:
-        if isinstance(argument, float):  # an f32 that the text declares as b32
-            return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument) if bits >= 16 else None
+        is_bare = type_name.startswith("b") and bits >= 16  # an f32 that the text declares as b32
+        if isinstance(argument, float) and is_bare:
+            return _float_bytes(argument, bits)
         return None
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         return None
     return (number & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _float_bytes(number: float, bits: int) -> bytes | None:
+    """A float of a width; None for one that is too large for it."""
+    try:
+        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], number)
+    except (OverflowError, struct.error):  # the second for integers beyond every float
+        return None
 
 
 def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:

@@ -108,10 +108,7 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
 
 
 def arrive(cluster: Cluster, address: int, lane: int, to_next: Change, *, expected_bytes: int = 0) -> int:
-    """An arrival, perhaps with bytes to expect. At a barrier of no arrivals (a word of zeros) it does nothing, as measured."""
-    before = barrier_at(cluster, address, lane)
-    if before.count == 0:
-        return before.encode() & _TOKEN_MASK
+    """An arrival, perhaps with bytes to expect; at a barrier that expects none (a word of zeros) it is one too many."""
     return change(cluster, address, lane, to_next, expected_bytes=expected_bytes)
 
 

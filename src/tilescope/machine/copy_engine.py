@@ -52,7 +52,9 @@ def writeable_from(cluster: Cluster, lane: int, address: int) -> Bytes:
 
 
 def cast_to(cluster: Cluster, lane: int, address: int, cta_mask: int) -> list[int]:
-    """The same offset in every block that a multicast reaches."""
+    """The same offset in every block that a multicast reaches; a mask without a bit reaches none, as measured."""
+    if cta_mask == 0:
+        return []
     try:
         ranks = receivers(cta_mask, cluster.blocks)
     except RuleError as error:
@@ -67,7 +69,8 @@ def issuing_block(cluster: Cluster, lane: int) -> BlockIndex:
 
 
 def note(cluster: Cluster, record: CopyRecord) -> None:
-    """Keep the record of a copy, if there are not too many."""
+    """Count a copy, and keep its record if there are not too many."""
+    cluster.launch.charge(1, record.bytes)
     copies = cluster.launch.copies
     if len(copies) < RECORDS_KEPT:
         copies.append(record)

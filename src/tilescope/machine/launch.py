@@ -22,6 +22,8 @@ from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
 WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
+MAPS_KEPT = 10_000
+COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
 QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
 
 
@@ -89,15 +91,26 @@ class Launch:
         self.waited += WAITED_CYCLES
         return self._quiet_jumps <= QUIET_JUMPS
 
+    def charge(self, actions: int, copied_bytes: int = 0) -> None:
+        """Count what one instruction does one after another: the first action is counted by the step itself."""
+        self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
+
     def map_number(self, content: bytes) -> int:
-        """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none."""
+        """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none.
+
+        A kernel may edit maps without end: those beyond the first MAPS_KEPT share the last number.
+        """
         number = self._map_numbers.get(content)
-        if number is None:
-            given = self.given_maps.get(content)
-            self.maps.append(decode_tensor_map(content) if given is None else given)
-            number = len(self.maps) - 1
-            self._map_numbers[content] = number
-        return number
+        if number is not None:
+            return number
+        given = self.given_maps.get(content)
+        decoded = decode_tensor_map(content) if given is None else given
+        if len(self.maps) == MAPS_KEPT:
+            self.maps[-1] = decoded
+        else:
+            self.maps.append(decoded)
+            self._map_numbers[content] = len(self.maps) - 1
+        return len(self.maps) - 1
 
 
 def place_variables(module: Module, memory: Memory) -> dict[str, int]:

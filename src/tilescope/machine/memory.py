@@ -167,7 +167,7 @@ class Memory:
         """The lanes of an access by the array that they touch; a fault where one touches none."""
         index = np.searchsorted(np.array(self._starts, np.int64), addresses, side="right") - 1
         ends = np.array([region.end for region in self._regions] or [0], np.int64)
-        is_outside = (index < 0) | (addresses + size_bytes > ends[np.maximum(index, 0)])
+        is_outside = (index < 0) | (addresses > ends[np.maximum(index, 0)] - size_bytes)
         if is_outside.any():
             lane = int(np.argmax(is_outside))
             address = int(addresses[lane])

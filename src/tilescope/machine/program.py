@@ -136,6 +136,7 @@ class Assembler:
         self.targets_now: list[int] = []  # registers that the instruction being decoded writes
         self._numbers = self.program.register_numbers
         self._constants: dict[ReadOnly, int] = {}
+        self._kept: dict[tuple[str, int, int], int] = {}
 
     # Registers ---------------------------------------------------------------------------------------------------
 
@@ -187,6 +188,13 @@ class Assembler:
         number = self._numbers[key]
         self.targets_now.append(number)
         return number
+
+    def kept(self, instruction: Instruction, index: int, dtype: np.dtype[np.generic]) -> int:
+        """The number of a register without a name, in which an instruction keeps a value for a later one."""
+        key = (self.function.name, id(instruction), index)  # an instruction lives as long as its module
+        if key not in self._kept:
+            self._kept[key] = self._new(dtype)
+        return self._kept[key]
 
     def predicate(self, operand: Operand) -> tuple[int, bool]:
         """The number of a predicate, and whether it is negated; constants are allowed."""

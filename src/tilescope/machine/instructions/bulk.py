@@ -141,6 +141,7 @@ def _reduction(words: Words) -> Reduction:
 def _for_each_lane(form: BulkForm, issue: Callable[[Cluster, BulkForm, _Ends], None]) -> Step:
     def step(cluster: Cluster, at: Lanes) -> None:
         targets = form.target(cluster, at).tolist()
+        cluster.launch.charge(len(targets))
         sources = form.source(cluster, at).tolist()
         sizes = cluster.registers[form.size][at].tolist()
         barriers = [0] * len(targets) if form.barrier is None else form.barrier(cluster, at).tolist()

@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses
+from tilescope.machine.address import Addresses, is_in_window
 from tilescope.machine.barrier_unit import arrive, barrier_at, meetings
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.fault import (
-    ILLEGAL_ADDRESS,
     INVALID_ADDRESS_SPACE,
     LAUNCH_FAILURE,
     MISALIGNED_ADDRESS,
@@ -207,11 +206,11 @@ def _brought(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, sizes: Si
 
 
 def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dtype[np.generic], count: int) -> Values:
-    """Words of global memory; outside it the card answers 717, as measured."""
+    """Words of global memory; inside the window of another space the card answers 717, as measured."""
     try:
         return cluster.memory.load(sources, word, count)
     except KernelFaultError as fault:
-        if fault.code == ILLEGAL_ADDRESS:
+        if fault.address is not None and is_in_window(fault.address):
             fault.code = INVALID_ADDRESS_SPACE
         if fault.lane is not None:
             fault.lane = int(lanes[fault.lane])
@@ -236,11 +235,12 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
     def issue(cluster: Cluster, at: Lanes) -> None:
         addresses = addresses_of(cluster, at)
         lanes = cluster.lanes(at).copy()
-        for met in meetings(lanes, addresses):
-            address = met.address
+        found = meetings(lanes, addresses)
+        cluster.launch.charge(len(found))
+        for met in found:
             if not is_counted_on:
-                _expect_more(cluster, address, int(met.lanes[0]), len(met.lanes))
-            _add_arrival(cluster, address, met.lanes)
+                _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
+            _add_arrival(cluster, met.address, met.lanes)
 
     return issue
 

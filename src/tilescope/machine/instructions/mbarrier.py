@@ -70,6 +70,7 @@ def _mbarrier(assembler: Assembler, instruction: Instruction) -> Step:
 def _init(addresses: AddressOf, count: int) -> Step:
     def init(cluster: Cluster, at: Lanes) -> None:
         counts = cluster.registers[count][at].tolist()
+        cluster.launch.charge(len(counts))
         for lane, address, arrivals in zip(
             cluster.lanes(at).tolist(), addresses(cluster, at).tolist(), counts, strict=True
         ):
@@ -80,7 +81,9 @@ def _init(addresses: AddressOf, count: int) -> Step:
 
 def _inval(addresses: AddressOf) -> Step:
     def inval(cluster: Cluster, at: Lanes) -> None:
-        for lane, address in zip(cluster.lanes(at).tolist(), addresses(cluster, at).tolist(), strict=True):
+        lanes = cluster.lanes(at).tolist()
+        cluster.launch.charge(len(lanes))
+        for lane, address in zip(lanes, addresses(cluster, at).tolist(), strict=True):
             invalidate(cluster, address, lane)
 
     return inval
@@ -90,7 +93,7 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     """expect_tx and complete_tx, without an arrival."""
 
     def count(cluster: Cluster, at: Lanes) -> None:
-        for met in meetings(cluster.lanes(at), addresses(cluster, at)):
+        for met in _met(cluster, at, addresses):
             total = _sum_of(cluster, size, met.lanes)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
@@ -98,6 +101,12 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
                 change(cluster, met.address, int(met.lanes[0]), _completing(total))
 
     return count
+
+
+def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
+    found = meetings(cluster.lanes(at), addresses(cluster, at))
+    cluster.launch.charge(len(found))
+    return found
 
 
 def _expecting(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
@@ -124,7 +133,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
         raise RefusedError("arrive.expect_tx wants the bytes that it expects")
 
     def come(cluster: Cluster, at: Lanes) -> None:
-        for met in meetings(cluster.lanes(at), addresses(cluster, at)):
+        for met in _met(cluster, at, addresses):
             token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop)
             if target is not None:
                 cluster.registers[target][met.lanes] = np.uint64(token)
@@ -196,6 +205,7 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
             cluster, int(addresses[first]), int(lanes[first]), phase=int(phases[first]), askers=int(is_asked.sum())
         )
         is_open &= ~is_asked
+        cluster.launch.charge(int(is_open.any()) + 1)
     return passed
 
 

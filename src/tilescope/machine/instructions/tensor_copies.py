@@ -138,6 +138,7 @@ def _coords(assembler: Assembler, box: Operand) -> tuple[int, ...]:
 def _for_each_lane(form: TensorForm) -> Step:
     def step(cluster: Cluster, at: Lanes) -> None:
         map_addresses = form.map_address(cluster, at).tolist()
+        cluster.launch.charge(len(map_addresses))
         shared_addresses = form.shared_address(cluster, at).tolist()
         barriers = [None] * len(map_addresses) if form.barrier is None else form.barrier(cluster, at).tolist()
         for lane, map_address, shared_address, barrier in zip(

@@ -52,6 +52,7 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
     def replace(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         values = cluster.registers[value][at].tolist()
+        cluster.launch.charge(len(values))
         for lane, address, number in zip(lanes, addresses(cluster, at), values, strict=True):
             alone = np.array([lane])
             places = address + np.arange(_WORDS) * _WORD.itemsize
