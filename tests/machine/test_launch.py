@@ -173,5 +173,5 @@ def test_a_run_lists_its_copies_and_the_phases_of_its_barriers():
     (phase,) = run.barriers
     assert (copy.direction, copy.bytes, copy.thread, copy.other_address) == ("load", 64, 0, memory.place(source))
     assert (phase.address, phase.number, phase.arrivals, phase.bytes) == (copy.barrier, 0, 1, 64)
-    assert "cp.async.bulk" in run.instructions[7].ptx_text
-    assert phase.ptx_line == copy.ptx_line == run.instructions[7].ptx_line
+    assert "cp.async.bulk" in run.instructions[5].ptx_text
+    assert phase.ptx_line == copy.ptx_line == run.instructions[5].ptx_line
