@@ -26,8 +26,7 @@ _WITHOUT_EFFECT = frozenset({"scope", "order", "cache", "hints"})  # on values: 
 class Words:
     """The modifiers of one instruction.
 
-    >>> from tilescope.ptx.opcode import meaning_of
-    from tilescope.ptx.syntax import Instruction
+    >>> from tilescope.ptx.syntax import Instruction
     >>> words = Words(Instruction("ld", ("global", "v4", "b32"), (), None, 1, None, ""))
     >>> words.space(), words.vector(), words.type(), words.done()
     ('global', 4, 'b32', None)
