@@ -282,7 +282,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         block=launch.block,
         cluster=launch.cluster,
         blocks_run=result.finished_blocks,
-        steps=launch.max_steps - launch.steps_left,
+        steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
         findings=findings_of(launch, result),
         instructions=tuple(rows),

@@ -44,6 +44,7 @@ class Launch:
     random: random.Random | None
     max_steps: int
     steps_left: int = field(init=False)
+    steps: int = 0  # that were made; starting clusters and large copies count against `steps_left` too
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     waited: int = 0  # cycles
@@ -77,6 +78,11 @@ class Launch:
         if self.smem_bytes:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
+
+    def count_steps(self, steps: int) -> None:
+        """Instructions were run, each counted once for all threads that ran it together."""
+        self.steps += steps
+        self.steps_left -= steps
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

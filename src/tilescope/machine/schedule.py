@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.pending import Work
 from tilescope.machine.step import LaneNumbers, Versions
@@ -157,9 +158,13 @@ class Schedule:
         while True:
             end = ends[pc]
             if end > pc:
-                for place in range(pc, end):
-                    cluster.pc = place
-                    steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                try:
+                    for place in range(pc, end):
+                        cluster.pc = place
+                        steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                except KernelFaultError:
+                    self._count(front, pc, place + 1)
+                    raise
                 self._count(front, pc, end)
                 pc = end
                 front.pc = pc
@@ -214,7 +219,7 @@ class Schedule:
         self.warp_counts[start] += warps
         self.warp_counts[end] -= warps
         front.steps += end - start
-        self.cluster.launch.steps_left -= end - start
+        self.cluster.launch.count_steps(end - start)
 
     # Fronts ------------------------------------------------------------------------------------------------------
 
