@@ -93,16 +93,16 @@ MISALIGNED = rule(
 )
 WRONG_SPACE = rule(
     "run-address-space",
-    "cp.async reads global memory where an array lies.",
+    "cp.async reads global memory, not an address of shared, local or parameter memory.",
     argument="{where}",
     found=_FOUND,
     limit="another source is error {code}, operation not supported on global/shared address space",
-    fix="Compare the index with the extent, or give the copy a source size of 0 where there is nothing to read.",
+    fix="Give the copy an address of global memory, or a source size of 0 where there is nothing to read.",
     source=_SOURCE,
     basis="measured",
     code=717,
     passing=f'ts.Kernel("{_COPY}").{_ONE_WORD}',
-    failing=f'ts.Kernel("{_COPY}").run(1, 32, [1 << 20]).findings',
+    failing=f'ts.Kernel("{_COPY}").run(1, 32, [0x7E0000000800]).findings',
 )
 FAILURE = rule(
     "run-launch-failure",
