@@ -28,7 +28,8 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.order.order import Order, Same
+from tilescope.machine.order.order import Order
+from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
@@ -140,11 +141,11 @@ class Cluster:
             with _LaneNames(self, at):
                 found = self.memory.load(addresses, dtype, count)
             if self.order is not None:
-                self.order.touch_global(self.lanes(at), addresses, dtype.itemsize * count, None)
+                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
             return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
         if self.order is not None and space == "shared":
-            self.order.touch_shared(self.lanes(at), places, dtype.itemsize * count, None)
+            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
@@ -172,7 +173,8 @@ class Cluster:
         held = words[chosen]
         if order is not None:
             same = _sameness(held, values)
-            order.touch_shared(self.lanes(at), places, values.dtype.itemsize * count, same)
+            order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
+            order.mbarriers.overwritten(self.lanes(at), places)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
             return
         self.version += 1
@@ -180,7 +182,7 @@ class Cluster:
         if order is not None and len(places) > 1:
             lost = np.flatnonzero(~_sameness(words[chosen], values)())
             if len(lost):
-                order.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -191,11 +193,11 @@ class Cluster:
             held = self.memory.load(addresses, values.dtype, count)
             self.memory.store(addresses, values)
             lanes = self.lanes(at)
-            self.order.touch_global(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
+            self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
             if len(lanes) > 1:
                 lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
                 if len(lost):
-                    self.order.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""

@@ -24,7 +24,7 @@ from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
-from tilescope.machine.order.order import LaunchOrder
+from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun

@@ -18,7 +18,7 @@ from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.order.order import LaunchOrder
+from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.step import Versions

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
@@ -38,7 +40,15 @@ class BlockBarrierTurn:
         keys = ranks * 1024 + numbers
         for key in np.unique(keys).tolist():
             lanes = front.lanes[keys == key]
-            self._come(schedule, key // 1024, key % 1024, Front(pc, lanes, front.rounds, front.steps))
+            for warps in self._together(cluster, lanes):
+                self._come(schedule, key // 1024, key % 1024, Front(pc, warps, front.rounds, front.steps))
+
+    def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
+        """All lanes at once, or warp by warp where the barrier ends before all of them have come."""
+        if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
+            return [lanes]
+        warps = lanes // WARP_LANES
+        return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
     def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
@@ -47,7 +57,7 @@ class BlockBarrierTurn:
         if self.threads is not None:
             expected = int(cluster.registers[self.threads][lanes[0]])
         if cluster.order is not None:
-            cluster.order.come_to_block_barrier(rank, number, lanes)
+            cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
@@ -97,7 +107,8 @@ class ClusterArrive:
         barriers = schedule.barriers
         if schedule.cluster.order is not None:
             phase = barriers.cluster_phase
-            schedule.cluster.order.come_to_cluster_barrier(phase, front.lanes, is_relaxed=self.is_relaxed)
+            schedule.cluster.order.mbarriers.publish(front.lanes)
+            schedule.cluster.order.barriers.come_to_cluster(phase, front.lanes, is_relaxed=self.is_relaxed)
         barriers.cluster_arrive(front.lanes)
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
@@ -149,7 +160,7 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
 def _meet_warps(cluster: Cluster, at: Lanes) -> None:
     """bar.warp.sync: only the waiting counts, and the order."""
     if cluster.order is not None:
-        cluster.order.meet_warps(cluster.lanes(at))
+        cluster.order.barriers.warps(cluster.lanes(at))
 
 
 _FENCES = (
@@ -190,26 +201,29 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
         return _fence_of_proxies
     if "proxy" in modifiers:
         return _no_fence
-    return _fence_of_memory
+    return _fence_of_memory(reach_of(instruction))
 
 
 def _no_fence(cluster: Cluster, at: Lanes) -> None:
     """fence.proxy.alias: nothing here has two addresses."""
 
 
-def _fence_of_memory(cluster: Cluster, at: Lanes) -> None:
-    if cluster.order is not None:
-        cluster.order.fence(cluster.lanes(at))
+def _fence_of_memory(reach: int) -> Step:
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.fences.fence(cluster.lanes(at), reach)
+
+    return fence
 
 
 def _fence_of_proxies(cluster: Cluster, at: Lanes) -> None:
     if cluster.order is not None:
-        cluster.order.fence_proxy(cluster.lanes(at))
+        cluster.order.witness.knowledge.fence(cluster.lanes(at))
 
 
 def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
     if cluster.order is not None:
-        cluster.order.fence_init(cluster.lanes(at))
+        cluster.order.mbarriers.fence_init(cluster.lanes(at))
 
 
 def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
@@ -218,14 +232,14 @@ def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
 
         def release(cluster: Cluster, at: Lanes) -> None:
             if cluster.order is not None:
-                cluster.order.map_released(cluster.lanes(at))
+                cluster.order.maps.release(cluster.lanes(at))
 
         return release
     addresses = decode_address(assembler, instruction.operands[0])
 
     def acquire(cluster: Cluster, at: Lanes) -> None:
         if cluster.order is not None:
-            cluster.order.map_acquired(cluster.lanes(at), addresses(cluster, at))
+            cluster.order.maps.acquire(cluster.lanes(at), addresses(cluster, at))
 
     return acquire
 

@@ -84,7 +84,7 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
         def commit(cluster: Cluster, at: Lanes) -> None:
             lanes = cluster.lanes(at)
             if cluster.order is not None and kind == "cp.async":
-                cluster.order.commit_copies(lanes, cluster.pending.open_groups[kind][lanes])
+                cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
             cluster.pending.commit(kind, lanes)
 
         return commit
@@ -94,7 +94,7 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
             lanes = cluster.lanes(at)
             cluster.pending.wait_all(kind, lanes)
             if cluster.order is not None:
-                cluster.order.wait_for_all_copies(lanes)
+                cluster.order.copies.wait_all(lanes)
 
         return wait_all
     newest = _constant(instruction.operands[0])
@@ -105,9 +105,9 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
         if cluster.order is not None:
             groups_done = cluster.pending.open_groups[kind][lanes] - newest
             if kind == "cp.async":
-                cluster.order.wait_for_copies(lanes, groups_done - 1)
+                cluster.order.copies.wait(lanes, groups_done - 1)
             else:
-                cluster.order.wait_for_stores(lanes, groups_done, only_read=only_read)
+                cluster.order.bulk.wait(lanes, groups_done, only_read=only_read)
 
     return wait_group
 
@@ -172,10 +172,10 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
         cluster.require_shared(at, targets, size_bytes)
         _require_aligned_sources(lanes, sources, sizes, size_bytes)
         if cluster.order is not None:
-            cluster.order.copy_by_threads(lanes, cluster.shared_places(targets), size_bytes)
+            cluster.order.copies.copy(lanes, cluster.shared_places(targets), size_bytes)
             is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
             if is_whole.any():
-                cluster.order.read_global(lanes[is_whole], sources[is_whole], size_bytes)
+                cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
@@ -279,7 +279,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
     pending = cluster.pending
     barrier_at(cluster, address, int(lanes[0]))
     order = cluster.order
-    epochs = None if order is None else order.arrive_behind_copies(address, lanes)
+    epochs = None if order is None else order.copies.arrive_behind(address, lanes)
     copies = [work for work in pending.works if work.kind == "cp.async" and np.isin(work.lanes, lanes).any()]
 
     def perform(some: LaneNumbers) -> None:
@@ -288,7 +288,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
         cluster.pc = pc
         arrivals = len(some)
         if order is not None and epochs is not None:
-            order.copies_arrived(address, some, epochs[np.isin(lanes, some)])
+            order.copies.arrived(address, some, epochs[np.isin(lanes, some)])
         change(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
 
     pending.add(Work("arrival", pc, lanes, perform, barrier=address))

@@ -95,7 +95,7 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
             if cluster.order is not None:
-                cluster.order.use(met.address, met.lanes)
+                cluster.order.mbarriers.use(met.address, met.lanes)
             total = _sum_of(cluster, size, met.lanes)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
@@ -156,7 +156,7 @@ def _come(
         arrivals = _sum_of(cluster, number, met.lanes)
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
     if cluster.order is not None:
-        cluster.order.arrive(met.address, met.lanes, is_relaxed=is_relaxed)
+        cluster.order.mbarriers.arrive(met.address, met.lanes, is_relaxed=is_relaxed)
     return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
 
@@ -177,6 +177,7 @@ def _sum_of(cluster: Cluster, register: int, lanes: LaneNumbers) -> int:
 
 def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     """test_wait and try_wait, by the token of an arrival or by the parity of a phase. The time of a try_wait means nothing."""
+    is_relaxed = "relaxed" in instruction.modifiers
     has_parity = words.flag("parity")
     space = words.space()
     words.without_effect()
@@ -192,14 +193,14 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
         asked = addresses(cluster, at)
         held = cluster.registers[phase][at].astype(np.uint64)
         phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _passed(cluster, at, asked, phases)
+        passed = _passed(cluster, at, asked, phases, is_relaxed=is_relaxed)
         if target is not None:
             cluster.registers[target][at] = passed
 
     return wait
 
 
-def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -> Flags:
+def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
     """For each lane whether the phase that it asks for has ended."""
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
@@ -208,7 +209,9 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
     while is_open.any():  # once, where all lanes ask the same
         first = int(np.argmax(is_open))
         is_asked = questions == questions[first]
-        passed[is_asked] = poll(cluster, int(addresses[first]), lanes[is_asked], phase=int(phases[first]))
+        passed[is_asked] = poll(
+            cluster, int(addresses[first]), lanes[is_asked], phase=int(phases[first]), is_relaxed=is_relaxed
+        )
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

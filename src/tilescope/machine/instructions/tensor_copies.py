@@ -30,7 +30,7 @@ from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.cells import CellNumbers, Cells
-from tilescope.machine.order.order import Order
+from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
@@ -148,7 +148,7 @@ def _for_each_lane(form: TensorForm) -> Step:
         ):
             number = _map_number(cluster, lane, map_address)
             if cluster.order is not None:
-                cluster.order.map_used(map_address, lane)
+                cluster.order.maps.use(map_address, lane)
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
@@ -229,13 +229,13 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barri
     order = cluster.order
     landing = None
     if order is not None:
-        landing = order.load_issued(lane, _shared_cells(order, copy), barrier)
-        order.global_by_copy(lane, _global_cells(order, copy), None)
+        landing = order.bulk.load(lane, _shared_cells(order.witness, copy), barrier)
+        order.bulk.read_memory(lane, _global_cells(order.witness, copy))
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
         if order is not None and landing is not None:
-            order.landed(landing, record.bytes)
+            order.bulk.landed(landing, record.bytes)
         try:
             deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
         except RuleError as error:  # bytes that no array holds
@@ -253,9 +253,11 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     note(cluster, _record(cluster, lane, copy, map_number, None))
     if cluster.order is not None:
         group = int(cluster.pending.open_groups["bulk"][lane])
-        cluster.order.store_issued(lane, _shared_cells(cluster.order, copy), group)
+        cluster.order.bulk.store(lane, _shared_cells(cluster.order.witness, copy), group)
         is_reduction = copy.reduce is not None
-        cluster.order.global_by_copy(lane, _global_cells(cluster.order, copy), group, is_reduction=is_reduction)
+        cluster.order.bulk.write_memory(
+            lane, _global_cells(cluster.order.witness, copy), group, is_reduction=is_reduction
+        )
     held: list[Bytes] = []
 
     def read() -> None:
@@ -274,27 +276,27 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
 
 
-def _shared_cells(order: Order, copy: Copy) -> Cells:
+def _shared_cells(witness: Witness, copy: Copy) -> Cells:
     """The cells of shared memory that a copy touches: its whole box, or the pieces of rows that leave gaps."""
     tensor_map: AnyMap = copy.tensor_map
     walked = walk(copy)
     row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
     if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
-        return order.cells_at(copy.smem_address, walked.rows * row_bytes)
+        return witness.cells_at(copy.smem_address, walked.rows * row_bytes)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
-    first = order.cells_at(copy.smem_address, 1).start
-    per_piece = placed.piece_bytes // order.cell_bytes
+    first = witness.cells_at(copy.smem_address, 1).start
+    per_piece = placed.piece_bytes // witness.cell_bytes
     if per_piece <= 1:
-        return np.unique(first + placed.places * placed.piece_bytes // order.cell_bytes)
+        return np.unique(first + placed.places * placed.piece_bytes // witness.cell_bytes)
     cells: CellNumbers = (first + placed.places[:, None] * per_piece + np.arange(per_piece)).ravel()
     return cells
 
 
-def _global_cells(order: Order, copy: Copy) -> CellNumbers:
+def _global_cells(witness: Witness, copy: Copy) -> CellNumbers:
     """The cells of global memory that lie wholly in the part of the tensor that a copy touches."""
     walked = walk(copy)
     starts = copy.tensor_map.address + walked.starts[walked.inside] + walked.low_bytes
-    return order.global_cells_of_rows(starts, walked.high_bytes - walked.low_bytes)
+    return witness.global_cells_of_rows(starts, walked.high_bytes - walked.low_bytes)
 
 
 def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:

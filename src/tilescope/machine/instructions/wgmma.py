@@ -27,6 +27,7 @@ from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.order import Order
+from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
@@ -69,16 +70,16 @@ class SmemRead(NamedTuple):
         pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
         return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
 
-    def cells(self, cluster: Cluster, order: Order, lane: int, word: int) -> CellNumbers:
+    def cells(self, cluster: Cluster, witness: Witness, lane: int, word: int) -> CellNumbers:
         """The cells of shared memory that one descriptor reads, each once."""
         places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
         base = _START.extract(word & _HIGH_START_MASK)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride + base
         end = (lane // cluster.block_lanes + 1) * cluster.shared_stride
-        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), order.cell_bytes)
+        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), witness.cell_bytes)
         if first_byte + places.end > end:
             return cells[:0]  # a fault when it is performed
-        return cells + first_byte // order.cell_bytes
+        return cells + first_byte // witness.cell_bytes
 
     def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
         """The codes that one descriptor reads from the block of a lane."""
@@ -183,13 +184,15 @@ class Multiplication(NamedTuple):
         open_groups = cluster.pending.open_groups["wgmma"]
         for number, first_lane in enumerate(issued.first_lanes.tolist()):
             lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
-            operands = [self.b_read.cells(cluster, order, first_lane, int(issued.b_descriptors[number]))]
+            operands = [self.b_read.cells(cluster, order.witness, first_lane, int(issued.b_descriptors[number]))]
             if not self.a:
-                operands.append(self.a_read.cells(cluster, order, first_lane, int(issued.a_descriptors[number])))
-            order.product_issued(lanes, operands, int(open_groups[first_lane]))
+                operands.append(
+                    self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
+                )
+            order.products.issue(lanes, operands, int(open_groups[first_lane]))
             read = (*self.a, *self.d) if issued.adds_d[number] else self.a
             group = int(open_groups[first_lane])
-            order.registers_used(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
+            order.products.use(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
 
 
 class Issued(NamedTuple):
@@ -292,7 +295,7 @@ def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn
     def fence(cluster: Cluster, at: Lanes) -> None:
         """Registers are read and written when the product is made: only the order is told."""
         if cluster.order is not None:
-            cluster.order.registers_fenced(cluster.lanes(at))
+            cluster.order.products.fence(cluster.lanes(at))
 
     return Collective(fence, group_lanes=WARPGROUP_LANES)
 
@@ -321,7 +324,7 @@ def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) ->
             for group in np.unique(groups).tolist():
                 own = lanes[groups == group]
                 done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
-                cluster.order.wait_for_products(own, done)
+                cluster.order.products.wait(own, done)
 
     return Collective(wait, group_lanes=WARPGROUP_LANES)
 
