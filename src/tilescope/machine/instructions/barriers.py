@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
 from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
@@ -198,7 +200,7 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
     if "mbarrier_init" in modifiers:
         return _fence_of_init
     if any(word.startswith("async") for word in modifiers):
-        return _fence_of_proxies
+        return _fence_of_proxies(modifiers)
     if "proxy" in modifiers:
         return _no_fence
     return _fence_of_memory(reach_of(instruction))
@@ -216,9 +218,19 @@ def _fence_of_memory(reach: int) -> Step:
     return fence
 
 
-def _fence_of_proxies(cluster: Cluster, at: Lanes) -> None:
-    if cluster.order is not None:
-        cluster.order.witness.knowledge.fence(cluster.lanes(at))
+def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
+    """fence.proxy.async, in shared or in global memory, or in both."""
+    fenced = [FENCED_SHARED, FENCED_GLOBAL]
+    if "global" in modifiers:
+        fenced = [FENCED_GLOBAL]
+    elif "shared::cta" in modifiers or "shared::cluster" in modifiers:
+        fenced = [FENCED_SHARED]
+
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.witness.knowledge.fence(cluster.lanes(at), fenced)
+
+    return fence
 
 
 def _fence_of_init(cluster: Cluster, at: Lanes) -> None:

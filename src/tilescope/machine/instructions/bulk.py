@@ -216,7 +216,7 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
         target_cells = order.witness.cells_at(ends.target, ends.size_bytes)
         landing = order.bulk.load(lane, target_cells, ends.barrier, is_reduction=form.reduction is not None)
         if read is _read_global:
-            order.bulk.read_memory(lane, order.witness.global_cells_at(ends.source, ends.size_bytes))
+            order.bulk.read_memory(lane, order.witness.global_cells_at(ends.source, ends.size_bytes), landing)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

@@ -17,6 +17,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.mbarriers import ArrivalOrder
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
@@ -121,7 +122,7 @@ def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
 
 def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
     """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
-    is_relaxed = "relaxed" in instruction.modifiers
+    order = ArrivalOrder("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
     has_bytes = words.flag("expect_tx")
     words.flag("noComplete")
     space = words.space()
@@ -137,7 +138,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
     def come(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
-            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, is_relaxed=is_relaxed)
+            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, order=order)
             if target is not None:
                 cluster.registers[target][met.lanes] = np.uint64(token)
 
@@ -145,7 +146,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
 
 def _come(
-    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, is_relaxed: bool
+    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, order: ArrivalOrder
 ) -> int:
     """The arrivals of one warp at one barrier, and their token."""
     arrivals = len(met.lanes)
@@ -156,7 +157,7 @@ def _come(
         arrivals = _sum_of(cluster, number, met.lanes)
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
     if cluster.order is not None:
-        cluster.order.mbarriers.arrive(met.address, met.lanes, is_relaxed=is_relaxed)
+        cluster.order.mbarriers.arrive(met.address, met.lanes, order)
     return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
 

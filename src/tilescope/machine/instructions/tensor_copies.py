@@ -153,7 +153,8 @@ def _for_each_lane(form: TensorForm) -> Step:
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
             else:
-                _issue_load(cluster, form, lane, copy, map_number=number, barrier=barrier)
+                places = {"map_address": map_address, "map_number": number, "barrier": barrier}
+                _issue_load(cluster, form, lane, copy, **places)
 
     return step
 
@@ -207,7 +208,9 @@ def _signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[int, .
     return tuple(word - (word >> 31 << 32) for word in words)
 
 
-def _issue_load(cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+def _issue_load(
+    cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int
+) -> None:
     """One piece of work for every block that receives the box."""
     targets = [copy.smem_address]
     barriers = [barrier]
@@ -216,10 +219,11 @@ def _issue_load(cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, ma
         targets = cast_to(cluster, lane, copy.smem_address, cta_mask)
         barriers = cast_to(cluster, lane, barrier, cta_mask)
     for target, own_barrier in zip(targets, barriers, strict=True):
-        _add_load(cluster, lane, copy._replace(smem_address=target), map_number=map_number, barrier=own_barrier)
+        own = copy._replace(smem_address=target)
+        _add_load(cluster, lane, own, map_address=map_address, map_number=map_number, barrier=own_barrier)
 
 
-def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int) -> None:
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     target = shared_from(cluster, lane, copy.smem_address)
@@ -230,7 +234,8 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barri
     landing = None
     if order is not None:
         landing = order.bulk.load(lane, _shared_cells(order.witness, copy), barrier)
-        order.bulk.read_memory(lane, _global_cells(order.witness, copy))
+        order.bulk.read_memory(lane, _global_cells(order.witness, copy), landing)
+        order.bulk.read_map(map_address, landing)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,12 +11,20 @@ from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, Met
 from tilescope.machine.order.conflict import Side
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, Clock, Vector
+from tilescope.machine.order.knowledge import (
+    BULK_READ,
+    BULK_WRITE,
+    FENCED_GLOBAL,
+    FENCED_SHARED,
+    KNOWN,
+    Clock,
+)
 from tilescope.machine.order.mbarriers import MbarrierOrder, Mbarriers
 from tilescope.machine.order.stamp import UNDER_WAY, first_of_each, pcs_of, stamp_base, stamped, taken_apart
 from tilescope.machine.order.touching import Request, Touching
 from tilescope.machine.order.witness import Witness, mistake_of
 from tilescope.machine.step import LaneNumbers
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 
 
 class Landing(NamedTuple):
@@ -25,6 +34,11 @@ class Landing(NamedTuple):
     stamp: int
     barrier: MbarrierOrder
     base: int
+
+    @property
+    def read_stamp(self) -> int:
+        """The stamp of what it reads: finished for those who know that the phase has ended."""
+        return int(stamped(self.base, self.barrier.column, self.barrier.phases + 1))
 
 
 class _RemoteRead(NamedTuple):
@@ -52,13 +66,12 @@ class BulkCopies:
         """A copy into shared memory that will tell an mbarrier."""
         witness = self._witness
         barrier = self._mbarriers.use(barrier_address, np.array([lane]), "copy")
-        known, fenced = witness.knowledge.view(lane)
+        unit = self._unit(lane, FENCED_SHARED)
         now = Side(witness.cluster.pc, "copy", lane)
-        met = witness.shared.unknown_writes(cells, self._unit(known, fenced, lane), strong=is_reduction)
+        met = witness.shared.unknown_writes(cells, unit, strong=is_reduction)
         if met is not None:
-            witness.tell_of_unit(met, cells, now, known, "shared")
-        reader = Unit(witness.number, known, {}, by_async_proxy=False)
-        for read in witness.shared.unknown_reads(cells, reader, strong=is_reduction):
+            witness.tell_of_unit(met, cells, now, unit, "shared")
+        for read in witness.shared.unknown_reads(cells, replace(unit, proxy=KNOWN), strong=is_reduction):
             self._tell_of_reads(read, cells, now)
         return self._under_way(cells, barrier, is_strong=is_reduction)
 
@@ -123,11 +136,11 @@ class BulkCopies:
 
     def _read_shared(self, lane: int, cells: Cells) -> None:
         witness = self._witness
-        known, fenced = witness.knowledge.view(lane)
+        unit = self._unit(lane, FENCED_SHARED)
         now = Side(witness.cluster.pc, "bulk store", lane)
-        met = witness.shared.unknown_writes(cells, self._unit(known, fenced, lane))
+        met = witness.shared.unknown_writes(cells, unit)
         if met is not None:
-            witness.tell_of_unit(met, cells, now, known, "shared")
+            witness.tell_of_unit(met, cells, now, unit, "shared")
         witness.tell_of_unwritten(cells, now)
 
     def wait(self, lanes: LaneNumbers, groups_done: LaneNumbers, *, only_read: bool) -> None:
@@ -139,35 +152,39 @@ class BulkCopies:
 
     # Global memory -----------------------------------------------------------------------------------------------------
 
-    def read_memory(self, lane: int, cells: CellNumbers) -> None:
-        """A copy reads global memory."""
+    def read_memory(self, lane: int, cells: CellNumbers, landing: Landing) -> None:
+        """A copy reads global memory until the phase of its mbarrier ends."""
         if not len(cells):
             return
         witness = self._witness
-        known, fenced = witness.knowledge.view(lane)
-        unit = self._unit(known, fenced, lane)
+        unit = self._unit(lane, FENCED_GLOBAL)
         now = Side(witness.cluster.pc, "copy", lane)
-        stamp = int(stamped(stamp_base(witness.cluster.pc), lane, int(witness.knowledge.own[lane])))
         for table, own, positions in witness.launch.memory.pieces(cells):
             met = table.unknown_writes(own, unit)
             if met is not None:
-                witness.tell_of_unit(met, cells[positions], now, known, "global")
-            table.read_by_copy(witness.number, own, stamp)
+                witness.tell_of_unit(met, cells[positions], now, unit, "global")
+            table.read_by_copy(witness.number, own, landing.read_stamp)
+
+    def read_map(self, address: int, landing: Landing) -> None:
+        """A copy reads its map until the phase of its mbarrier ends."""
+        witness = self._witness
+        cells = witness.global_cells_at(address, DESCRIPTOR_BYTES)
+        for table, own, _ in witness.launch.memory.pieces(cells):
+            table.read_by_copy(witness.number, own, landing.read_stamp)
 
     def write_memory(self, lane: int, cells: CellNumbers, group: int, *, is_reduction: bool) -> None:
         """A copy writes global memory as part of a bulk group of its thread."""
         if not len(cells):
             return
         witness = self._witness
-        known, fenced = witness.knowledge.view(lane)
-        unit = self._unit(known, fenced, lane)
+        unit = self._unit(lane, FENCED_GLOBAL)
         now = Side(witness.cluster.pc, "bulk store", lane)
         base = stamp_base(witness.cluster.pc, is_strong=is_reduction)
         column = BULK_WRITE * witness.knowledge.lane_count + lane
         for table, own, positions in witness.launch.memory.pieces(cells):
             met = table.unknown_writes(own, unit, strong=is_reduction)
             if met is not None:
-                witness.tell_of_unit(met, cells[positions], now, known, "global")
+                witness.tell_of_unit(met, cells[positions], now, unit, "global")
             for read in table.unknown_reads(own, unit, strong=is_reduction):
                 index = 0
                 before = witness.side(taken_apart(int(read.stamps[index])), was_write=False)
@@ -175,9 +192,9 @@ class BulkCopies:
                 witness.tell("race", before, now, "global", address, **witness.foreign(read, index))
             table.write_by(witness.number, own, stamped(base, column, group + 1))
 
-    def _unit(self, known: Vector, fenced: Vector, lane: int) -> Unit:
+    def _unit(self, lane: int, proxy: int) -> Unit:
         knowledge = self._witness.knowledge
-        return async_unit(self._witness, known, fenced, knowledge.others[knowledge.row_of_lane[lane]])
+        return Unit(knowledge, knowledge.view(lane), knowledge.others[knowledge.row_of_lane[lane]], proxy)
 
     # The end -----------------------------------------------------------------------------------------------------------
 
@@ -196,11 +213,3 @@ class BulkCopies:
         for read in self._remote_reads:
             if read.rank == rank and clock.known[read.barrier.column] < read.epoch:
                 witness.tell("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)
-
-
-def async_unit(witness: Witness, known: Vector, fenced: Vector, others: dict[int, tuple[Vector, Vector]]) -> Unit:
-    """What the async proxy sees: of threads what was fenced, of everything else what is known."""
-    visible = known.copy()
-    threads = witness.knowledge.lane_count
-    visible[:threads] = fenced[:threads]
-    return Unit(witness.number, visible, others, by_async_proxy=True)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from tilescope.machine.address import Addresses
 from tilescope.machine.order.conflict import Side
-from tilescope.machine.order.knowledge import Clock, joined
-from tilescope.machine.order.stamp import columns_of, epochs_of, taken_apart
+from tilescope.machine.order.knowledge import KNOWN, Clock, Vector, joined
+from tilescope.machine.order.stamp import Stamps, columns_of, epochs_of, taken_apart
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -56,13 +54,13 @@ class MapEdits:
             if not is_own.any():
                 continue
             edits = stamps[is_own]
-            known, _ = witness.knowledge.view(lane)
+            known = witness.knowledge.view(lane)[KNOWN]
             if any(self._covers(one, known, edits) for one in self._acquired.get(address, ())):
                 continue
             before = witness.side(taken_apart(int(edits[0])), was_write=True)
             witness.tell("map fence", before, Side(witness.cluster.pc, "copy", lane), "global", address)
 
-    def _covers(self, acquired: _Acquired, known: np.ndarray, edits: np.ndarray) -> bool:
+    def _covers(self, acquired: _Acquired, known: Vector, edits: Stamps) -> bool:
         """Whether an acquire happened before, and the release of all edits before it."""
         if acquired.released is None or known[acquired.lane] < acquired.epoch:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from tilescope.machine.address import SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.knowledge import Clock, Knowledge, Vector, joined
+from tilescope.machine.order.knowledge import KNOWN, Clock, Knowledge, Vector, joined
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
 
@@ -65,11 +66,15 @@ class MbarrierOrder:
 
     def handed_on(self, knowledge: Knowledge) -> Clock:
         """What the end of the last phase tells those who see it."""
-        width = knowledge.columns if self.ended is None else max(knowledge.columns, len(self.ended.known))
-        known = np.zeros(width, np.int32)
-        known[self.column] = self.phases
-        end = Clock(knowledge.cluster, known, np.zeros_like(known), {})
+        end = knowledge.clock_of(np.array([self.column]), np.array([self.phases]))
         return end if self.ended is None else joined(self.ended, end)
+
+
+class ArrivalOrder(NamedTuple):
+    """What an arrival orders: nothing where it is .relaxed, only the own block where its scope is .cta."""
+
+    releases: bool
+    only_own_block: bool
 
 
 class Mbarriers:
@@ -115,7 +120,7 @@ class Mbarriers:
 
     def _require_done(self, address: int, lane: int) -> None:
         """Whoever takes an mbarrier away must know that nobody uses it any more."""
-        known, _ = self._witness.knowledge.view(lane)
+        known = self._witness.knowledge.view(lane)[KNOWN]
         for user, (epoch, pc) in self.named(address).users.items():
             if known[user] < epoch:
                 now = Side(self._witness.cluster.pc, "write", lane)
@@ -139,25 +144,31 @@ class Mbarriers:
         """Some lanes use an mbarrier: its init must be visible to them."""
         barrier = self.named(address)
         witness = self._witness
-        epochs = witness.knowledge.own[lanes].tolist()
         pc = witness.cluster.pc
-        barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
+        if how == "arrival":  # a copy is finished for those who know that the phase has ended
+            epochs = witness.knowledge.own[lanes].tolist()
+            barrier.users.update((lane, (epoch, pc)) for lane, epoch in zip(lanes.tolist(), epochs, strict=True))
+        rank = address >> SHARED_RANK_SHIFT
+        if rank in witness.ended_blocks:
+            side = Side(pc, how, int(lanes[0]))
+            witness.tell("block end", None, side, "shared", witness.place(address), rank=rank)
         if barrier.init is None or barrier.init.lane is None:
             return barrier
         columns = np.full(len(lanes), barrier.init.lane)
         is_known = witness.knowledge.is_known(lanes, columns, np.full(len(lanes), barrier.init_epoch))
-        is_remote = witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT
+        is_remote = witness.cluster.block_of_lane[lanes] != rank
         is_visible = barrier.is_published | (is_known & ~is_remote)
         if not is_visible.all():
             now = Side(pc, how, int(lanes[np.argmin(is_visible)]))
             witness.tell("barrier init", barrier.init, now, "shared", witness.place(address))
         return barrier
 
-    def arrive(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool = False) -> None:
+    def arrive(self, address: int, lanes: LaneNumbers, order: ArrivalOrder) -> None:
         """mbarrier.arrive: what the lanes know is handed on when the phase ends."""
         barrier = self.use(address, lanes)
         barrier.note_arrival(lanes, self._witness.knowledge.own[lanes])
-        if not is_relaxed:
+        is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
+        if order.releases and not (is_remote and order.only_own_block):
             barrier.arrive(self._witness.knowledge.release(lanes))
 
     def may_pass(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
@@ -168,7 +179,7 @@ class Mbarriers:
         """
         knowledge = self._witness.knowledge
         barrier = self.named(address)
-        passes = knowledge.known[knowledge.row_of_lane[lanes], barrier.column] >= barrier.phases
+        passes = knowledge.known_to(lanes, barrier.column) >= barrier.phases
         if not passes.all():
             passes |= np.isin(lanes, list(barrier.failed_lanes))
         if not passes.all() and barrier.ended_by is not None:

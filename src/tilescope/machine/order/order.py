@@ -21,7 +21,7 @@ from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.bulk_copies import BulkCopies
 from tilescope.machine.order.conflict import Side
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.knowledge import ALWAYS, Clock, joined
+from tilescope.machine.order.knowledge import ALWAYS, KNOWN, Clock, joined
 from tilescope.machine.order.map_edits import MapEdits
 from tilescope.machine.order.mbarriers import Mbarriers
 from tilescope.machine.order.products import Products
@@ -52,7 +52,7 @@ class Order:
     def block_ended(self, rank: int) -> None:
         """All threads of a block have ended: nothing may still read or write its shared memory."""
         witness = self.witness
-        self.touching.ended_blocks.add(rank)
+        witness.ended_blocks.add(rank)
         lanes = np.flatnonzero(witness.cluster.block_of_lane == rank)
         clock = witness.knowledge.clock(lanes)
         before_end = self.barriers.before_end.get(rank)
@@ -82,9 +82,9 @@ class Order:
         witness = self.witness
         first = rank * witness.cluster.shared_stride // witness.cell_bytes
         cells = slice(first, first + witness.cluster.shared_stride // witness.cell_bytes)
-        known = clock.known.copy()
-        known[: witness.knowledge.lane_count][witness.cluster.block_of_lane == rank] = ALWAYS
-        visible = Unit(witness.number, known, {}, by_async_proxy=False)
+        vectors = clock.vectors.copy()
+        vectors[KNOWN, np.flatnonzero(witness.cluster.block_of_lane == rank)] = ALWAYS
+        visible = Unit(witness.knowledge, vectors, {})
         for met in (witness.shared.unknown_writes(cells, visible), *witness.shared.unknown_reads(cells, visible)):
             if met is None:
                 continue

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tilescope.arch import WARP_LANES
-from tilescope.machine.order.bulk_copies import async_unit
+from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.conflict import Side
-from tilescope.machine.order.knowledge import CP_ASYNC, Clock, Vector
+from tilescope.machine.order.knowledge import CP_ASYNC, FENCED_SHARED, Clock, Vector
 from tilescope.machine.order.stamp import columns_of, epochs_of, stamp_base, stamped, taken_apart
 from tilescope.machine.order.thread_copies import ThreadCopies
 from tilescope.machine.order.witness import Witness
@@ -50,17 +50,17 @@ class Products:
         """A wgmma of one warpgroup reads its operands until wait_group."""
         witness = self._witness
         warpgroup = int(witness.warpgroup_of_lane[lanes[0]])
-        known, fenced = witness.knowledge.warpgroup_view(lanes, WARP_LANES)
-        unit = async_unit(witness, known, fenced, {})
+        vectors = witness.knowledge.warpgroup_view(lanes, WARP_LANES)
+        unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
         now = Side(witness.cluster.pc, "wgmma", int(lanes[0]))
         column = witness.knowledge.first_warpgroup + warpgroup
         stamp = int(stamped(stamp_base(witness.cluster.pc), column, group + 1))
         for cells in operands:
             met = witness.shared.unknown_writes(cells, unit)
             if met is not None:
-                witness.tell_of_unit(met, cells, now, known, "shared")
+                witness.tell_of_unit(met, cells, now, unit, "shared")
             witness.tell_of_unwritten(cells, now)
-            self._note_unfenced_copies(cells, fenced, now)
+            self._note_unfenced_copies(cells, vectors[FENCED_SHARED], now)
             witness.shared.read_by_unit(cells, warpgroup, stamp)
         self._last[warpgroup] = Product(group + 1, witness.cluster.pc)
 
@@ -129,7 +129,7 @@ class Products:
         """Registers of a product may be touched when its group has been waited for."""
         knowledge = self._witness.knowledge
         column = knowledge.first_warpgroup + warpgroup
-        done = int(knowledge.known[knowledge.row_of_lane[lanes], column].min())
+        done = int(knowledge.known_to(lanes, column).min())
         for number in (*use.read, *use.written):
             product = under_way.pop(number, None)
             if product is not None and product.epoch > done:

@@ -52,7 +52,7 @@ class ThreadBarriers:
             barrier = self._named[rank, number] = NamedBarrier(
                 knowledge.new_column(), np.zeros(knowledge.lane_count, np.int32)
             )
-        is_lost = knowledge.known[knowledge.row_of_lane[lanes], barrier.column] < barrier.came[lanes]
+        is_lost = knowledge.known_to(lanes, barrier.column) < barrier.came[lanes]
         if is_lost.any():
             now = Side(self._witness.cluster.pc, "arrival", int(lanes[np.argmax(is_lost)]))
             self._witness.tell("barrier phase", None, now, "registers", None, number=number)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tilescope.machine.address import Addresses
 from tilescope.machine.order.conflict import Side
-from tilescope.machine.order.knowledge import CP_ASYNC, Clock, Vector
+from tilescope.machine.order.knowledge import CP_ASYNC, Vector
 from tilescope.machine.order.mbarriers import Mbarriers
 from tilescope.machine.order.stamp import stamp_base, stamped
 from tilescope.machine.order.touching import Request, Touching
@@ -77,12 +77,10 @@ class ThreadCopies:
 
     def arrived(self, address: int, lanes: LaneNumbers, epochs: Vector) -> None:
         """The copies of the lanes are done, and their arrival is counted."""
-        known = np.zeros(self._witness.knowledge.columns, np.int32)
         columns = self._first_column + lanes
-        known[columns] = epochs
         barrier = self._mbarriers.named(address)
         barrier.note_arrival(columns, epochs)
-        barrier.arrive(Clock(self._witness.number, known, np.zeros_like(known), {}))
+        barrier.arrive(self._witness.knowledge.clock_of(columns, epochs))
 
     def end(self, lanes: LaneNumbers, rank: int) -> None:
         """The lanes of a block have ended: copies that nobody waited for may still write."""

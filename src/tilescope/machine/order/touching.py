@@ -68,7 +68,6 @@ class Touching:
         self._witness = witness
         self._fences = fences
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have touched
-        self.ended_blocks: set[int] = set()
 
     def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> None:
         """A load (`same` is None) or a store; `places` are those in the cluster's shared memory."""
@@ -183,7 +182,7 @@ class Touching:
             return
         reached = np.unique(ranks[is_remote]).tolist()
         self.reached_blocks.update(reached)
-        for rank in self.ended_blocks.intersection(reached):
+        for rank in self._witness.ended_blocks.intersection(reached):
             index = int(np.argmax(is_remote & (ranks == rank)))
             now = Side(cluster.pc, "read", int(lanes[index]))
             self._witness.tell("block end", None, now, "shared", int(places[index]), rank=rank)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge, Vector
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
@@ -47,6 +48,7 @@ class Witness:
         self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.ended_blocks: set[int] = set()  # by rank
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // 32
         self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 1)
@@ -103,17 +105,14 @@ class Witness:
             return {}
         return {"cluster": int(met.clusters[index])}
 
-    def tell_of_unit(
-        self, met: Met, cells: Cells, now: Side, known: Vector, space: Literal["shared", "global"]
-    ) -> None:
+    def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
         """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy."""
         for index in first_of_each(pcs_of(met.stamps)):
             stamp = taken_apart(int(met.stamps[index]))
             before = self.side(stamp, was_write=True)
             mistake = mistake_of(before.how, now.how, was_write=True)
             facts = self.foreign(met, index)
-            is_known = not facts and known[stamp.column] >= stamp.epoch
-            if is_known and before.how in ("write", "atomic"):
+            if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
 
