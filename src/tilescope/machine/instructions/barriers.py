@@ -13,7 +13,7 @@ from tilescope.machine.front import Front
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
 
 
@@ -171,4 +171,3 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}
-__all__ = ["FAMILIES", "RefusedError"]
