@@ -17,14 +17,13 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import (
     BUFFER_ALIGNMENT_BYTES,
-    LOCAL_WINDOW,
     PARAM_WINDOW,
     SHARED_OFFSET_MASK,
     SHARED_RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BYTES,
+    WINDOWS,
     Addresses,
     Space,
+    is_in_window,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
@@ -34,7 +33,7 @@ from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
-from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
+from tilescope.machine.step import LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
 
@@ -157,7 +156,7 @@ class Cluster:
         self._require_aligned(at, addresses, values.dtype.itemsize * count)
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
-                own = addresses[chosen] - _window(own_space)
+                own = addresses[chosen] - WINDOWS.get(own_space, 0)
                 self.store(own_space, self.lanes(at)[chosen], own, values[chosen])
             return
         if space == "global":
@@ -225,12 +224,12 @@ class Cluster:
         pieces = self._by_space(addresses)
         if len(pieces) == 1:
             own_space = pieces[0][0]
-            return self.load(own_space, at, addresses - _window(own_space), dtype, count)
+            return self.load(own_space, at, addresses - WINDOWS.get(own_space, 0), dtype, count)
         shape = (len(addresses), count) if count > 1 else (len(addresses),)
         result = np.empty(shape, dtype)
         lanes = self.lanes(at)
         for own_space, chosen in pieces:
-            own = addresses[chosen] - _window(own_space)
+            own = addresses[chosen] - WINDOWS.get(own_space, 0)
             result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count)
         return result
 
@@ -238,8 +237,8 @@ class Cluster:
         """Which entries of generic addresses lie in which space."""
         pieces: list[tuple[Space, LaneNumbers]] = []
         is_global = np.ones(len(addresses), np.bool_)
-        for space, window in _WINDOWS:
-            is_inside = (addresses >= window) & (addresses < window + WINDOW_BYTES)
+        for space in WINDOWS:
+            is_inside = is_in_window(space, addresses)
             if is_inside.any():
                 pieces.append((space, np.flatnonzero(is_inside)))
                 is_global &= ~is_inside
@@ -310,17 +309,6 @@ def _sameness(held: Words, values: Words) -> Same:
     return same
 
 
-_WINDOWS: tuple[tuple[Space, int], ...] = (
-    ("param", PARAM_WINDOW),
-    ("local", LOCAL_WINDOW),
-    ("shared", SHARED_WINDOW),
-)
-
-
-def _window(space: Space) -> int:
-    return dict(_WINDOWS).get(space, 0)
-
-
 def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
     """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200)."""
     rank = address >> SHARED_RANK_SHIFT
@@ -332,6 +320,3 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelF
     held = cluster.launch.shared_end
     reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
     return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
-
-
-__all__ = ["EVERYONE", "Cluster", "Words"]

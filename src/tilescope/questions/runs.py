@@ -60,7 +60,7 @@ def answer(asked: Asked) -> Answer:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,
-        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "is_told": True},
+        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines")},
         extra={
             "seconds": round(seconds, 6),
             "exact": run.exact,
@@ -71,6 +71,7 @@ def answer(asked: Asked) -> Answer:
         violations=run.findings,
         told_in="findings",
         headline=told,
+        told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
 

@@ -18,7 +18,7 @@ from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
 from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
 
 
@@ -257,4 +257,3 @@ def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}
-__all__ = ["FAMILIES", "RefusedError"]

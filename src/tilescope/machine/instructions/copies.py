@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses, is_in_window
+from tilescope.machine.address import WINDOWS, Addresses, is_in_window
 from tilescope.machine.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
@@ -228,7 +228,8 @@ def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dty
     try:
         return cluster.memory.load(sources, word, count)
     except KernelFaultError as fault:
-        if fault.address is not None and is_in_window(fault.address):
+        address = fault.address
+        if address is not None and any(is_in_window(space, address) for space in WINDOWS):
             fault.code = INVALID_ADDRESS_SPACE
         if fault.lane is not None:
             fault.lane = int(lanes[fault.lane])

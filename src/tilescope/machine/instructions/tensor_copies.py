@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, WINDOW_BYTES
+from tilescope.machine.address import PARAM_WINDOW, is_in_window
 from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
@@ -164,7 +164,7 @@ def _map_number(cluster: Cluster, lane: int, address: int) -> int:
     if address % MAP_ALIGNMENT_BYTES:
         reason = f"a tensor map at {address:#x}, which is no multiple of {MAP_ALIGNMENT_BYTES} bytes"
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, lane, address)
-    if PARAM_WINDOW <= address < PARAM_WINDOW + WINDOW_BYTES:
+    if is_in_window("param", address):
         content = cluster.launch.parameters[address - PARAM_WINDOW :]
     else:
         content = global_from(cluster.memory, address)
