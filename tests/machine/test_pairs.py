@@ -4,7 +4,8 @@ import importlib.util
 
 import numpy as np
 import pytest
-from pair_kernels import FOLDER, SEEDS, TABLE, mistakes_of, run, variant
+from pair_kernels import FOLDER, SEEDS, mistakes_of, run, variant
+from pair_table import TABLE
 
 import tilescope as ts
 
