@@ -54,9 +54,11 @@ RACE = frozenset({"run-race"})
 PROXY_FENCE = frozenset({"run-proxy-fence"})
 COPY_WAIT = frozenset({"run-copy-wait"})
 REFILL = frozenset({"run-refill"})
+EITHER_ORDER = COPY_WAIT | REFILL  # a copy and a read that nothing orders: which comes first is the schedule's choice
 ACCUMULATORS = frozenset({"run-accumulators"})
 STORE_SOURCE = frozenset({"run-store-source"})
 CP_ASYNC = frozenset({"run-cp-async"})
+COPY_OF_OTHERS = CP_ASYNC | RACE | REFILL  # likewise, where cp.async copies
 BARRIER_INIT = frozenset({"run-barrier-init"})
 MAP_FENCE = frozenset({"run-map-fence"})
 BLOCK_END = frozenset({"run-block-end"})
@@ -72,8 +74,8 @@ TABLE = (
         {
             "no-wait": COPY_WAIT,
             "wait-once": COPY_WAIT,
-            "one-waits": COPY_WAIT,
-            "wrong-parity": COPY_WAIT | HANG,
+            "one-waits": EITHER_ORDER,
+            "wrong-parity": EITHER_ORDER | HANG,
             "wrong-barrier": COPY_WAIT,
             "no-expect": COPY_WAIT | EXPECTED_BYTES,
             "bytes-less": EXPECTED_BYTES | HANG,
@@ -82,11 +84,11 @@ TABLE = (
             "no-init": BARRIER_INIT | HANG | ARRIVALS,
         },
     ),
-    Pairs("tma_one_waits", mapped_words(4), {"no-barrier": COPY_WAIT}),
+    Pairs("tma_one_waits", mapped_words(4), {"no-barrier": EITHER_ORDER}),
     Pairs(
         "tma_reload",
         mapped_words(16),
-        {"no-barrier": REFILL, "barrier-too-early": REFILL, "parity-stuck": COPY_WAIT},
+        {"no-barrier": EITHER_ORDER, "barrier-too-early": EITHER_ORDER, "parity-stuck": EITHER_ORDER | HANG},
     ),
     Pairs(
         "bulk_two_copies",
@@ -95,7 +97,7 @@ TABLE = (
     ),
     Pairs("expect_later", same_words, {"forgotten": EXPECTED_BYTES | COPY_WAIT | HANG}),
     Pairs("peek_then_wait", same_words, {"peek-only": COPY_WAIT}),
-    Pairs("loads_beyond", mapped_words(20), {"beyond-k": BLOCK_END, "no-barrier": REFILL}),
+    Pairs("loads_beyond", mapped_words(20), {"beyond-k": BLOCK_END, "no-barrier": EITHER_ORDER}),
     Pairs("nobody_waits", thread_numbers, {"no-wait": BLOCK_END}),
     Pairs("im2col_load", image_column, {"no-wait": COPY_WAIT, "bytes-more": EXPECTED_BYTES | HANG}),
     Pairs("zero_then_load", first_half, {"no-fence": PROXY_FENCE}),
@@ -122,7 +124,7 @@ TABLE = (
             "wait-of-another": STORE_SOURCE,
             "no-commit": STORE_SOURCE,
             "commit-of-another": STORE_SOURCE,
-            "no-barrier": STORE_SOURCE,
+            "no-barrier": STORE_SOURCE | RACE | PROXY_FENCE,
         },
     ),
     Pairs(
@@ -180,8 +182,8 @@ TABLE = (
         {
             "no-wait": REFILL | RACE,
             "all-but-one": REFILL | RACE,
-            "no-barrier": REFILL | RACE,
-            "own-group-only": REFILL | RACE,
+            "no-barrier": REFILL | RACE | PROXY_FENCE,
+            "own-group-only": REFILL | RACE | PROXY_FENCE,
         },
         block=256,
     ),
@@ -192,8 +194,8 @@ TABLE = (
             "no-wait": CP_ASYNC,
             "all-but-one": CP_ASYNC,
             "no-commit": CP_ASYNC,
-            "no-barrier": CP_ASYNC,
-            "only-own-warp": CP_ASYNC,
+            "no-barrier": COPY_OF_OTHERS,
+            "only-own-warp": COPY_OF_OTHERS,
             "wait-after-barrier": CP_ASYNC,
         },
     ),
@@ -201,7 +203,7 @@ TABLE = (
     Pairs(
         "cp_async_stages",
         summed_tiles(5, MIRRORED),
-        {"all-but-two": CP_ASYNC, "no-barrier": CP_ASYNC, "no-second-barrier": CP_ASYNC | REFILL | RACE},
+        {"all-but-two": CP_ASYNC, "no-barrier": COPY_OF_OTHERS, "no-second-barrier": COPY_OF_OTHERS},
     ),
     Pairs(
         "cp_async_mbarrier",
@@ -223,16 +225,16 @@ TABLE = (
             "full-count-two": HANG,
             "empty-count-two": HANG,
             "empty-parity": HANG,
-            "no-empty-wait": REFILL | ARRIVALS,
-            "empty-wait-once": REFILL | ARRIVALS,
-            "one-slot-for-b": REFILL | RACE | COPY_WAIT,
+            "no-empty-wait": EITHER_ORDER | ARRIVALS,
+            "empty-wait-once": EITHER_ORDER | ARRIVALS,
+            "one-slot-for-b": EITHER_ORDER | RACE,
             "only-a-counted": EXPECTED_BYTES | COPY_WAIT | HANG,
             "bytes-more": EXPECTED_BYTES | HANG,
-            "full-parity": COPY_WAIT | HANG,
-            "wrong-slot": COPY_WAIT | HANG,
-            "no-full-wait": COPY_WAIT,
-            "full-wait-once": COPY_WAIT,
-            "reads-other-slot": COPY_WAIT | REFILL,
+            "full-parity": EITHER_ORDER | HANG,
+            "wrong-slot": EITHER_ORDER | HANG,
+            "no-full-wait": EITHER_ORDER | HANG,
+            "full-wait-once": EITHER_ORDER | HANG,
+            "reads-other-slot": EITHER_ORDER,
             "release-too-early": REFILL,
             "all-but-one": REFILL,
             "no-release": HANG,
@@ -245,8 +247,8 @@ TABLE = (
         {
             "all-but-two": REFILL,
             "newest-slot": REFILL,
-            "phase-kept": COPY_WAIT | HANG,
-            "phase-kept-by-loader": REFILL | HANG | ARRIVALS,
+            "phase-kept": EITHER_ORDER | HANG,
+            "phase-kept-by-loader": EITHER_ORDER | HANG | ARRIVALS,
             "last-wait-missing": ACCUMULATORS,
         },
         block=160,
@@ -255,11 +257,11 @@ TABLE = (
         "ring_readers",
         summed_tiles(6, np.arange(64)),
         {
-            "count-one": REFILL | HANG,
+            "count-one": EITHER_ORDER | HANG,
             "count-three": HANG,
-            "leader-waits": COPY_WAIT,
-            "no-syncwarp": REFILL,
-            "release-before-read": REFILL,
+            "leader-waits": EITHER_ORDER,
+            "no-syncwarp": EITHER_ORDER,
+            "release-before-read": EITHER_ORDER,
         },
         block=96,
     ),
@@ -284,11 +286,11 @@ TABLE = (
         {
             "no-init-fence": BARRIER_INIT,
             "init-unseen": BARRIER_INIT,
-            "receiver-expects-none": EXPECTED_BYTES | COPY_WAIT | HANG,
+            "receiver-expects-none": EXPECTED_BYTES | EITHER_ORDER | HANG,
             "receiver-silent": EXPECTED_BYTES | HANG,
             "mask-of-one": EXPECTED_BYTES | HANG,
             "receiver-leaves": BLOCK_END,
-            "receiver-reads-at-once": COPY_WAIT,
+            "receiver-reads-at-once": EITHER_ORDER,
         },
         grid=2,
         cluster=2,
@@ -298,9 +300,9 @@ TABLE = (
         for_both_blocks(4),
         {
             "no-init-fence": BARRIER_INIT,
-            "own-release-only": REFILL | HANG,
-            "no-empty-wait": REFILL | HANG,
-            "no-barrier": REFILL,
+            "own-release-only": EITHER_ORDER | HANG,
+            "no-empty-wait": EITHER_ORDER | HANG,
+            "no-barrier": EITHER_ORDER,
             "peer-gone": BLOCK_END,
         },
         grid=2,
@@ -325,10 +327,10 @@ TABLE = (
         {
             "bytes-less": EXPECTED_BYTES | HANG,
             "bytes-more": EXPECTED_BYTES | HANG,
-            "expects-none": EXPECTED_BYTES | COPY_WAIT,
+            "expects-none": EXPECTED_BYTES | EITHER_ORDER,
             "init-unseen": BARRIER_INIT,
-            "no-wait": COPY_WAIT,
-            "wait-once": COPY_WAIT,
+            "no-wait": EITHER_ORDER,
+            "wait-once": EITHER_ORDER,
         },
         grid=2,
         cluster=2,
@@ -349,7 +351,7 @@ TABLE = (
     Pairs(
         "remote_bulk",
         exchanged,
-        {"no-fence": PROXY_FENCE, "no-wait": COPY_WAIT, "leaves-too-soon": BLOCK_END},
+        {"no-fence": PROXY_FENCE, "no-wait": EITHER_ORDER, "leaves-too-soon": BLOCK_END},
         grid=2,
         cluster=2,
     ),
@@ -516,7 +518,7 @@ TABLE = (
         "epilogue_warp",
         same_tiles(4, 64),
         {
-            "no-wait-for-free": STORE_SOURCE | HANG,
+            "no-wait-for-free": STORE_SOURCE | RACE | PROXY_FENCE | HANG,
             "no-fence": PROXY_FENCE,
             "fence-of-storer": PROXY_FENCE,
             "no-wait-for-ready": RACE | PROXY_FENCE | HANG,
@@ -537,7 +539,7 @@ TABLE = (
         grid=2,
         cluster=2,
     ),
-    Pairs("ldmatrix_of_copied", matrices, {"no-wait": CP_ASYNC, "no-barrier": CP_ASYNC}, block=64),
+    Pairs("ldmatrix_of_copied", matrices, {"no-wait": CP_ASYNC, "no-barrier": COPY_OF_OTHERS}, block=64),
     Pairs(
         "changed_in_place",
         numbered_in_place,
@@ -551,7 +553,7 @@ TABLE = (
     Pairs(
         "ring_two_groups",
         product_of_two_groups,
-        {"count-one": REFILL | HANG, "second-group-too-early": REFILL, "one-group-only": HANG},
+        {"count-one": EITHER_ORDER | HANG, "second-group-too-early": REFILL, "one-group-only": HANG},
         block=288,
     ),
     Pairs(
