@@ -33,6 +33,11 @@ def mapped(array: np.ndarray) -> Callable[[ts.Memory], ts.TensorMap]:
     return lambda memory: memory.map(array, (32, 4))
 
 
+def held_map(array: np.ndarray) -> Callable[[ts.Memory], np.ndarray]:
+    """The 128 bytes of such a map as an array, which a kernel can edit."""
+    return lambda memory: np.frombuffer(mapped(array)(memory).encode(), np.uint8).copy()
+
+
 def words(random: np.random.Generator, *shape: int) -> np.ndarray:
     """Random 32-bit words."""
     return random.integers(0, 2**32, shape, np.uint32)
@@ -235,12 +240,15 @@ def exchanged_mirrored(random: np.random.Generator) -> Case:
 def map_in_memory(random: np.random.Generator) -> Case:
     """A map in global memory, made for one array; the kernel makes it point at another."""
     one, other = words(random, 2, 4, 32)
-
-    def held(memory: ts.Memory) -> np.ndarray:
-        return np.frombuffer(mapped(one)(memory).encode(), np.uint8).copy()
-
     out = np.zeros(128, np.uint32)
-    return Case([held, other, out], out, other.reshape(-1))
+    return Case([held_map(one), other, out], out, other.reshape(-1))
+
+
+def map_used_twice(random: np.random.Generator) -> Case:
+    """A map in global memory, used for one array and then for another; their sums."""
+    one, other = words(random, 2, 4, 32)
+    out = np.zeros(128, np.uint32)
+    return Case([held_map(one), other, out], out, (one + other).reshape(-1))
 
 
 def map_to_copy(random: np.random.Generator) -> Case:

@@ -20,6 +20,7 @@ from pair_arrays import (
     image_column,
     map_in_memory,
     map_to_copy,
+    map_used_twice,
     mapped_words,
     matrices,
     mirrored_half,
@@ -93,7 +94,12 @@ TABLE = (
     Pairs(
         "bulk_two_copies",
         sum_of_two,
-        {"one-counted": EXPECTED_BYTES | COPY_WAIT | HANG, "no-wait": COPY_WAIT, "wait-once": COPY_WAIT},
+        {
+            "one-counted": EXPECTED_BYTES | COPY_WAIT | HANG,
+            "no-wait": COPY_WAIT,
+            "wait-once": COPY_WAIT,
+            "one-target": EITHER_ORDER | RACE,
+        },
     ),
     Pairs("expect_later", same_words, {"forgotten": EXPECTED_BYTES | COPY_WAIT | HANG}),
     Pairs("peek_then_wait", same_words, {"peek-only": COPY_WAIT}),
@@ -342,6 +348,7 @@ TABLE = (
             "arrive-before-store": RACE,
             "relaxed": RACE,
             "own-barrier": RACE,
+            "block-scope": RACE,
             "no-wait": RACE,
             "waits-relaxed": RACE,
         },
@@ -562,6 +569,16 @@ TABLE = (
         {"written-between": RACE, "wait-after-read": RACE},
         grid=2,
         cluster=2,
+    ),
+    Pairs(
+        "map_edited_again",
+        map_used_twice,
+        {"edited-in-flight": MAP_FENCE | RACE, "no-release": MAP_FENCE, "no-acquire": MAP_FENCE},
+    ),
+    Pairs(
+        "cp_async_twice",
+        sum_of_two,
+        {"no-wait-between": CP_ASYNC | RACE, "second-not-waited": CP_ASYNC},
     ),
     # Kernels that look wrong, and are right.
     Pairs("same_value", one_word, {}),

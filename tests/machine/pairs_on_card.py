@@ -41,6 +41,7 @@ class Placed:
         self.card = card
         self.memory = memory
         self.addresses = {}
+        self.kept = []  # so that no other array gets their place
 
     def address(self, array):
         """Where an array lies on the card."""
@@ -51,10 +52,18 @@ class Placed:
 
     def parameter(self, argument):
         """The bytes of a parameter: an array's address, or a map that points at the array on the card."""
-        if isinstance(argument, np.ndarray):
-            return self.address(argument).to_bytes(8, "little")
-        region = contents_of(self.memory).region_at(argument.address)
-        return edited_descriptor(argument.encode(), "global_address", self.address(region.array), 0)
+        if callable(argument):
+            made = argument(self.memory)
+            if isinstance(made, np.ndarray):  # the bytes of a map that lies in memory
+                return self.parameter(np.frombuffer(self.descriptor(made.tobytes()), np.uint8).copy())
+            return self.descriptor(made.encode())
+        self.kept.append(argument)
+        return self.address(argument).to_bytes(8, "little")
+
+    def descriptor(self, blob):
+        """A map over an array as a map over the same array on the card."""
+        region = contents_of(self.memory).region_at(ts.decode_tensor_map(blob).address)
+        return edited_descriptor(blob, "global_address", self.address(region.array))
 
     def taken(self, array):
         """The bytes that an array has on the card now, in its own shape; all memory is given back."""
@@ -70,8 +79,7 @@ def run_once(card, function, pairs, seed):
     memory = ts.Memory()
     case = pairs.make(np.random.default_rng(seed))
     placed = Placed(card, memory)
-    args = [argument(memory) if callable(argument) else argument for argument in case.args]
-    buffers = [ctypes.create_string_buffer(data, len(data)) for data in map(placed.parameter, args)]
+    buffers = [ctypes.create_string_buffer(data, len(data)) for data in map(placed.parameter, case.args)]
     pointers = (ctypes.c_void_p * len(buffers))(*[ctypes.addressof(buffer) for buffer in buffers])
     attribute = Attribute(CLUSTER_DIMENSION)
     attribute.value[:3] = three([pairs.cluster or 1])
