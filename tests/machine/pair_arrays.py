@@ -290,11 +290,15 @@ def counted_bins(random: np.random.Generator) -> Case:
     return Case([source, out], out, np.bincount(source & 15, minlength=16).astype(np.uint32))
 
 
-def next_blocks_words(random: np.random.Generator) -> Case:
-    """Four blocks of 32 words; each gets those of the next one, through an array and a counter."""
+def added_by_all(random: np.random.Generator) -> Case:
+    """Four blocks of 32 words; each adds up those of all, through an array and a counter."""
     source = words(random, 4, 32)
     out = np.zeros((4, 32), np.uint32)
-    return Case([source, np.zeros((4, 32), np.uint32), np.zeros(1, np.uint32), out], out, np.roll(source, -1, 0))
+    return Case(
+        [source, np.zeros((4, 32), np.uint32), np.zeros(1, np.uint32), out],
+        out,
+        np.tile(source.sum(0, dtype=np.uint32), (4, 1)),
+    )
 
 
 def added_in_turns(random: np.random.Generator) -> Case:

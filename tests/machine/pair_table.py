@@ -5,6 +5,7 @@ from pair_arrays import (
     IN_ORDER,
     MIRRORED,
     SHIFTED,
+    added_by_all,
     added_by_the_last,
     added_in_turns,
     added_twice,
@@ -26,7 +27,6 @@ from pair_arrays import (
     mirrored_half,
     mirrored_sums,
     moved_words,
-    next_blocks_words,
     numbered_in_place,
     one_sum,
     one_word,
@@ -471,7 +471,7 @@ TABLE = (
     ),
     Pairs(
         "grid_barrier",
-        next_blocks_words,
+        added_by_all,
         {
             "no-barrier-before": RACE,
             "relaxed-arrival": RACE,
