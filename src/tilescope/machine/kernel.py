@@ -161,7 +161,7 @@ class Kernel:
         return _told(launch, result)
 
     def mutants(self) -> Iterator[Mutant]:
-        """Copies of the kernel with one thing changed, each with a name: would a test notice it?
+        """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
         parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for.

@@ -1,4 +1,4 @@
-"""Copies of a kernel with one thing changed, each named: would a test notice it?
+"""Copies of a kernel with one thing changed, each with a name, for tests that ought to notice them.
 
 for mutant in kernel.mutants():
     run = mutant.kernel.run(…)
@@ -16,7 +16,7 @@ from tilescope.machine.mutation.change import Change, KernelText, MutantKind
 from tilescope.machine.mutation.maps import OtherSwizzleKernel, is_map
 from tilescope.machine.mutation.operands import operand_changes
 from tilescope.machine.mutation.removals import removals, shorter_waits, wait_loops
-from tilescope.ptx.editing import edited, only_bodies
+from tilescope.ptx.editing import edited
 
 
 @dataclass(frozen=True)

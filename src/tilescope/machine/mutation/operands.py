@@ -1,16 +1,15 @@
 """Numbers that must agree with others, off by a little: bytes, counts, parities, slots, swizzles.
 
-    mbarrier.arrive.expect_tx.b64 _, [m], 4096;      4112, 4080
-    mbarrier.init.b64 [m], 2;                        3, 1
-    mbarrier.try_wait.parity.b64 p, [m], %r1;        %r1 ^ 1
-    cp.async.bulk.… [slot], …                        slot + the bytes of a stage
-    wgmma.mma_async… %rd1, %rd2, …                   %rd1 with another swizzle in its bits 62 and 63
+mbarrier.arrive.expect_tx.b64 _, [m], 4096;      4112, 4080
+mbarrier.init.b64 [m], 2;                        3, 1
+mbarrier.try_wait.parity.b64 p, [m], %r1;        %r1 ^ 1
+cp.async.bulk.… [slot], …                        slot + the bytes of a stage
+wgmma.mma_async… %rd1, %rd2, …                   %rd1 with another swizzle in its bits 62 and 63
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import add, xor
 from typing import NamedTuple
 
 from tilescope.machine.mutation.change import Change, KernelText, MutantKind
@@ -37,7 +36,7 @@ class _Arithmetic(NamedTuple):
 
     def of(self, value: int) -> int:
         """What a number becomes."""
-        return (add if self.opcode == "add.s" else xor)(value, self.constant)
+        return value + self.constant if self.opcode == "add.s" else value ^ self.constant
 
     def before(self, operand: str) -> str:
         """The instructions that change a register."""
@@ -106,7 +105,9 @@ def _slots(text: KernelText, instruction: Instruction, definitions: Definitions)
         if isinstance(address, Address):
             for size_bytes in definitions.slot_sizes(address.base):
                 if size_bytes >= smallest_bytes:
-                    what = f"{_operand_name(instruction, index)} of {instruction.opcode} one slot ({size_bytes} bytes) on"
+                    what = (
+                        f"{_operand_name(instruction, index)} of {instruction.opcode} one slot ({size_bytes} bytes) on"
+                    )
                     yield Change("slot", what, instruction, (_moved(text, instruction, index, size_bytes),))
 
 

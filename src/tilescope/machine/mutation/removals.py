@@ -1,17 +1,18 @@
 """Instructions that order something, taken out one by one and all of a kind; waits that wait for less.
 
-    bar.sync 0;                                     removed
-    cp.async.wait_group 1;                          removed; or cp.async.wait_group 2
-    A: mbarrier.try_wait.parity.b64 p, [m], 0;      passes at once: p is true
-       @!p bra A;                                   polls once: the branch back is removed
+bar.sync 0;                                     removed
+cp.async.wait_group 1;                          removed; or cp.async.wait_group 2
+A: mbarrier.try_wait.parity.b64 p, [m], 0;      passes at once: p is true
+   @!p bra A;                                   polls once: the branch back is removed
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tilescope.machine.mutation.change import Change, KernelText, MutantKind
+from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Function, Immediate, Instruction, Label, Register
 
 
@@ -31,29 +32,38 @@ REMOVED_KINDS = (
     ),
     RemovedKind("fence", "fences", ("fence.", "membar.")),
     RemovedKind("wgmma fence", "wgmma fences", ("wgmma.fence",)),
-    RemovedKind(
-        "commit", "commits", ("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group")
-    ),
+    RemovedKind("commit", "commits", ("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group")),
     RemovedKind(
         "barrier",
         "barriers",
-        ("bar.sync", "bar.cta.sync", "bar.arrive", "bar.cta.arrive", "bar.warp.sync", "barrier.sync", "barrier.cta.sync")
-        + ("barrier.arrive", "barrier.cta.arrive", "barrier.cluster."),
+        (
+            "bar.sync",
+            "bar.cta.sync",
+            "bar.arrive",
+            "bar.cta.arrive",
+            "bar.warp.sync",
+            "barrier.sync",
+            "barrier.cta.sync",
+            "barrier.arrive",
+            "barrier.cta.arrive",
+            "barrier.cluster.",
+        ),
     ),
     RemovedKind("arrival", "arrivals", ("mbarrier.arrive", "cp.async.mbarrier.arrive")),
 )
-_LONGEST_WAIT_LOOP = 32  # instructions
+_LONGEST_WAIT_LOOP = 64  # instructions
 _MOST_GROUPS = {"wgmma": 7}  # that a wait may leave under way, where the instruction has a limit
-_POLLS = ("mbarrier.try_wait", "mbarrier.test_wait", "ld.volatile", "ld.relaxed", "ld.acquire", "atom.")
-_BESIDE_A_POLL = frozenset(
-    {"mov", "add", "sub", "and", "or", "xor", "not", "shl", "shr", "setp", "selp", "cvt", "cvta", "bra", "nanosleep"}
-)  # what a loop that only waits may do besides
+_POLLS = ("mbarrier.try_wait", "mbarrier.test_wait", "ld.volatile", "ld.relaxed", "ld.acquire")
+_WORK = frozenset(
+    {"st", "red", "atom", "cp", "wgmma", "mma", "ldmatrix", "stmatrix", "bar", "barrier", "mbarrier", "fence", "membar"}
+    | {"call", "tensormap", "multimem", "setmaxnreg"}
+)  # a loop with one of these does more than wait
 
 
 class WaitLoop(NamedTuple):
-    """A loop that does nothing but wait: the branch back, and the polls of mbarriers in it."""
+    """A loop that does nothing but wait: the branches back, and the polls of mbarriers in it."""
 
-    branch: Instruction
+    branches: tuple[Instruction, ...]
     polls: tuple[Instruction, ...]
 
 
@@ -104,23 +114,24 @@ def wait_loops(text: KernelText) -> Iterator[Change]:
     """Every loop that waits: its polls pass at once, or it polls once; then all of them."""
     loops = [loop for function in text.functions for loop in waiting(function)]
     polls = [poll for loop in loops for poll in loop.polls]
+    branches = [loop.branches[0] for loop in loops if len(loop.branches) == 1]
     for poll in polls:
-        yield Change("wait loop", f"{poll.opcode} passes at once", poll, (text.statement(poll).replaced(_passed(text, poll)),))
-    for loop in loops:
-        yield Change("wait loop", "the loop polls once", loop.branch, (text.statement(loop.branch).removed(),))
+        yield Change("wait loop", f"{poll.opcode} passes at once", poll, (_passes(text, poll),))
+    for branch in branches:
+        yield Change("wait loop", "a wait polls once", branch, (text.statement(branch).removed(),))
     if len(polls) > 1:
-        edits = tuple(text.statement(poll).replaced(_passed(text, poll)) for poll in polls)
+        edits = tuple(_passes(text, poll) for poll in polls)
         yield Change("wait loop", "all waits for mbarriers pass at once", None, edits)
-    if len(loops) > 1:
-        edits = tuple(text.statement(loop.branch).removed() for loop in loops)
-        yield Change("wait loop", "all loops poll once", None, edits)
+    if len(branches) > 1:
+        edits = tuple(text.statement(branch).removed() for branch in branches)
+        yield Change("wait loop", "all waits poll once", None, edits)
 
 
-def _passed(text: KernelText, poll: Instruction) -> str:
-    """An instruction that says what a poll says when it passes."""
+def _passes(text: KernelText, poll: Instruction) -> Edit:
+    """Write the answer of a poll that passes in its place."""
     statement = text.statement(poll)
     guard = statement.head.rpartition(" ")[0]
-    return f"{guard} setp.eq.u32 {statement.operands[0]}, 0, 0;".lstrip()
+    return statement.replaced(f"{guard} setp.eq.u32 {statement.operands[0]}, 0, 0;".lstrip())
 
 
 def waiting(function: Function) -> Iterator[WaitLoop]:
@@ -131,23 +142,33 @@ def waiting(function: Function) -> Iterator[WaitLoop]:
     ...     .reg .b32 %r; .reg .pred p; .shared .b64 full;
     ...     A: mbarrier.try_wait.parity.shared.b64 p, [full], 0;
     ...     @!p bra A; }''')
-    >>> [loop.branch.text for loop in waiting(module.functions["k"])]
+    >>> [branch.text for loop in waiting(module.functions["k"]) for branch in loop.branches]
     ['@!p bra A']
     """
     instructions = function.instructions or ()
-    for number, branch in enumerate(instructions):
-        start = _branch_target(branch)
-        if start is None or not number - _LONGEST_WAIT_LOOP <= start < number:
-            continue
-        body = instructions[start:number]
-        has_inner_loop = any(start <= (_branch_target(one) or 0) < number for one in body if one.name == "bra")
-        polls = [one for one in body if one.opcode.startswith(_POLLS)]
-        does_more = any(one not in polls and one.name not in _BESIDE_A_POLL for one in body)
+    loops = _loops(instructions)
+    for start, ends in sorted(loops.items()):
+        body = instructions[start : ends[-1]]
+        polls = [one for one in body if _is_poll(one)]
+        does_more = any(one.name in _WORK and one not in polls for one in body)
+        has_inner_loop = any(start < other < ends[-1] for other in loops)
         if polls and not does_more and not has_inner_loop:
-            yield WaitLoop(branch, tuple(one for one in polls if one.name == "mbarrier"))
+            branches = tuple(instructions[end] for end in ends)
+            yield WaitLoop(branches, tuple(one for one in polls if one.name == "mbarrier"))
 
 
-def _branch_target(instruction: Instruction) -> int | None:
-    """Where a branch goes; None: it is none."""
-    target = instruction.operands[0] if instruction.name == "bra" else None
-    return target.target if isinstance(target, Label) else None
+def _is_poll(instruction: Instruction) -> bool:
+    """Whether an instruction asks how far others are: the phase of an mbarrier, a flag, or a lock that it takes if it can."""
+    if instruction.opcode.startswith("atom.") and "cas" in instruction.modifiers:
+        return all(isinstance(one, Immediate) for one in instruction.operands[2:])
+    return instruction.opcode.startswith(_POLLS)
+
+
+def _loops(instructions: Sequence[Instruction]) -> dict[int, list[int]]:
+    """Short loops: where each starts, and the branches that lead back to it."""
+    loops: dict[int, list[int]] = {}
+    for number, branch in enumerate(instructions):
+        target = branch.operands[0] if branch.name == "bra" else None
+        if isinstance(target, Label) and number - _LONGEST_WAIT_LOOP <= target.target < number:
+            loops.setdefault(target.target, []).append(number)
+    return loops

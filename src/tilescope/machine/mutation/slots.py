@@ -24,7 +24,9 @@ from tilescope.ptx.syntax import (
     nested_operands,
 )
 
-_WITHOUT_RESULT = frozenset({"st", "red", "bra", "brx", "bar", "barrier", "cp", "fence", "membar", "ret", "exit", "trap"})
+_WITHOUT_RESULT = frozenset(
+    {"st", "red", "bra", "brx", "bar", "barrier", "cp", "fence", "membar", "ret", "exit", "trap"}
+)
 _THREAD = ("%tid", "%laneid", "%warpid")
 _OF_THE_THREAD = frozenset({"shfl", "elect", "vote", "match", "activemask"})
 _SUMS = frozenset({"mov", "add", "sub", "or", "xor", "and", "cvt", "cvta", "selp", "min", "max"})
