@@ -26,7 +26,7 @@ from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, integer, integers
@@ -158,7 +158,7 @@ class Kernel:
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
-        return _told(launch, result)
+        return with_arrays(_told(launch, result), parameters.arrays(args))
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
