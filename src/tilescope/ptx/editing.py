@@ -53,6 +53,7 @@ class Statement(NamedTuple):
     end: int  # behind the semicolon
     head: str
     operands: tuple[str, ...]
+    line_ends: int  # inside it
 
     @property
     def written(self) -> str:
@@ -62,11 +63,11 @@ class Statement(NamedTuple):
 
     def removed(self) -> Edit:
         """Leave a comment where the instruction was."""
-        return Edit(self.start, self.end, f"/* {self.written} */")
+        return self.replaced(f"/* {self.written} */")
 
     def replaced(self, text: str) -> Edit:
-        """Write another text, which may be several instructions, in its place."""
-        return Edit(self.start, self.end, text)
+        """Write another text on one line, which may be several instructions, in its place."""
+        return Edit(self.start, self.end, text + "\n" * self.line_ends)
 
     def with_operand(self, index: int, operand: str, before: str = "") -> Edit:
         """Write another operand; what stands in `before` is done first, in a scope of its own."""
@@ -89,7 +90,8 @@ def statement_of(code: str, instruction: Instruction) -> Statement:
     end = code.index(";", start)
     head = _HEAD.match(code, start)
     assert head is not None  # it was read as an instruction
-    return Statement(start, end + 1, " ".join(head[0].split()), _operands(code[head.end() : end]))
+    line_ends = code.count("\n", start, end)
+    return Statement(start, end + 1, " ".join(head[0].split()), _operands(code[head.end() : end]), line_ends)
 
 
 def _operands(written: str) -> tuple[str, ...]:
