@@ -28,6 +28,7 @@ GLOBAL_START = 0x7F00_0000_0000
 SHARED_RANK_SHIFT = 24  # the rank of a block in its cluster, in an address of shared memory
 SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 SHARED_RESERVED_BYTES = 0x400
+BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
 
 WINDOW_OF_SPACE: dict[str, int] = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "shared": SHARED_WINDOW, "global": 0}
 

@@ -10,6 +10,7 @@ from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
+from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
@@ -45,6 +46,8 @@ class BlockBarrierTurn:
         expected = None
         if self.threads is not None:
             expected = int(cluster.registers[self.threads][lanes[0]])
+        if cluster.order is not None:
+            cluster.order.come_to_block_barrier(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
@@ -77,6 +80,7 @@ class ClusterWait:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
         if schedule.barriers.cluster_passed(front.lanes):
+            schedule.barriers.tell_order(front.lanes)
             schedule.go_on(front, front.pc + 1)
             return
         schedule.barriers.cluster_waiting.append(Waiting(front.pc + 1, front.lanes))
@@ -86,9 +90,15 @@ class ClusterWait:
 class ClusterArrive:
     """barrier.cluster.arrive: counts the threads, which go on."""
 
+    is_relaxed: bool
+
     def take(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and let go whom that frees."""
-        schedule.barriers.cluster_arrive(front.lanes)
+        barriers = schedule.barriers
+        if schedule.cluster.order is not None:
+            phase = barriers.cluster_phase
+            schedule.cluster.order.come_to_cluster_barrier(phase, front.lanes, is_relaxed=self.is_relaxed)
+        barriers.cluster_arrive(front.lanes)
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
 
@@ -99,7 +109,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if words.flag("warp"):
         words.flag("sync")
         words.done()
-        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
+        return Collective(_meet_warps, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
     words.flag("aligned")
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
@@ -131,11 +141,15 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
     words.without_effect()
     words.flag("aligned")
     words.done()
-    return ClusterArrive() if action == "arrive" else ClusterWait()
+    if action == "arrive":
+        return ClusterArrive("relaxed" in instruction.modifiers)
+    return ClusterWait()
 
 
-def _nothing(cluster: Cluster, at: Lanes) -> None:
-    """Only the waiting counts."""
+def _meet_warps(cluster: Cluster, at: Lanes) -> None:
+    """bar.warp.sync: only the waiting counts, and the order."""
+    if cluster.order is not None:
+        cluster.order.meet_warps(cluster.lanes(at))
 
 
 _FENCES = (
@@ -167,7 +181,53 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
     while words.one_of(_FENCES) is not None:
         pass
     words.done()
-    return _nothing
+    modifiers = instruction.modifiers
+    if "tensormap::generic" in modifiers:
+        return _fence_of_maps(assembler, instruction)
+    if "mbarrier_init" in modifiers:
+        return _fence_of_init
+    if any(word.startswith("async") for word in modifiers):
+        return _fence_of_proxies
+    if "proxy" in modifiers:
+        return _no_fence
+    return _fence_of_memory
+
+
+def _no_fence(cluster: Cluster, at: Lanes) -> None:
+    """fence.proxy.alias: nothing here has two addresses."""
+
+
+def _fence_of_memory(cluster: Cluster, at: Lanes) -> None:
+    if cluster.order is not None:
+        cluster.order.fence(cluster.lanes(at))
+
+
+def _fence_of_proxies(cluster: Cluster, at: Lanes) -> None:
+    if cluster.order is not None:
+        cluster.order.fence_proxy(cluster.lanes(at))
+
+
+def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
+    if cluster.order is not None:
+        cluster.order.fence_init(cluster.lanes(at))
+
+
+def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
+    """fence.proxy.tensormap::generic.release, or .acquire [map], 128."""
+    if "acquire" not in instruction.modifiers:
+
+        def release(cluster: Cluster, at: Lanes) -> None:
+            if cluster.order is not None:
+                cluster.order.map_released(cluster.lanes(at))
+
+        return release
+    addresses = decode_address(assembler, instruction.operands[0])
+
+    def acquire(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.map_acquired(cluster.lanes(at), addresses(cluster, at))
+
+    return acquire
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}

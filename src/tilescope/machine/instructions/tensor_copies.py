@@ -29,6 +29,8 @@ from tilescope.machine.fault import (
 from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.cells import CellNumbers, Cells
+from tilescope.machine.order.order import Order
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
@@ -41,7 +43,7 @@ from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
 from tilescope.tensor_map.record import MapSubject
 from tilescope.tma.request import taken_offsets
 from tilescope.tma.transfer import deliver, read_rows, write_rows
-from tilescope.tma.walk import walk
+from tilescope.tma.walk import placement, walk
 
 RANKS = ("1d", "2d", "3d", "4d", "5d")
 _SUBJECT_OF_MODE: dict[str, MapSubject] = {
@@ -145,6 +147,8 @@ def _for_each_lane(form: TensorForm) -> Step:
             cluster.lanes(at).tolist(), map_addresses, shared_addresses, barriers, strict=True
         ):
             number = _map_number(cluster, lane, map_address)
+            if cluster.order is not None:
+                cluster.order.map_used(map_address, lane)
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
@@ -222,9 +226,16 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barri
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
     note(cluster, record)
+    order = cluster.order
+    landing = None
+    if order is not None:
+        landing = order.load_issued(lane, _shared_cells(order, copy), barrier)
+        order.global_by_copy(lane, _global_cells(order, copy), None)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
+        if order is not None and landing is not None:
+            order.landed(landing, record.bytes)
         try:
             deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
         except RuleError as error:  # bytes that no array holds
@@ -240,6 +251,11 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
     note(cluster, _record(cluster, lane, copy, map_number, None))
+    if cluster.order is not None:
+        group = int(cluster.pending.open_groups["bulk"][lane])
+        cluster.order.store_issued(lane, _shared_cells(cluster.order, copy), group)
+        is_reduction = copy.reduce is not None
+        cluster.order.global_by_copy(lane, _global_cells(cluster.order, copy), group, is_reduction=is_reduction)
     held: list[Bytes] = []
 
     def read() -> None:
@@ -256,6 +272,29 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
 
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
+
+
+def _shared_cells(order: Order, copy: Copy) -> Cells:
+    """The cells of shared memory that a copy touches: its whole box, or the pieces of rows that leave gaps."""
+    tensor_map: AnyMap = copy.tensor_map
+    walked = walk(copy)
+    row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+    if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
+        return order.cells_at(copy.smem_address, walked.rows * row_bytes)
+    placed = placement(tensor_map, walked.rows, copy.smem_address)
+    first = order.cells_at(copy.smem_address, 1).start
+    per_piece = placed.piece_bytes // order.cell_bytes
+    if per_piece <= 1:
+        return np.unique(first + placed.places * placed.piece_bytes // order.cell_bytes)
+    cells: CellNumbers = (first + placed.places[:, None] * per_piece + np.arange(per_piece)).ravel()
+    return cells
+
+
+def _global_cells(order: Order, copy: Copy) -> CellNumbers:
+    """The cells of global memory that lie wholly in the part of the tensor that a copy touches."""
+    walked = walk(copy)
+    starts = copy.tensor_map.address + walked.starts[walked.inside] + walked.low_bytes
+    return order.global_cells_of_rows(starts, walked.high_bytes - walked.low_bytes)
 
 
 def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:
