@@ -2,8 +2,9 @@
 
 Runs every mutant of every recorded kernel (or of those named) from the card's arrays. A mutant is found where its run
 does not finish, or has an error among its findings. Beside it stands whether the arrays are still the card's. Prints a
-table by kernel and kind and the mutants that were not found, and writes all of them as JSON (mutants.json). A mutant that
-was not found and leaves wrong bytes is marked: those are the ones to explain first.
+table by kind and the mutants that were not found, and writes all of them as JSON (mutants.json). A mutant that was not
+found and leaves wrong bytes is marked WRONG: those are the ones to explain first. One whose line the right kernel never
+comes to is left out of the count, and marked so in the JSON.
 """
 
 # ruff: noqa: T201  a table is printed
@@ -44,13 +45,16 @@ def judged(name, mutant, max_steps, seed=None):
 
 def judged_mutants(name, seed=None):
     """Every mutant of a recorded kernel, judged one after another."""
-    right, _ = run_with(recorded_kernel(name), name)
+    right, _ = run_with(recorded_kernel(name), name, findings=False)
+    reached = {row.ptx_line for row in right.instructions if row.threads}
     for mutant in recorded_kernel(name).mutants():
-        yield judged(name, mutant, right.steps * STEPS_BEYOND + 10_000, seed)
+        row = judged(name, mutant, right.steps * STEPS_BEYOND + 10_000, seed)
+        yield row | {"is_reached": mutant.line is None or mutant.line in reached}
 
 
 def table(rows):
     """By kind: how many there are, were found, and were not found although their bytes are wrong."""
+    rows = [row for row in rows if row["is_reached"]]
     kinds = Counter(row["kind"] for row in rows)
     found = Counter(row["kind"] for row in rows if row["is_found"])
     wrong = Counter(row["kind"] for row in rows if not row["is_found"] and not row["is_right"])
@@ -72,8 +76,9 @@ def main():
         sys.exit(f"no recording is called {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     rows = []
     for name in asked.names or NAMES:
-        of_kernel = list(judged_mutants(name, asked.seed))
-        rows += of_kernel
+        every = list(judged_mutants(name, asked.seed))
+        rows += every
+        of_kernel = [row for row in every if row["is_reached"]]
         found = sum(row["is_found"] for row in of_kernel)
         seconds = sum(row["seconds"] for row in of_kernel)
         print(f"{name}: {found} of {len(of_kernel)} found, {seconds:.1f} s", flush=True)
