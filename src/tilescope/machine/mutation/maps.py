@@ -25,15 +25,15 @@ class OtherSwizzleKernel(Kernel):
         self.module = kernel.module
         self.program = kernel.program
         self._function = kernel.module.functions[kernel.entry]
-        self._argument = argument
+        self.argument = argument  # its number
 
     def run(
         self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Argument] = (), **options: Any
     ) -> KernelRun:
         """Run the kernel, with that map changed."""
         given = [*args]
-        if self._argument < len(given):
-            given[self._argument] = other_swizzle(given[self._argument])
+        if self.argument < len(given):
+            given[self.argument] = other_swizzle(given[self.argument])
         return super().run(grid, block, given, **options)
 
 
