@@ -26,7 +26,6 @@ PTX = """
     setp.ne.u32 %p1, %r1, 0;
     @%p1 bra $ready;
     mbarrier.init.shared.b64 [%r3], 1;        // one arrival, and 512 bytes
-    fence.mbarrier_init.release.cluster;
     mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 512;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 512, [%r3];
 $ready:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kernel_recording import NAMES, PATHS, kernel, recording, run_with
+from mutants_table import judged_mutants
 from ptx_texts import HEADER
 from ptx_texts import kernel as kernel_of
 
@@ -327,3 +328,10 @@ def test_ptxas_takes_every_form_of_mutant(tmp_path):
         if done.returncode:
             refused.append(f"{name}: {mutant.name}: {done.stderr}")
     assert refused == []
+
+
+@pytest.mark.parametrize("name", ["block_reduction", "cp_async", "cluster_memory", "arith_wgmma_m64n16k16_bf16_f32"])
+def test_every_mutant_of_a_kernel_without_anything_too_much_is_found(name):
+    rows = list(judged_mutants(name))
+    assert rows != []
+    assert [row["mutant"] for row in rows if not row["is_found"]] == []
