@@ -45,7 +45,9 @@ PTX = """
 def test_a_tile_is_reversed(tilescope_run, seed):
     numbers = np.random.default_rng(seed).integers(0, 1000, 128, dtype=np.int32)
     out = np.zeros_like(numbers)
-    run = tilescope_run(ts.Kernel(PTX), grid=1, block=128, args=[out, numbers])  # fails where something is wrong with the run
+    run = tilescope_run(
+        ts.Kernel(PTX), grid=1, block=128, args=[out, numbers]
+    )  # fails where something is wrong with the run
     assert_equal_to(run, 0, numbers[::-1])
 
 
