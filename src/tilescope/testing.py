@@ -37,8 +37,10 @@ def assert_clean(run: KernelRun) -> None:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     if run.outcome == "finished" and not errors:
         return
-    lines = [outcome_sentence(run), *(f"  {finding}" for finding in errors)]
-    raise AssertionError("\n".join(lines))
+    headline = outcome_sentence(run)
+    if run.outcome == "finished":
+        headline = f"{run.entry} finished, with {counted(len(errors), 'error')}:"
+    raise AssertionError("\n".join([headline, *(f"  {finding}" for finding in errors)]))
 
 
 def assert_conflict_free(run: KernelRun, place: int | str | None = None) -> None:
