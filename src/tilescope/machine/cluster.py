@@ -28,6 +28,7 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.operand_reads import Marks, forget_tiles
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
@@ -78,6 +79,8 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.costs = launch.costs
+        self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
 
@@ -167,6 +170,8 @@ class Cluster:
         if not np.array_equal(words[chosen], values):  # storing what lies there is no news to anybody who waits
             self.version += 1
             words[chosen] = values
+        if space == "shared" and self.tile_marks is not None:
+            forget_tiles(self, places, values.dtype.itemsize * count)
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
         """The shared memory of one block, from address 0 of its window on."""

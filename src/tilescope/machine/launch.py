@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.costs import Costs
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
@@ -51,6 +52,7 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
