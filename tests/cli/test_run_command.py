@@ -92,6 +92,10 @@ def test_json_has_the_run_and_what_stands_beside_it(capsys):
         "instructions": 6,
         "warps": 12,
         "share": 12 / 31,
+        "wavefronts": None,
+        "least_wavefronts": None,
+        "sectors": None,
+        "least_sectors": None,
     }
 
 
