@@ -179,12 +179,12 @@ def _lines(launch: Launch, tallies: dict[int, Tally], is_told: Callable[[Tally],
             line = f"PTX {instruction.line}" if instruction.source is None else str(instruction.source)
             pcs_of_line.setdefault(line, []).append(pc)
     lines = []
-    for pcs in pcs_of_line.values():
+    for pcs in map(sorted, pcs_of_line.values()):
         cost = sum(tallies[pc].cost for pc in pcs)
         least = sum(tallies[pc].least for pc in pcs)
         worst_pc = max(pcs, key=lambda pc: tallies[pc].cost - tallies[pc].least)
         lines.append(_Line(tuple(pcs), cost, least, worst_pc))
-    return sorted(lines, key=lambda line: line.least - line.cost)
+    return sorted(lines, key=lambda line: (line.least - line.cost, line.worst_pc))
 
 
 def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> Violation:
@@ -257,7 +257,7 @@ def _sectors(launch: Launch, line: _Line) -> Violation:
 def _alike(mismatches: Iterable[Mismatch]) -> list[list[Mismatch]]:
     """Mismatches by what they have in common: the operand, its descriptor but for the start, and the copy that wrote it."""
     alike: dict[tuple[str, int, int], list[Mismatch]] = {}
-    for mismatch in mismatches:
+    for mismatch in sorted(mismatches, key=lambda one: (one.read.pc, one.read.shape.operand, one.copy.pc)):
         key = (mismatch.read.shape.operand, mismatch.read.word, mismatch.copy.pc)
         alike.setdefault(key, []).append(mismatch)
     return list(alike.values())

@@ -98,7 +98,10 @@ class Tally:
 
     cost: int = 0
     least: int = 0
-    worst_excess: int = -1  # so that the first one is kept as an example, conflict or not
+    worst_excess: int = -1  # so that one is kept as an example, conflict or not
+    worst_place: tuple[
+        int, ...
+    ] = ()  # of its warp in the grid: of equal ones the first is kept, in whatever order they ran
     worst: Instance | None = None
 
 
@@ -250,8 +253,12 @@ class Costs:
             tally = tallies[cluster.pc] = Tally()
         tally.cost += found.cost
         tally.least += found.least
-        if found.worst_excess > tally.worst_excess:
+        if found.worst_excess < tally.worst_excess:
+            return
+        place = (*cluster.first_block[::-1], int(rows.first_lanes[found.worst_row]) // WARP_LANES)
+        if found.worst_excess > tally.worst_excess or place < tally.worst_place:
             tally.worst_excess = found.worst_excess
+            tally.worst_place = place
             tally.worst = self._instance(tallies, cluster, kind, rows, found)
 
     def _instance(

@@ -83,6 +83,11 @@ class Mismatch(NamedTuple):
     start: int  # of the first such operand
     block: BlockIndex
 
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Blocks in the order of the grid, then starts."""
+        return (*self.block[::-1], self.start)
+
 
 class _Asked(NamedTuple):
     word: int
@@ -95,7 +100,6 @@ class OperandReads:
 
     reads: dict[ReadKey, ReadTally] = field(default_factory=dict)
     mismatches: dict[tuple[ReadKey, int], Mismatch] = field(default_factory=dict)
-    mismatch_counts: dict[tuple[ReadKey, int], int] = field(default_factory=dict)
     _copies: list[TileCopy] = field(default_factory=list)  # mark n is that of _copies[n - 1]
     _marks: dict[TileCopy, int] = field(default_factory=dict)
     _causes: dict[_Asked, MismatchCause | None] = field(default_factory=dict)
@@ -138,11 +142,11 @@ class OperandReads:
         cause = self._causes[asked]
         if cause is None:
             return
-        found = (key, mark)
-        self.mismatch_counts[found] = self.mismatch_counts.get(found, 0) + 1
-        if found not in self.mismatches:
-            block = block_index(cluster.first_block, cluster.launch.cluster, rank)
-            self.mismatches[found] = Mismatch(cause, key, self._copies[mark - 1], start, block)
+        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        found = Mismatch(cause, key, self._copies[mark - 1], start, block)
+        known = self.mismatches.setdefault((key, mark), found)
+        if found.place < known.place:  # the first of the grid is told, in whatever order they ran
+            self.mismatches[key, mark] = found
 
 
 def forget_tiles(cluster: Cluster, places: npt.NDArray[np.int64], size_bytes: int) -> None:

@@ -10,6 +10,7 @@ from tilescope.layout import Major
 from tilescope.machine.costs import Costs, Tally
 from tilescope.machine.program import Program
 from tilescope.mma.descriptor import WgmmaDescriptor
+from tilescope.smem.op import SmemOp
 from tilescope.smem.report import BankCollision, BankReport, bank_report
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
@@ -116,8 +117,11 @@ def busiest_collision(report: BankReport) -> BankCollision:
 
 
 def _report(op: str, lane_address: tuple[int | None, ...]) -> BankReport:
+    row = SmemOp.named(op)
     active = [address is not None for address in lane_address]
-    return bank_report(op, [_NO_LANE if address is None else address for address in lane_address], active)  # type: ignore[arg-type]
+    is_whole = all(active[: row.lanes])
+    addresses = [_NO_LANE if address is None else address for address in lane_address]
+    return bank_report(row, addresses, None if is_whole else active)
 
 
 def copy_traffic(costs: Costs, maps: list[AnyMap]) -> tuple[CopyTraffic, ...]:

@@ -9,6 +9,11 @@ from tilescope.machine.program import Program
 ReadSource = Callable[[str], str | None]  # the name of a file as the PTX has it → its text
 
 
+def no_source(_name: str) -> str | None:
+    """What reads no file: a page has only the text of the kernel."""
+    return None
+
+
 def source_texts(program: Program, read: ReadSource) -> dict[str, str]:
     r"""Lines of source by the names that a run calls them by; of inlined code, the line of the kernel itself.
 

@@ -18,7 +18,7 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
-from tilescope.machine.source_text import source_texts
+from tilescope.machine.source_text import no_source, source_texts
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
@@ -59,7 +59,7 @@ def answer(asked: Asked) -> Answer:
     told = outcome_sentence(run, seconds)
     if run.printed:
         told = f"{told}\n\n{run.printed.rstrip()}"
-    texts = source_texts(kernel.program, asked["read_source"]) if asked.get("by") == BY_LINE else None
+    texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,

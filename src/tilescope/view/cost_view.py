@@ -14,8 +14,8 @@ from tilescope.view.parts import Parts
 
 SHOWN_LINES = 20
 _COUNTS_NOTE = (
-    "Counts stand beside the least possible. A wavefront is a turn of shared memory, a sector 32 bytes of global memory; both are "
-    "summed over all warps."
+    "A count that is more than the least possible stands beside it. A wavefront is a turn of shared memory, a sector 32 bytes of "
+    "global memory; both are summed over all warps."
 )
 
 
