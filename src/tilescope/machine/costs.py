@@ -9,7 +9,8 @@ sectors): so a pattern is counted once, and found again by the distances from it
 
     lanes at 0x400 0x480 0x500 …     →  0 0x80 0x100 …  ←     lanes at 0xc00 0xc80 0xd00 …
 
-Local memory, parameters and constants are not counted; nor is what no card was measured doing.
+Local memory, parameters and constants are not counted; nor is what no card was measured doing: accesses of another block's shared
+memory, and cp.async.cg, which goes past L1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
-from tilescope.machine.address import SHARED_WINDOW, WINDOW_BYTES, WINDOW_OF_SPACE, Addresses, Space
+from tilescope.machine.address import SHARED_RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES, WINDOW_OF_SPACE, Addresses, Space
 from tilescope.machine.operand_reads import OperandReads
 from tilescope.machine.records import BlockIndex, CopyKind, block_index
 from tilescope.machine.step import LaneNumbers, Lanes
@@ -206,7 +207,14 @@ class Costs:
 
     def _charge_shared(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
         op = kind.shared_op
-        if op is not None:
+        if op is None:
+            return
+        if cluster.blocks > 1:
+            is_own = addresses >> SHARED_RANK_SHIFT == cluster.block_of_lane[at]
+            if not is_own.all():
+                at = cluster.lanes(at)[is_own]
+                addresses = addresses[is_own]
+        if len(addresses):
             rows = _by_warp(cluster, at, addresses)
             found = _ONE_LANE if len(addresses) == 1 else self._wavefronts(op, rows)
             self._add(self.shared, cluster, kind, rows, found)
