@@ -159,10 +159,11 @@ def read_array_beside(folder: Path, name: str) -> Array:
 
 
 def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
-    """The text of the file that a kernel was compiled from: where it was then, or beside what was named; None: not there."""
+    """The text of the file that a kernel was compiled from, if it lies here or in one of the folders."""
     from tilescope.tensor_map.source import WHOLE_BYTES
 
-    for path in (Path(name), *(folder / Path(name).name for folder in folders)):
+    for folder in (Path(), *folders):
+        path = folder / Path(name).name
         try:
             if path.is_file() and path.stat().st_size <= WHOLE_BYTES:
                 return path.read_text("utf-8", errors="replace")

@@ -42,7 +42,7 @@ def _lines(run: KernelRun, texts: Mapping[str, str], *, all_lines: bool) -> Tabl
     ]
     most = None if all_lines else SHOWN_LINES
     title = "What it costs, by source line, worst first"
-    return Table.of(records, title, align="lrrrl", notes=(_COUNTS_NOTE,), most=most, noun="lines")
+    return Table.of(records, title, align="lrrr", notes=(_COUNTS_NOTE,), most=most, noun="lines")
 
 
 def _source(count: LineCount, texts: Mapping[str, str]) -> dict[str, str]:
