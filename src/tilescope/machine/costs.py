@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 SECTOR_BYTES = 32
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
-_PATTERNS_KEPT = 4096  # beyond them addresses follow no pattern, and all are forgotten
+_PATTERNS_KEPT = 1024  # beyond them addresses follow no pattern, and all are forgotten
 
 
 class AccessKind(NamedTuple):
