@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.access_cost import Instance
 from tilescope.machine.address import SHARED_OFFSET_MASK
-from tilescope.machine.costs import Instance
 from tilescope.smem.banks import count_ideal, count_wavefronts
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import SWIZZLE, Swizzle

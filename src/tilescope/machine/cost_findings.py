@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation
+from tilescope.machine.access_cost import SECTOR_BYTES, Instance, Tally
 from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.conflict_cure import Cure, TileUse, cured, overlaps, reaches
-from tilescope.machine.costs import SECTOR_BYTES, Costs, Instance, Tally
+from tilescope.machine.costs import Costs
 from tilescope.machine.launch import Launch
 from tilescope.machine.operand_reads import Mismatch
 from tilescope.machine.places import instruction_named, threads_named
@@ -162,10 +163,10 @@ def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]
         return ()
     found = [_mismatch(launch, alike) for alike in _alike(costs.operands.mismatches.values())]
     if is_finished:
-        conflicts = _lines(launch, costs.shared, lambda tally: tally.cost > tally.least)
+        conflicts = _lines(launch, costs.wavefronts.tallies, lambda tally: tally.cost > tally.least)
         tiles = _copied_tiles(launch) if conflicts else set()
         found += [_conflict(launch, costs, line, tiles) for line in conflicts[:_LINES_TOLD]]
-        scattered = _lines(launch, costs.sectors, lambda tally: tally.cost > _SECTORS_RATIO * tally.least)
+        scattered = _lines(launch, costs.sectors.tallies, lambda tally: tally.cost > _SECTORS_RATIO * tally.least)
         found += [_sectors(launch, line) for line in scattered[:_LINES_TOLD]]
     return tuple(found)
 
@@ -188,7 +189,7 @@ def _lines(launch: Launch, tallies: dict[int, Tally], is_told: Callable[[Tally],
 
 
 def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> Violation:
-    worst = worst_access(costs.shared[line.worst_pc])
+    worst = worst_access(costs.wavefronts.tallies[line.worst_pc])
     assert worst is not None
     blamed = busiest_collision(worst.report())
     use = _tile_use(costs, line, tiles)
@@ -217,10 +218,10 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
 
 def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | None:
     """Who uses the tile of a line with conflicts; None where its layout is not the threads' to choose."""
-    worst = costs.shared[line.worst_pc].worst
+    worst = costs.wavefronts.tallies[line.worst_pc].worst
     assert worst is not None
-    own = [costs.shared[pc].worst for pc in line.pcs]
-    others = [tally.worst for pc, tally in costs.shared.items() if pc not in line.pcs]
+    own = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
+    others = [tally.worst for pc, tally in costs.wavefronts.tallies.items() if pc not in line.pcs]
     instances = [one for one in own if one is not None]
     instances += [one for one in others if one is not None and overlaps(one, worst)]
     swizzles = {tile.swizzle for tile in tiles if reaches(worst, tile.start, tile.end)}

@@ -264,14 +264,15 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
 def _told(launch: Launch, result: GridRun) -> KernelRun:
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
+    costs.finish()
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
     rows = []
     for pc, instruction in enumerate(program.instructions):
         if instruction is None:
             continue
-        shared = costs.shared.get(pc)
-        sectors = costs.sectors.get(pc)
+        shared = costs.wavefronts.tallies.get(pc)
+        sectors = costs.sectors.tallies.get(pc)
         rows.append(
             InstructionCount(
                 ptx_line=instruction.line,

@@ -7,7 +7,8 @@ from typing import Literal
 
 from tilescope.arch import WARP_LANES
 from tilescope.layout import Major
-from tilescope.machine.costs import Costs, Tally
+from tilescope.machine.access_cost import Tally
+from tilescope.machine.costs import Costs
 from tilescope.machine.program import Program
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.smem.op import SmemOp

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import SHARED_WINDOW, WINDOW_BYTES, Addresses, Space
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.costs import AccessKind, access_kind
 from tilescope.machine.instructions.moving import decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
+from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import Addresses, is_in_window
 from tilescope.machine.barrier_unit import arrive, barrier_at, meetings
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.costs import AccessKind, access_kind
 from tilescope.machine.fault import (
     INVALID_ADDRESS_SPACE,
     LAUNCH_FAILURE,

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
+from tilescope.machine.access_cost import matrix_kind
 from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.costs import matrix_kind
 from tilescope.machine.instructions.moving import decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.access_cost import access_kind
 from tilescope.machine.address import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -23,7 +24,6 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
-from tilescope.machine.costs import access_kind
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.special import CLOCKS, require_special
