@@ -494,6 +494,32 @@ def test_what_threads_wrote_over_is_theirs():
     assert "run-swizzle-mismatch" not in rules(read_tile("128B", "64B", before=over))
 
 
+def test_the_map_is_to_swizzle_a_tile_that_tma_brings():
+    memory = ts.Memory()
+    a = memory.map(np.zeros((64, 64), np.float16), (64, 64))
+    rows = """
+        and.b32 %r11, %r1, 7;
+        mad.lo.u32 %r11, %r11, 128, %r2;
+        ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r12}, [%r11];
+        ret;
+    """
+    (finding,) = finished(kernel(loaded(8192) + rows, MAP), 32, [a], memory=memory).findings
+    assert finding.fix.startswith("Use swizzle 128B in the tensor map")
+
+
+def test_the_tile_of_an_operand_is_not_to_be_laid_out_otherwise():
+    """Threads write columns of the tile that wgmma reads then: only they can change."""
+    column = """
+        mad.lo.u32 %r12, %r1, 128, %r2;
+        st.shared.u32 [%r12], %r1;
+        fence.proxy.async.shared::cta;
+        bar.sync 0;
+    """
+    (finding,) = read_tile("128B", "128B", before=column).findings
+    assert (finding.rule, finding.values["wavefronts"], finding.values["least"]) == ("run-bank-conflict", 128, 4)
+    assert finding.fix.startswith("Deal the elements to lanes otherwise")
+
+
 @pytest.mark.parametrize("name", ["mm_tma_f16", "emitted_gemm_mn", "ring", "gluon_specialised"])
 def test_recorded_kernels_read_their_operands_as_they_were_written(name):
     """The others are run, and held free of errors, where they are compared with the card."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tilescope.arch import WARP_LANES
-from tilescope.errors import Violation
+from tilescope.errors import Violation, Wording
 from tilescope.machine.access_cost import SECTOR_BYTES, Instance, Tally
 from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.conflict_cure import Cure, TileUse, cured, overlaps, reaches
@@ -75,6 +75,9 @@ MAP_CURES = BANK_CONFLICT.worded(
 )
 PADDING_CURES = BANK_CONFLICT.worded(
     fix="Leave {padding_bytes} bytes free behind every {row_bytes}: then no access to the tile that was seen has a conflict."
+)
+OPERAND_TILE = BANK_CONFLICT.worded(
+    fix="Deal the elements to lanes otherwise: wgmma reads these bytes too, and if it is this tile that it reads, says how it lies."
 )
 SECTORS = rule(
     "run-sectors",
@@ -149,11 +152,11 @@ class _Line(NamedTuple):
 
 
 class _CopiedTile(NamedTuple):
-    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle."""
+    """Where TMA or a bulk copy wrote or read shared memory, and its swizzle; None: a bulk copy, which takes bytes as they lie."""
 
     start: int
     end: int
-    swizzle: str
+    swizzle: str | None
 
 
 def cost_findings(launch: Launch, *, is_finished: bool) -> tuple[Violation, ...]:
@@ -192,13 +195,15 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
     worst = worst_access(costs.wavefronts.tallies[line.worst_pc])
     assert worst is not None
     blamed = busiest_collision(worst.report())
-    use = _tile_use(costs, line, tiles)
-    cure = None if use is None else cured(use)
+    cure = None
     told = BANK_CONFLICT.wording
-    if use is not None and cure is not None:
-        told = PADDING_CURES
-        if cure.swizzle is not None:
-            told = SWIZZLE_CURES if use.written_swizzle is None else MAP_CURES
+    if _is_read_by_wgmma(costs, costs.wavefronts.tallies[line.worst_pc].worst):
+        told = OPERAND_TILE
+    else:
+        use = _tile_use(costs, line, tiles)
+        cure = None if use is None else cured(use)
+        if use is not None and cure is not None:
+            told = _curing(use, cure)
     facts = Cure() if cure is None else cure
     return told.violation(
         where=instruction_named(launch.program, line.worst_pc),
@@ -216,8 +221,14 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
     )
 
 
+def _curing(use: TileUse, cure: Cure) -> Wording:
+    if cure.swizzle is None:
+        return PADDING_CURES
+    return SWIZZLE_CURES if use.written_swizzle is None else MAP_CURES
+
+
 def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | None:
-    """Who uses the tile of a line with conflicts; None where its layout is not the threads' to choose."""
+    """Who uses the tile of a line with conflicts; None where bulk copies do, or copies of several swizzles."""
     worst = costs.wavefronts.tallies[line.worst_pc].worst
     assert worst is not None
     own = [costs.wavefronts.tallies[pc].worst for pc in line.pcs]
@@ -225,24 +236,30 @@ def _tile_use(costs: Costs, line: _Line, tiles: set[_CopiedTile]) -> TileUse | N
     instances = [one for one in own if one is not None]
     instances += [one for one in others if one is not None and overlaps(one, worst)]
     swizzles = {tile.swizzle for tile in tiles if reaches(worst, tile.start, tile.end)}
-    if len(swizzles) > 1 or _is_read_by_wgmma(costs, worst):
+    if len(swizzles) > 1 or None in swizzles:
         return None
     return TileUse(instances, next(iter(swizzles), None))
 
 
 def _copied_tiles(launch: Launch) -> set[_CopiedTile]:
-    """The tiles that copies wrote or read; bulk copies take bytes as they lie."""
+    """The tiles that copies wrote or read."""
     tiles = set()
     for copy in launch.copies:
         start = copy.shared_address & SHARED_OFFSET_MASK
-        swizzle = "none" if copy.map_number is None else launch.maps[copy.map_number].swizzle.name
+        swizzle = None if copy.map_number is None else launch.maps[copy.map_number].swizzle.name
         tiles.add(_CopiedTile(start, start + copy.bytes, swizzle))
     return tiles
 
 
-def _is_read_by_wgmma(costs: Costs, instance: Instance) -> bool:
-    starts = (start for tally in costs.operands.reads.values() for start in tally.starts)
-    return any(reaches(instance, start, start + CHUNK_BYTES) for start in starts)
+def _is_read_by_wgmma(costs: Costs, instance: Instance | None) -> bool:
+    """Whether an access reaches into an operand: then the tensor core says how its tile lies."""
+    if instance is None:
+        return False
+    for key, tally in costs.operands.reads.items():
+        end = key.reach_bytes
+        if any(reaches(instance, start, start + end) for start in tally.starts):
+            return True
+    return False
 
 
 def _sectors(launch: Launch, line: _Line) -> Violation:

@@ -92,6 +92,8 @@ class Costs:
         if op is None or space not in ("shared", "generic"):
             return
         own = rows - SHARED_WINDOW if space == "generic" else rows
+        if int(own.min()) < 0 or int(own.max()) >= WINDOW_BYTES:  # generic addresses that lead elsewhere
+            return
         by_warp = own.reshape(-1, op.lanes)
         execution = Execution(cluster.pc, kind, by_warp, None, at[:: op.lanes], _where(cluster))
         self.wavefronts.add(execution, op.cell_bytes)

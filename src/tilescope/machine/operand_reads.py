@@ -55,6 +55,13 @@ class ReadKey(NamedTuple):
     shape: ReadShape
     word: int  # the descriptor, its start and what belongs to no field taken out
 
+    @property
+    def reach_bytes(self) -> int:
+        """From the start to the end of what is read."""
+        shape = self.shape
+        addresses = WgmmaDescriptor.decode(self.word).addresses(shape.major, shape.rows, shape.k, shape.element_bits)
+        return int(addresses.max()) + max(1, shape.element_bits // 8)
+
 
 @dataclass(slots=True)
 class ReadTally:
