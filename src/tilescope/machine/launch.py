@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
+from tilescope.machine.costs import Costs
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
@@ -55,6 +56,7 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)

@@ -18,12 +18,14 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.source_text import no_source, source_texts
 from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
 Array = npt.NDArray[Any]
+BY_LINE = "line"
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
@@ -57,10 +59,11 @@ def answer(asked: Asked) -> Answer:
     told = outcome_sentence(run, seconds)
     if run.printed:
         told = f"{told}\n\n{run.printed.rstrip()}"
+    texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,
-        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines")},
+        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "texts": texts},
         extra={
             "seconds": round(seconds, 6),
             "exact": run.exact,
@@ -138,6 +141,7 @@ RUN = Question(
     tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
+    tilescope run --launch launch.toml --by line
 
     \b
     Arguments, in the order of the parameters:
@@ -182,6 +186,13 @@ RUN = Question(
         ),
         Input("launch", "--launch", "A launch file, whose values options replace", file="input", shown_as="FILE"),
         Input("template", "--template", "Print a launch file for the kernel, and do not run it", read=flag),
+        Input(
+            "by",
+            "--by",
+            "Print what accesses cost beside every source line, worst first, then copies by map and operands of wgmma",
+            choices=(BY_LINE,),
+            is_strict=True,
+        ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
     ),
     answer=answer,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
+from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import WINDOWS, Addresses, is_in_window
 from tilescope.machine.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.cluster import Cluster
@@ -136,7 +137,10 @@ def _cp_async(assembler: Assembler, instruction: Instruction, words: Words) -> S
     if size_bytes not in _SIZES[cache]:
         raise RefusedError(f"cp.async.{cache} copies {', '.join(map(str, _SIZES[cache]))} bytes, not {size_bytes}")
     sizes_of = _source_sizes(assembler, operands[3:], size_bytes)
-    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), size_bytes, sizes_of)
+    kind = access_kind("cp.async", size_bytes)
+    if cache == "cg":
+        kind = kind._replace(shared_op=None)  # past L1: its time does not follow banks
+    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), kind, sizes_of)
 
 
 def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int) -> SizesOf | None:
@@ -160,7 +164,9 @@ def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int
     return sizes_by_register
 
 
-def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, sizes_of: SizesOf | None) -> Step:
+def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, sizes_of: SizesOf | None) -> Step:
+    size_bytes = kind.size_bytes
+
     def issue(cluster: Cluster, at: Lanes) -> None:
         targets = target_of(cluster, at)
         sources = source_of(cluster, at)
@@ -176,6 +182,11 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
             is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
             if is_whole.any():
                 cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, "shared", lanes, targets)
+            read = slice(None) if sizes is None else sizes > 0
+            if sizes is None or sizes.any():
+                cluster.costs.charge(cluster, kind, "global", lanes[read], sources[read])
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc

@@ -25,6 +25,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.witness import Witness
@@ -61,6 +62,11 @@ class SmemRead(NamedTuple):
     sign_mask: int  # of an element that is negated; 0: it is not
 
     @property
+    def shape(self) -> ReadShape:
+        """What is read, whatever becomes of its signs."""
+        return ReadShape(self.operand, self.rows, self.k, self.element_bits, self.major)
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes that are read as one: an element, or those that hold eight bits."""
         return max(1, self.element_bits // 8)
@@ -91,6 +97,9 @@ class SmemRead(NamedTuple):
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        if cluster.costs is not None:
+            first_element = base + int(places.units[0, 0]) * self.stored_bytes
+            cluster.costs.operands.read(cluster, self.shape, lane, word, first_element)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]
