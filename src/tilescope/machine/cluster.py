@@ -78,6 +78,9 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.log = launch.take_log()
+        if self.log is not None:
+            self.log.begin(self)
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
 

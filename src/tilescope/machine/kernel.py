@@ -25,6 +25,8 @@ from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
+from tilescope.machine.proof.described import Recorded, SharedVariable
+from tilescope.machine.proof.log import EventLog
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.ptx import read_module
@@ -123,6 +125,7 @@ class Kernel:
         blocks: Sequence[Sequence[int]] | None = None,
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
+        record: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -130,7 +133,7 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step.
+        threads run together is one step. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
@@ -151,6 +154,7 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
+            log=EventLog() if record else None,
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
@@ -256,7 +260,26 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
+def _end_log(launch: Launch, result: GridRun) -> None:
+    """Tell the log who still waits, where its own cluster could not end."""
+    for schedule in result.waiting:
+        log = schedule.cluster.log
+        if log is not None and result.outcome == "hang":
+            log.end(schedule.barriers.unfinished())
+
+
+def _recorded(launch: Launch, result: GridRun) -> Recorded:
+    """What is kept for KernelRun.pipeline."""
+    program = launch.program
+    variables = [
+        SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
+        for variable in program.shared_variables()
+    ]
+    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
+
+
 def _told(launch: Launch, result: GridRun) -> KernelRun:
+    _end_log(launch, result)
     program = launch.program
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
@@ -275,7 +298,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         )
         if pc in program.approximate and threads[pc]:
             launch.inexact.add(program.approximate[pc])
-    return KernelRun(
+    run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
         grid=launch.grid,
@@ -292,3 +315,5 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
     )
+    object.__setattr__(run, "_recorded", _recorded(launch, result))
+    return run

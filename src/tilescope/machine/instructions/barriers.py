@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Fenced, Met, MetCluster
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction
@@ -47,6 +49,9 @@ class BlockBarrierTurn:
             expected = int(cluster.registers[self.threads][lanes[0]])
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
+            if cluster.log is not None:
+                threads = len(lanes) if expected is None else expected
+                cluster.log.add(Met(front.pc, lanes, number, threads, waits=False))
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
             barrier.waiting.append(self._waiting(cluster, front))
@@ -76,6 +81,9 @@ class ClusterWait:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
+        cluster = schedule.cluster
+        if cluster.log is not None:
+            cluster.log.add(MetCluster(front.pc, front.lanes, waits=True))
         if schedule.barriers.cluster_passed(front.lanes):
             schedule.go_on(front, front.pc + 1)
             return
@@ -88,6 +96,9 @@ class ClusterArrive:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and let go whom that frees."""
+        cluster = schedule.cluster
+        if cluster.log is not None:
+            cluster.log.add(MetCluster(front.pc, front.lanes, waits=False))
         schedule.barriers.cluster_arrive(front.lanes)
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
@@ -167,7 +178,19 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
     while words.one_of(_FENCES) is not None:
         pass
     words.done()
+    if {"proxy", "async"} <= {*instruction.modifiers} and "global" not in instruction.modifiers:
+        return _logged_fence("proxy.async")
+    if "mbarrier_init" in instruction.modifiers:
+        return _logged_fence("mbarrier_init")
     return _nothing
+
+
+def _logged_fence(kind: Literal["proxy.async", "mbarrier_init"]) -> Step:
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.log is not None:
+            cluster.log.add(Fenced(cluster.pc, at, kind))
+
+    return fence
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}

@@ -178,6 +178,8 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     """Shared memory of the own block into that of any block of the cluster."""
     _require_aligned(ends.lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, ends.lane, ends.source, ends.size_bytes)
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a bulk copy from shared memory to the shared memory of a block")
     _add_load(cluster, form, ends, _read_shared)
 
 

@@ -34,6 +34,7 @@ from tilescope.machine.instructions.tensor_copies import decode_tensor_copy
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Pending, Work, WorkKind
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import ArrivedBehindCopies, Grouped
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register
@@ -83,17 +84,23 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
 
         def commit(cluster: Cluster, at: Lanes) -> None:
             cluster.pending.commit(kind, cluster.lanes(at))
+            if cluster.log is not None:
+                cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=True))
 
         return commit
     if action == "wait_all":
 
         def wait_all(cluster: Cluster, at: Lanes) -> None:
+            if cluster.log is not None:
+                cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=None))
             cluster.pending.wait_all(kind, cluster.lanes(at))
 
         return wait_all
     newest = _constant(instruction.operands[0])
 
     def wait_group(cluster: Cluster, at: Lanes) -> None:
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=newest, only_read=only_read))
         cluster.pending.wait_group(kind, cluster.lanes(at), newest, only_read=only_read)
 
     return wait_group
@@ -169,6 +176,8 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
             values = _brought(cluster, some, sources[chosen], their_sizes, size_bytes)
             _copy(cluster, some, targets[chosen], values)
 
+        if cluster.log is not None:
+            cluster.log.touch(pc, lanes, "cp.async", targets, size_bytes)
         cluster.pending.add(Work("cp.async", pc, lanes, perform))
 
     return issue
@@ -240,6 +249,11 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
         for met in found:
             if not is_counted_on:
                 _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
+            if cluster.log is not None:
+                arrivals = len(met.lanes)
+                cluster.log.add(
+                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_on)
+                )
             _add_arrival(cluster, met.address, met.lanes)
 
     return issue

@@ -18,6 +18,8 @@ from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Arrived
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Instruction, Operand
@@ -95,12 +97,22 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
             total = _sum_of(cluster, size, met.lanes)
+            if cluster.log is not None:
+                _log_bytes(cluster, met, total, is_expected=is_expected)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
             else:
                 change(cluster, met.address, int(met.lanes[0]), _completing(total))
 
     return count
+
+
+def _log_bytes(cluster: Cluster, met: Meeting, size_bytes: int, *, is_expected: bool) -> None:
+    assert cluster.log is not None
+    if is_expected:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, 0, size_bytes))
+    else:
+        cluster.log.refuse(cluster.pc, "mbarrier.complete_tx by a thread")
 
 
 def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
@@ -149,6 +161,8 @@ def _come(cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool
         size_bytes = _sum_of(cluster, number, met.lanes)
     elif number is not None:
         arrivals = _sum_of(cluster, number, met.lanes)
+    if cluster.log is not None:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, arrivals, size_bytes, is_drop))
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
     return arrive(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
@@ -201,9 +215,14 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
     while is_open.any():  # once, where all lanes ask the same
         first = int(np.argmax(is_open))
         is_asked = questions == questions[first]
-        passed[is_asked] = poll(
-            cluster, int(addresses[first]), int(lanes[first]), phase=int(phases[first]), askers=int(is_asked.sum())
-        )
+        address = int(addresses[first])
+        parity = int(phases[first])
+        has_passed = poll(cluster, address, int(lanes[first]), phase=parity, askers=int(is_asked.sum()))
+        passed[is_asked] = has_passed
+        if cluster.log is not None:
+            running = cluster.running_phases.get(address, RunningPhase()).number
+            own = lanes[is_asked]
+            cluster.log.polled(cluster.pc, own, address, parity=parity, phase=running - 1, has_passed=has_passed)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

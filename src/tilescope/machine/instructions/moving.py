@@ -77,7 +77,10 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     is_signed = type_name.startswith("s")
 
     def load(cluster: Cluster, at: Lanes) -> None:
-        loaded = cluster.load(space, at, addresses(cluster, at), dtype, pieces)
+        places = addresses(cluster, at)
+        loaded = cluster.load(space, at, places, dtype, pieces)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return
@@ -121,7 +124,10 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
             parts = [cluster.registers[source][at] for source in sources]
             join = np.concatenate if parts[0].ndim > 1 else _stacked
             values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
-        cluster.store(space, at, addresses(cluster, at), values)
+        places = addresses(cluster, at)
+        cluster.store(space, at, places, values)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "write", places, bits * count // 8, space)
 
     return store
 

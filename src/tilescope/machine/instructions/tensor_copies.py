@@ -221,7 +221,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barri
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
-    note(cluster, record)
+    note(cluster, record, copy)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
@@ -239,7 +239,7 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
-    note(cluster, _record(cluster, lane, copy, map_number, None))
+    note(cluster, _record(cluster, lane, copy, map_number, None), copy)
     held: list[Bytes] = []
 
     def read() -> None:
