@@ -127,7 +127,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
         places = addresses(cluster, at)
         cluster.store(space, at, places, values)
         if cluster.log is not None:
-            cluster.log.touch(cluster.pc, at, "write", places, bits * count // 8, space)
+            cluster.log.store(cluster.pc, at, places, values, space)
 
     return store
 

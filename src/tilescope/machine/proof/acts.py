@@ -37,13 +37,13 @@ from tilescope.pipeline.operations import Written
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.walk import placement
 
-_GENERIC = ("read", "write", "atomic")
+_GENERIC = ("read", "write", "agreed", "atomic")
 
 
 class Act(NamedTuple):
     """One thing that a warp did: a step of a pipeline, but for the names of its barrier and of its slots."""
 
-    op: str  # that of a step, or "atomic"
+    op: str  # that of a step, or "atomic", or "agreed": a write of what other warps write there too
     pc: int
     order: int  # among all acts
     target: Written = ""
@@ -52,6 +52,7 @@ class Act(NamedTuple):
     barrier: int | None = None  # a number in `Acts.barriers`
     mask: int | None = None  # of blocks; None: the warp's own
     size_bytes: int = 0  # of a copy
+    warps: tuple[int, ...] = ()  # that agree, in their block
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -70,6 +71,7 @@ class BarrierUse(NamedTuple):
 class _Touch(NamedTuple):
     how: str
     cells: int
+    warps: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ class Acts:
         self._waited: set[tuple[int, int, int]] = set()
         self._met: dict[tuple[int, int], int] = {}
         self._at_cluster: dict[int, Act] = {}  # warps that have arrived and not waited
-        self._split: dict[tuple[int, int, int, int], dict[int, int]] = {}
+        self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
         self._products: dict[tuple[object, int], int] = {}
         self._issuers = _issuers(log.rows)
         _divide_cells(self.sets, log.rows)
@@ -153,15 +155,18 @@ class Acts:
     # Accesses --------------------------------------------------------------------------------------------------------
 
     def _touched(self, row: Touched) -> None:
-        key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "cp.async")
+        key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "agreed")
         found = self._split.get(key)
         if found is None:
             found = self._by_warp(row)
+            if row.how == "agreed":
+                found = self._agreed(found)
             self._split[key] = found
-        for warp, cells in found.items():
-            self._touch(warp, row.pc, row.how, cells)
+        for warp, touch in found:
+            is_alone = len(touch.warps) == 1
+            self._touch(warp, row.pc, touch._replace(how="write" if is_alone else row.how))
 
-    def _by_warp(self, row: Touched) -> dict[int, int]:
+    def _by_warp(self, row: Touched) -> list[tuple[int, _Touch]]:
         """The cells that each warp reached."""
         lanes = np.arange(len(self.log.exists))[row.lanes]
         warps = lanes // WARP_LANES
@@ -169,18 +174,37 @@ class Acts:
         if (ranks != warps // self.block_warps).any():
             raise CannotSayError("an access to the shared memory of another block by its address", row.pc)
         offsets = row.addresses & SHARED_OFFSET_MASK
-        return {warp: self.sets.of(offsets[warps == warp], row.size_bytes) for warp in np.unique(warps).tolist()}
+        return [
+            (warp, _Touch(row.how, self.sets.of(offsets[warps == warp], row.size_bytes)))
+            for warp in np.unique(warps).tolist()
+        ]
 
-    def _touch(self, warp: int, pc: int, how: str, cells: int) -> None:
+    def _agreed(self, found: list[tuple[int, _Touch]]) -> list[tuple[int, _Touch]]:
+        """The cells of each warp apart, by the warps of its block that write them too."""
+        writers: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for warp, touch in found:
+            for cell in self.sets.sets[touch.cells].tolist():
+                writers[self._rank(warp), cell].append(warp)
+        by_writers: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for (_, cell), warps in writers.items():
+            by_writers[tuple(warps)].append(cell)
+        apart = []
+        for warps, cells in by_writers.items():
+            in_block = tuple(warp % self.block_warps for warp in warps)
+            number = self.sets.number(np.array(sorted(cells), np.int64))
+            apart += [(warp, _Touch("agreed", number, in_block)) for warp in warps]
+        return apart
+
+    def _touch(self, warp: int, pc: int, touch: _Touch) -> None:
         held = self._open[warp]
-        family = "generic" if how in _GENERIC else how
+        family = "generic" if touch.how in _GENERIC else touch.how
         if held.touches and held.family != family:
             self._close(warp)
             held = self._open[warp]
         if not held.touches:
             held.pc = pc
             held.order = self._order
-        held.touches.append(_Touch(how, cells))
+        held.touches.append(touch)
 
     def _close(self, warp: int) -> None:
         """Put together what a warp touched since its last act."""
@@ -202,6 +226,9 @@ class Acts:
             cells = self._all_of(held, how)
             if cells is not None:
                 acts.append(Act(how, held.pc, held.order, cells=cells))
+        for warps in dict.fromkeys(touch.warps for touch in held.touches if touch.how == "agreed"):
+            numbers = frozenset(touch.cells for touch in held.touches if touch.warps == warps and touch.how == "agreed")
+            acts.append(Act("agreed", held.pc, held.order, cells=self.sets.union(numbers), warps=warps))
 
     def _all_of(self, held: _Open, how: str) -> int | None:
         numbers = frozenset(touch.cells for touch in held.touches if touch.how == how)
@@ -211,8 +238,8 @@ class Acts:
         """What is read, without what the warp has written itself just before."""
         written: set[int] = set()
         read: set[int] = set()
-        for how, cells in touches:
-            if how == "write":
+        for how, cells, _ in touches:
+            if how in ("write", "agreed"):
                 written.add(cells)
             elif how == "read" and cells not in written:
                 left = self.sets.without(cells, self.sets.union(frozenset(written))) if written else cells
@@ -226,7 +253,7 @@ class Acts:
             cells = self.sets.union(frozenset(numbers))
             first_warp = lane // WARP_LANES
             for warp in range(first_warp, first_warp + WARPGROUP_WARPS):
-                self._touch(warp, row.pc, "multiply", cells)
+                self._touch(warp, row.pc, _Touch("multiply", cells))
 
     def _operand(self, read: Any, descriptor: int) -> int:
         key = (read, descriptor)

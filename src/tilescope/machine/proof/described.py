@@ -9,6 +9,7 @@ that filled a slot, so that a read of another tile than in this run is found.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -59,8 +60,8 @@ NOT_SAID = rule(
 _ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")
 _LOCKS = ("cas", "exch")
 _COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
-_WRITES = ("write", "atomic", "copy")
-_TOUCHING = ("read", "multiply", "store")
+_BY_THREADS = ("write", "agreed", "atomic")
+_WRITES = (*_BY_THREADS, "copy")
 
 
 class SharedVariable(NamedTuple):
@@ -140,7 +141,7 @@ class _Description:
         used = sorted({act.cells for made in acts.of_warp.values() for act in made if act.cells is not None})
         self.pieces = Pieces(acts.sets, used)
         self.written = self._written_pieces()
-        self.atomic_warps = self._atomic_warps()
+        self.sharing_warps = self._sharing_warps()
         self.slot_names = self._slot_names()
         self.barrier_names = self._barrier_names()
         self.steps: dict[tuple[object, ...], Step] = {}
@@ -174,7 +175,7 @@ class _Description:
         """cp.async before wgmma: public kernels have no fence there, so none is asked for where it could hide no other."""
         of_warp = self.acts.of_warp
         sets = self.acts.sets
-        is_by_threads = {act.cells for made in of_warp.values() for act in made if act.op in ("write", "atomic")}
+        is_by_threads = {act.cells for made in of_warp.values() for act in made if act.op in _BY_THREADS}
         is_read = {act.cells for made in of_warp.values() for act in made if act.op in ("multiply", "store")}
         by_cp_async = any(("by", "cp.async") in act.arguments for made in of_warp.values() for act in made)
         if not by_cp_async or not any(act.op == "multiply" for made in of_warp.values() for act in made):
@@ -208,13 +209,13 @@ class _Description:
             return [warp // self.acts.block_warps]
         return [rank for rank in range(self.acts.log.blocks) if act.mask >> rank & 1]
 
-    def _atomic_warps(self) -> dict[int, list[int]]:
-        """The warps, in their blocks, that change a piece by atomics."""
+    def _sharing_warps(self) -> dict[int, list[int]]:
+        """The warps, in their blocks, that write a piece as others may at the same time: by atomics, or all the same."""
         found: dict[int, list[int]] = defaultdict(list)
         for warp, made in self.acts.of_warp.items():
             in_block = warp % self.acts.block_warps
-            pieces = {piece for act in made if act.op == "atomic" for piece in self.pieces.of(act.cells or 0)}
-            for piece in pieces:
+            shared = {act.cells for act in made if act.op in ("atomic", "agreed")}
+            for piece in sorted({piece for cells in shared if cells is not None for piece in self.pieces.of(cells)}):
                 if in_block not in found[piece]:
                     found[piece].append(in_block)
         return found
@@ -226,30 +227,32 @@ class _Description:
         """A name for what begins at an offset of shared memory: that of its variable, and where in it."""
         inside = [row for row in self.recorded.variables if row.offset <= offset]
         variable = max(inside, key=lambda row: row.offset, default=None)
-        if variable is None or not variable.name.isidentifier() or len(variable.name) > _LONGEST_NAME:
+        if variable is None or not _plain_name(variable.name).isidentifier():
             return f"{otherwise}_{offset:#x}"
         if variable.size_bytes is not None and offset >= variable.offset + variable.size_bytes:
             return f"{otherwise}_{offset:#x}"
-        name = variable.name if variable.name not in SELF_NAMES else f"{variable.name}_"
+        name = _plain_name(variable.name)
         return name if offset == variable.offset else f"{name}_{offset - variable.offset:#x}"
 
     def _barrier_names(self) -> list[str]:
         names = []
         for use in self.acts.barriers:
-            name = f"mbar_{use.offset:#x}"
+            name = self._name_at(use.offset, "mbar")
+            name = name if name not in self.slot_names else f"mbar_{name}"
             names.append(name if use.number == 0 else f"{name}_{use.number}")
         return names
 
     def _slots(self) -> tuple[Slot, ...]:
         rows = []
         for piece, name in enumerate(self.slot_names):
-            size = 0 if self.acts.has_inexact_copies else self.pieces.size_bytes(piece)
-            rows += [Slot(each, 1, size) for each in self._parts(piece, name)]
+            parts = self._parts(piece, name)
+            is_exact = len(parts) == 1 and not self.acts.has_inexact_copies
+            rows += [Slot(each, 1, self.pieces.size_bytes(piece) if is_exact else 0) for each in parts]
         return tuple(rows)
 
     def _parts(self, piece: int, name: str) -> list[str]:
-        """The slots of a piece: where warps change it by atomics, a part for each of them, so that these do not meet."""
-        warps = self.atomic_warps.get(piece)
+        """The slots of a piece: where warps may write it at the same time, a part for each of them, so that these do not meet."""
+        warps = self.sharing_warps.get(piece)
         return [name] if not warps else [f"{name}_of_warp_{warp}" for warp in warps]
 
     # Steps -----------------------------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ class _Description:
         pieces = self.pieces.of(act.cells)
         if act.op == "copy":
             yield from self._copy(act, ranks, pieces, tiles, copies)
-        elif act.op in ("write", "atomic"):
+        elif act.op in _BY_THREADS:
             tiles.update(((rank, piece), None) for rank in ranks for piece in pieces)
             names = [name for piece in pieces for name in self._touched(warp, act, piece)]
             yield self._step(act._replace(op="write"), tuple(names))
@@ -306,10 +309,13 @@ class _Description:
 
     def _touched(self, warp: int, act: Act, piece: int) -> list[str]:
         parts = self._parts(piece, self.slot_names[piece])
-        if act.op != "atomic":
-            return parts
         own = warp % self.acts.block_warps
-        return [parts[self.atomic_warps[piece].index(own)]]
+        sharing = dict(zip(self.sharing_warps.get(piece, ()), parts, strict=False))
+        if act.op == "atomic" or (act.op == "agreed" and own != act.warps[0]):
+            return [sharing[own]]
+        if act.op == "agreed":  # the first of them fills the parts of those that do not write
+            return [part for sharer, part in sharing.items() if sharer == own or sharer not in act.warps]
+        return parts
 
     def _reads(
         self, warp: int, act: Act, pieces: Sequence[int], tiles: dict[tuple[int, int], int | None]
@@ -345,8 +351,10 @@ class _Description:
                 is_last = number == len(pieces) - 1
                 size = left if is_last else min(size, left)
                 left -= size
-            for name in self._parts(piece, self.slot_names[piece]):
-                yield self._step(act._replace(arguments=(("bytes", size), *act.arguments, ("tile", tile))), name)
+            parts = self._parts(piece, self.slot_names[piece])
+            for place, name in enumerate(parts):
+                share = size * (place + 1) // len(parts) - size * place // len(parts)
+                yield self._step(act._replace(arguments=(("bytes", share), *act.arguments, ("tile", tile))), name)
 
     def _step(self, act: Act, target: str | tuple[str, ...] | None = None) -> Step:
         """The step of an act; equal ones are one object, which is read once."""
@@ -399,7 +407,19 @@ class _Description:
         return tuple(roles)
 
 
-_LONGEST_NAME = 32
+_LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
+
+
+def _plain_name(name: str) -> str:
+    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
+
+    >>> _plain_name("_ZZ4ringE4full"), _plain_name("global_smem"), _plain_name("rank")
+    ('full', 'global_smem', 'rank_')
+    """
+    found = _LOCAL_NAME.fullmatch(name)
+    if found is not None and int(found["length"]) == len(found["name"]):
+        name = found["name"]
+    return f"{name}_" if name in SELF_NAMES else name
 
 
 def _fence_before(act: Act) -> Act:

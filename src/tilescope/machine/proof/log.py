@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tilescope.tensor_map import Copy
 
 ROWS_KEPT = 100_000
-AccessKind = Literal["read", "write", "atomic", "cp.async"]
+AccessKind = Literal["read", "write", "agreed", "atomic", "cp.async"]
+Values = npt.NDArray[np.generic]
 
 
 class Touched(NamedTuple):
@@ -214,12 +215,31 @@ class EventLog:
             addresses = addresses - SHARED_WINDOW
         elif space != "shared":
             return
+        self.add(Touched(pc, at, how, self._kept(addresses), size_bytes))
+
+    def store(self, pc: int, at: Lanes, addresses: Addresses, values: Values, space: Space = "shared") -> None:
+        """A store of lanes; where some of them meet at one address and write the same there, they agree."""
+        how: AccessKind = "write"
+        if space in ("shared", "generic") and len(addresses) > 1:
+            order = np.argsort(addresses, kind="stable")
+            is_same = addresses[order][1:] == addresses[order][:-1]
+            if is_same.any():
+                ordered = values[order]
+                differs = ordered[1:] != ordered[:-1]
+                if ordered.ndim > 1:
+                    differs = differs.any(axis=1)
+                how = "write" if (differs & is_same).any() else "agreed"
+        size_bytes = values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
+        self.touch(pc, at, how, addresses, size_bytes, space)
+
+    def _kept(self, addresses: Addresses) -> Addresses:
+        """The same addresses, held once for all rows."""
         content = addresses.tobytes()
         kept = self._patterns.get(content)
         if kept is None:
             kept = addresses.copy()
             self._patterns[content] = kept
-        self.add(Touched(pc, at, how, kept, size_bytes))
+        return kept
 
     def polled(self, pc: int, lanes: LaneNumbers, address: int, *, parity: int, phase: int, has_passed: bool) -> None:
         """A poll of lanes that asked the same: a row if it passed, else kept in case nothing comes behind it."""
