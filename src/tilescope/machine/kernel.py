@@ -25,8 +25,9 @@ from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
-from tilescope.machine.proof.described import Recorded, SharedVariable
+from tilescope.machine.proof.described import Recorded
 from tilescope.machine.proof.log import EventLog
+from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.ptx import read_module

@@ -9,8 +9,10 @@ from tilescope.machine.launching import OutputArray
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
+from tilescope.pipeline.simulation import Simulation
 from tilescope.sentence import by, in_percent
-from tilescope.view.drawing import Drawing, Table
+from tilescope.view.drawing import Drawing, Part, Table
+from tilescope.view.pipeline_view import draw_simulation
 from tilescope.view.tensor_map_view import findings
 
 _SHOWN_LINES = 20
@@ -18,11 +20,17 @@ _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good 
 
 
 def draw_kernel_run(
-    run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False, is_told: bool = False
+    run: KernelRun,
+    *,
+    outputs: Iterable[OutputArray] = (),
+    all_lines: bool = False,
+    is_told: bool = False,
+    timeline: Simulation | None = None,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
-    With `is_told` the first two are left out, for a command that has printed them itself.
+    With `is_told` the first two are left out, for a command that has printed them itself. A `timeline` of the run's pipeline stands in
+    place of the lines.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -39,9 +47,16 @@ def draw_kernel_run(
             "printed": None if is_told else Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
-            "lines": _lines(run, all_lines=all_lines),
+            **_run_or_timeline(run, timeline, all_lines=all_lines),
         },
     )
+
+
+def _run_or_timeline(run: KernelRun, timeline: Simulation | None, *, all_lines: bool) -> dict[str, Part]:
+    """The lines that ran; or what the warps of the first cluster did over time, and whether that is right in every order."""
+    if timeline is None:
+        return {"lines": _lines(run, all_lines=all_lines)}
+    return dict(draw_simulation(timeline).named)
 
 
 def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ that filled a slot, so that a read of another tile than in this run is found.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -20,7 +19,8 @@ from tilescope.machine.instructions.wgmma import WARPGROUP_LANES, WARPGROUP_WARP
 from tilescope.machine.proof.acts import Act, Acts, CannotSayError
 from tilescope.machine.proof.cells import Pieces
 from tilescope.machine.proof.log import EventLog, Touched
-from tilescope.pipeline.description import MAX_ROLES, SELF_NAMES, Pipeline
+from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
+from tilescope.pipeline.description import MAX_ROLES, Pipeline
 from tilescope.pipeline.operations import Written
 from tilescope.pipeline.parts import Barrier, Role, Slot, Step
 from tilescope.pipeline.threads import BARS
@@ -62,14 +62,6 @@ _LOCKS = ("cas", "exch")
 _COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
 _BY_THREADS = ("write", "agreed", "atomic")
 _WRITES = (*_BY_THREADS, "copy")
-
-
-class SharedVariable(NamedTuple):
-    """A variable in shared memory; `size_bytes` is None for memory whose size the launch decides."""
-
-    name: str
-    offset: int
-    size_bytes: int | None
 
 
 class Recorded(NamedTuple):
@@ -116,6 +108,8 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
         return "nothing was recorded", "Run it with record=True."
     if recorded.outcome not in ("finished", "hang"):
         return f"the run ended otherwise: {recorded.outcome}", "Look at its findings first."
+    if log.hangs_elsewhere:
+        return "its threads wait for something else than barriers", "Look at its findings: they say what for."
     if log.is_cut:
         return "its first cluster did more than is kept", "Use fewer rounds: a smaller K shows the same ring."
     return None
@@ -142,8 +136,9 @@ class _Description:
         self.pieces = Pieces(acts.sets, used)
         self.written = self._written_pieces()
         self.sharing_warps = self._sharing_warps()
-        self.slot_names = self._slot_names()
         self.barrier_names = self._barrier_names()
+        self.slot_names = self._slot_names()
+        self._initialise_together()
         self.steps: dict[tuple[object, ...], Step] = {}
 
     # The acts --------------------------------------------------------------------------------------------------------
@@ -220,40 +215,91 @@ class _Description:
                     found[piece].append(in_block)
         return found
 
-    def _slot_names(self) -> list[str]:
-        return [self._name_at(self.pieces.first_byte(piece), "smem") for piece in range(len(self.pieces))]
+    def _slot_names(self) -> list[Named]:
+        """Names of the pieces; those that warps may write at the same time have parts, and no stages."""
+        uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
+        for warp, made in self.acts.of_warp.items():
+            for op, cells in {(act.op, act.cells) for act in made if act.cells is not None}:
+                for piece in self.pieces.of(cells):
+                    uses[piece].add((warp, op))
+        placed = []
+        for piece in range(len(self.pieces)):
+            use = (self.pieces.size_bytes(piece), frozenset(uses[piece]))
+            placed.append(Placed(self.pieces.first_byte(piece), None if piece in self.sharing_warps else use))
+        taken = {row.name for row in self.barrier_names}
+        names = named(placed, ["smem"] * len(placed), self.recorded.variables)
+        return [row._replace(name=f"{row.name}_bytes") if row.name in taken else row for row in names]
 
-    def _name_at(self, offset: int, otherwise: str) -> str:
-        """A name for what begins at an offset of shared memory: that of its variable, and where in it."""
-        inside = [row for row in self.recorded.variables if row.offset <= offset]
-        variable = max(inside, key=lambda row: row.offset, default=None)
-        if variable is None or not _plain_name(variable.name).isidentifier():
-            return f"{otherwise}_{offset:#x}"
-        if variable.size_bytes is not None and offset >= variable.offset + variable.size_bytes:
-            return f"{otherwise}_{offset:#x}"
-        name = _plain_name(variable.name)
-        return name if offset == variable.offset else f"{name}_{offset - variable.offset:#x}"
+    def _barrier_names(self) -> list[Named]:
+        """Names of the barriers: those that count bytes are called full, those that their copiers wait for empty."""
+        uses: dict[int, set[tuple[int, str]]] = defaultdict(set)
+        for warp, made in self.acts.of_warp.items():
+            for act in made:
+                if act.barrier is not None and act.op != "init":
+                    uses[act.barrier].add((warp, act.op))
+        copiers = {warp for of_barrier in uses.values() for warp, op in of_barrier if op == "copy"}
+        early = self._used_before_all_are_ready()
+        placed = []
+        kinds = []
+        for number, row in enumerate(self.acts.barriers):
+            of_barrier = uses[number]
+            use = (row.count, row.number, number in early, frozenset(of_barrier))
+            placed.append(Placed(row.offset, None if number in early else use))
+            if any(op in ("copy", "expect") for _, op in of_barrier):
+                kinds.append("full")
+            else:
+                is_awaited = any(op == "wait" and warp in copiers for warp, op in of_barrier)
+                kinds.append("empty" if is_awaited else "mbar")
+        names = named(placed, kinds, self.recorded.variables)
+        return [
+            row if use.number == 0 else row._replace(name=f"{row.name}_{use.number}")
+            for row, use in zip(names, self.acts.barriers, strict=True)
+        ]
 
-    def _barrier_names(self) -> list[str]:
-        names = []
-        for use in self.acts.barriers:
-            name = self._name_at(use.offset, "mbar")
-            name = name if name not in self.slot_names else f"mbar_{name}"
-            names.append(name if use.number == 0 else f"{name}_{use.number}")
-        return names
+    def _used_before_all_are_ready(self) -> set[int]:
+        """Barriers that cannot be initialised together: one is used before the last is made, or made again, or by several warps."""
+        of_warp = self.acts.of_warp
+        inits = [(warp, act) for warp, made in of_warp.items() for act in made if act.op == "init"]
+        makers = {(warp // self.acts.block_warps, warp) for warp, _ in inits}
+        made_in_block = {(warp // self.acts.block_warps, act.barrier) for warp, act in inits}
+        if len(makers) > len({block for block, _ in makers}) or len(made_in_block) < len(inits):
+            return set(range(len(self.acts.barriers)))
+        last = max((act.order for _, act in inits), default=0)
+        used = (act for made in of_warp.values() for act in made if act.op != "init" and act.order < last)
+        return {act.barrier for act in used if act.barrier is not None}
+
+    def _initialise_together(self) -> None:
+        """One init for all stages of a name, where the last of them was initialised."""
+        for warp, made in self.acts.of_warp.items():
+            name_of = {place: self._staged_init(act) for place, act in enumerate(made)}
+            last = {name: place for place, name in name_of.items()}
+            self.acts.of_warp[warp] = [
+                act for place, act in enumerate(made) if not name_of[place] or last[name_of[place]] == place
+            ]
+
+    def _staged_init(self, act: Act) -> str:
+        """The name of the barrier that an act initialises, if it has several stages."""
+        if act.op != "init" or act.barrier is None or self.barrier_names[act.barrier].stages == 1:
+            return ""
+        return self.barrier_names[act.barrier].name
 
     def _slots(self) -> tuple[Slot, ...]:
         rows = []
-        for piece, name in enumerate(self.slot_names):
-            parts = self._parts(piece, name)
+        for piece, row in enumerate(self.slot_names):
+            if row.stage:
+                continue
+            parts = self._parts(piece)
             is_exact = len(parts) == 1 and not self.acts.has_inexact_copies
-            rows += [Slot(each, 1, self.pieces.size_bytes(piece) if is_exact else 0) for each in parts]
+            size = self.pieces.size_bytes(piece) if is_exact else 0
+            names = [row.name] if len(parts) == 1 else parts
+            rows += [Slot(name, row.stages, size) for name in names]
         return tuple(rows)
 
-    def _parts(self, piece: int, name: str) -> list[str]:
+    def _parts(self, piece: int) -> list[str]:
         """The slots of a piece: where warps may write it at the same time, a part for each of them, so that these do not meet."""
+        row = self.slot_names[piece]
         warps = self.sharing_warps.get(piece)
-        return [name] if not warps else [f"{name}_of_warp_{warp}" for warp in warps]
+        return [row.reference] if not warps else [f"{row.name}_of_warp_{warp}" for warp in warps]
 
     # Steps -----------------------------------------------------------------------------------------------------------
 
@@ -261,7 +307,9 @@ class _Description:
         """The pipeline."""
         steps = self._steps_of_warps()
         barriers = [
-            Barrier(name, use.count) for name, use in zip(self.barrier_names, self.acts.barriers, strict=True)
+            Barrier(row.name, use.count, row.stages)
+            for row, use in zip(self.barrier_names, self.acts.barriers, strict=True)
+            if row.stage == 0
         ]
         blocks = self.acts.log.blocks
         return Pipeline(
@@ -308,7 +356,7 @@ class _Description:
             yield from self._reads(warp, act, pieces, tiles)
 
     def _touched(self, warp: int, act: Act, piece: int) -> list[str]:
-        parts = self._parts(piece, self.slot_names[piece])
+        parts = self._parts(piece)
         own = warp % self.acts.block_warps
         sharing = dict(zip(self.sharing_warps.get(piece, ()), parts, strict=False))
         if act.op == "atomic" or (act.op == "agreed" and own != act.warps[0]):
@@ -326,7 +374,7 @@ class _Description:
         for piece in pieces:
             if (rank, piece) in self.written:
                 tile = None if act.op == "store" else tiles.get((rank, piece))
-                by_tile[tile] += self._parts(piece, self.slot_names[piece])
+                by_tile[tile] += self._parts(piece)
         for tile, names in by_tile.items():
             arguments = () if tile is None else (("tile", tile),)
             yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
@@ -351,7 +399,7 @@ class _Description:
                 is_last = number == len(pieces) - 1
                 size = left if is_last else min(size, left)
                 left -= size
-            parts = self._parts(piece, self.slot_names[piece])
+            parts = self._parts(piece)
             for place, name in enumerate(parts):
                 share = size * (place + 1) // len(parts) - size * place // len(parts)
                 yield self._step(act._replace(arguments=(("bytes", share), *act.arguments, ("tile", tile))), name)
@@ -361,11 +409,11 @@ class _Description:
         arguments: dict[str, Written] = dict(act.arguments)
         acted_on: Written | tuple[str, ...] = act.target if target is None else target
         if act.barrier is not None:
-            name = self.barrier_names[act.barrier]
+            row = self.barrier_names[act.barrier]
             if act.op == "copy":
-                arguments["barrier"] = name
+                arguments["barrier"] = row.reference
             else:
-                acted_on = (name,) if act.op == "init" else name
+                acted_on = (row.name,) if act.op == "init" else row.reference
         if act.mask is not None:
             arguments["mask"] = act.mask
         place = self.recorded.place(act.pc)
@@ -390,9 +438,7 @@ class _Description:
         blocks = self.acts.log.blocks
         roles = []
         for (_, warps), ranks in shared.items():
-            name = _warps_named(warps)
-            if len(ranks) < blocks:
-                name += f" of block {','.join(map(str, ranks))}"
+            name = _warps_named(warps, rank=ranks[0] if len(ranks) < blocks else None)
             roles.append(
                 Role(
                     name=name,
@@ -405,21 +451,6 @@ class _Description:
         if len(roles) > MAX_ROLES:
             raise CannotSayError(f"{len(roles)} warps that each do something else; a pipeline has {MAX_ROLES} roles", 0)
         return tuple(roles)
-
-
-_LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
-
-
-def _plain_name(name: str) -> str:
-    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
-
-    >>> _plain_name("_ZZ4ringE4full"), _plain_name("global_smem"), _plain_name("rank")
-    ('full', 'global_smem', 'rank_')
-    """
-    found = _LOCAL_NAME.fullmatch(name)
-    if found is not None and int(found["length"]) == len(found["name"]):
-        name = found["name"]
-    return f"{name}_" if name in SELF_NAMES else name
 
 
 def _fence_before(act: Act) -> Act:
@@ -453,13 +484,14 @@ def _with_meetings(acts: Iterable[Act], bar: int, rounds: set[int]) -> Iterator[
                 yield Act("sync", act.pc, act.order, target=bar, arguments=(("threads", WARPGROUP_LANES),))
 
 
-def _warps_named(warps: Sequence[int]) -> str:
-    """warp 4; warps 0-3; warps 0,2.
+def _warps_named(warps: Sequence[int], rank: int | None = None) -> str:
+    """warp 4; warps 0-3; warps 0,2; where blocks differ, warp 1.4 in the block of rank 1.
 
-    >>> _warps_named([4]), _warps_named([0, 1, 2, 3]), _warps_named([0, 2])
-    ('warp 4', 'warps 0-3', 'warps 0,2')
+    >>> _warps_named([4]), _warps_named([0, 1, 2, 3]), _warps_named([0, 2]), _warps_named([4], rank=1)
+    ('warp 4', 'warps 0-3', 'warps 0,2', 'warp 1.4')
     """
+    block = "" if rank is None else f"{rank}."
     if len(warps) == 1:
-        return f"warp {warps[0]}"
+        return f"warp {block}{warps[0]}"
     is_run = list(warps) == list(range(warps[0], warps[-1] + 1))
-    return f"warps {warps[0]}-{warps[-1]}" if is_run else f"warps {','.join(map(str, warps))}"
+    return f"warps {block}{warps[0]}-{warps[-1]}" if is_run else f"warps {block}{','.join(map(str, warps))}"

@@ -79,7 +79,7 @@ class Waited(NamedTuple):
     lanes: LaneNumbers
     address: int
     parity: int
-    phase: int  # that has ended, counted from 0; -1 where a fresh barrier lets a parity of 1 pass
+    phase: int  # that ended, or never does, counted from 0; -1 where a fresh barrier lets a parity of 1 pass
 
 
 class Grouped(NamedTuple):
@@ -173,6 +173,7 @@ class EventLog:
 
     rows: list[Row] = field(default_factory=list)
     is_cut: bool = False
+    hangs_elsewhere: bool = False  # nobody waits at a barrier that is known here
     refused: dict[str, int] = field(default_factory=dict)  # what no pipeline can say, and the instruction
     blocks: int = 1
     block_lanes: int = 0
@@ -250,10 +251,11 @@ class EventLog:
             self.add(Waited(pc, lanes, address, parity, phase))
         else:
             for warp in warps:
-                self._failed[warp, address] = _Poll(pc, parity, phase)
+                self._failed[warp, address] = _Poll(pc, parity, phase + 1)
 
     def end(self, meetings: Sequence[Met]) -> None:
-        """The run ended: whoever still waits gets the row of that wait, which never passed."""
+        """The cluster hangs: whoever still waits gets the row of that wait, which never passed."""
+        self.hangs_elsewhere = not self._failed and not meetings
         for (warp, address), poll in self._failed.items():
             first_lane = np.array([warp * WARP_LANES])
             self.add(Waited(poll.pc, first_lane, address, poll.parity, poll.phase))
