@@ -18,6 +18,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.instructions.wgmma import WARPGROUP_LANES, WARPGROUP_WARPS
 from tilescope.machine.proof.acts import Act, Acts, CannotSayError
 from tilescope.machine.proof.cells import Pieces
+from tilescope.machine.proof.folding import folded
 from tilescope.machine.proof.log import EventLog, Touched
 from tilescope.machine.proof.naming import Named, Placed, SharedVariable, named
 from tilescope.pipeline.description import MAX_ROLES, Pipeline
@@ -436,13 +437,14 @@ class _Description:
         for (block, made_by), warps in alike.items():
             shared[made_by, tuple(warps)].append(block)
         blocks = self.acts.log.blocks
+        stages = {row.name: row.stages for row in (*self.barrier_names, *self.slot_names)}
         roles = []
         for (_, warps), ranks in shared.items():
             name = _warps_named(warps, rank=ranks[0] if len(ranks) < blocks else None)
             roles.append(
                 Role(
                     name=name,
-                    steps=steps[ranks[0] * block_warps + warps[0]],
+                    steps=folded(steps[ranks[0] * block_warps + warps[0]], stages),
                     threads=WARP_LANES,
                     instances=len(warps),
                     mask=None if len(ranks) == blocks else sum(1 << rank for rank in ranks),
