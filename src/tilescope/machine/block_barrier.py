@@ -41,7 +41,6 @@ class BlockBarrier:
     expected: int | None = None  # None: all threads that live
     waiting: list[Waiting] = field(default_factory=list)
 
-
     def meetings(self, number: int, threads: int, meeting: int) -> list[Met]:
         """What the log says of those that wait."""
         return [Met(one.pc - 1, one.lanes, number, threads, waits=True, meeting=meeting) for one in self.waiting]

@@ -261,7 +261,7 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
-def _end_log(launch: Launch, result: GridRun) -> None:
+def _end_log(result: GridRun) -> None:
     """Tell the log who still waits, where its own cluster could not end."""
     for schedule in result.waiting:
         log = schedule.cluster.log
@@ -280,7 +280,7 @@ def _recorded(launch: Launch, result: GridRun) -> Recorded:
 
 
 def _told(launch: Launch, result: GridRun) -> KernelRun:
-    _end_log(launch, result)
+    _end_log(result)
     program = launch.program
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)

@@ -287,7 +287,9 @@ class _Reader:
         return Loop(counter, _written(count), steps, _written(start))
 
     def _step(self, at: str, row: Operation, table: Mapping[str, object], names: tuple[str, ...]) -> Step:
-        self._table(f"{at} ({row.name})", table, (row.name, "when", "at", *(argument.name for argument in row.arguments)))
+        self._table(
+            f"{at} ({row.name})", table, (row.name, "when", "at", *(argument.name for argument in row.arguments))
+        )
         target = table[row.name]
         targets = tuple(target) if row.target.many and isinstance(target, list | tuple) else (target,)
         for each in targets:

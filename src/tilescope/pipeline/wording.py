@@ -87,8 +87,8 @@ def told(parts: Instances, agent: int, done: Action | Flight | None) -> str:
     text = said(parts, done)
     if isinstance(done, Flight):
         return text
-    is_placed = done is not None and done.step is not None and done.step.at
-    place = f" ({done.step.at})" if is_placed else ""
+    line = "" if done is None or done.step is None else done.step.at
+    place = f" ({line})" if line else ""
     return f"{parts.agents[agent].title}: {text}{place}"
 
 

@@ -306,7 +306,7 @@ class Atomic:
         """Change words of one space; what was there before."""
         old = cluster.load(space, lanes, addresses, self.dtype, self.words)
         if cluster.log is not None:
-            cluster.log.touch(cluster.pc, lanes, "atomic", addresses, self.dtype.itemsize * self.words, space)
+            cluster.log.touch(cluster.pc, lanes, "atomic", addresses, self.dtype.itemsize * self.words, space=space)
         shape = old.shape
         if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
             lanes = np.repeat(lanes, self.words)

@@ -80,7 +80,7 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
         places = addresses(cluster, at)
         loaded = cluster.load(space, at, places, dtype, pieces)
         if cluster.log is not None:
-            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space)
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return

@@ -61,11 +61,11 @@ class Act(NamedTuple):
 
 
 class BarrierUse(NamedTuple):
-    """An mbarrier from its init to its end: where it lies in its block, which one of those that lay there, its count."""
+    """An mbarrier from its init to its end: where it lies in its block, which one of those that lay there, the arrivals it counts."""
 
     offset: int
     number: int
-    count: int
+    arrivals: int
 
 
 class _Touch(NamedTuple):
@@ -142,7 +142,8 @@ class Acts:
     def _warps(self, lanes: Lanes) -> list[int]:
         if isinstance(lanes, slice):
             return list(self.of_warp)
-        return np.unique(lanes // WARP_LANES).tolist()
+        warps: list[int] = np.unique(lanes // WARP_LANES).tolist()
+        return warps
 
     def _rank(self, warp: int) -> int:
         return warp // self.block_warps
@@ -186,8 +187,8 @@ class Acts:
             for cell in self.sets.sets[touch.cells].tolist():
                 writers[self._rank(warp), cell].append(warp)
         by_writers: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for (_, cell), warps in writers.items():
-            by_writers[tuple(warps)].append(cell)
+        for (_, cell), writing in writers.items():
+            by_writers[tuple(writing)].append(cell)
         apart = []
         for warps, cells in by_writers.items():
             in_block = tuple(warp % self.block_warps for warp in warps)
@@ -267,7 +268,7 @@ class Acts:
     # Barriers --------------------------------------------------------------------------------------------------------
 
     def _initialised(self, row: Initialised) -> None:
-        if row.count is None:
+        if row.arrivals is None:
             self._barrier_at.pop(row.address, None)
             return
         warp = row.lane // WARP_LANES
@@ -280,9 +281,9 @@ class Acts:
             self._uses[row.address] += 1
             number = self._number_of_use.setdefault(use, len(self.barriers))
             if number == len(self.barriers):
-                self.barriers.append(BarrierUse(*use, row.count))
+                self.barriers.append(BarrierUse(*use, row.arrivals))
             self._barrier_at[row.address] = number
-        if self.barriers[number].count != row.count:
+        if self.barriers[number].arrivals != row.arrivals:
             raise CannotSayError("an mbarrier with another count in another block, or a second time", row.pc)
         self._do(warp, Act("init", row.pc, 0, barrier=number))
 

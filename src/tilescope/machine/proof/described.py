@@ -184,9 +184,7 @@ class _Description:
                 return
         for warp, made in of_warp.items():
             of_warp[warp] = [
-                each
-                for act in made
-                for each in ([_fence_before(act), act] if act.op == "multiply" else [act])
+                each for act in made for each in ([_fence_before(act), act] if act.op == "multiply" else [act])
             ]
 
     # Slots -----------------------------------------------------------------------------------------------------------
@@ -244,7 +242,7 @@ class _Description:
         kinds = []
         for number, row in enumerate(self.acts.barriers):
             of_barrier = uses[number]
-            use = (row.count, row.number, number in early, frozenset(of_barrier))
+            use = (row.arrivals, row.number, number in early, frozenset(of_barrier))
             placed.append(Placed(row.offset, None if number in early else use))
             if any(op in ("copy", "expect") for _, op in of_barrier):
                 kinds.append("full")
@@ -308,7 +306,7 @@ class _Description:
         """The pipeline."""
         steps = self._steps_of_warps()
         barriers = [
-            Barrier(row.name, use.count, row.stages)
+            Barrier(row.name, use.arrivals, row.stages)
             for row, use in zip(self.barrier_names, self.acts.barriers, strict=True)
             if row.stage == 0
         ]
@@ -323,7 +321,9 @@ class _Description:
 
     def _steps_of_warps(self) -> dict[int, tuple[Step, ...]]:
         """The steps of every warp; tiles are counted in the order of the run."""
-        made = [(act.order, warp, place, act) for warp, acts in self.acts.of_warp.items() for place, act in enumerate(acts)]
+        made = [
+            (act.order, warp, place, act) for warp, acts in self.acts.of_warp.items() for place, act in enumerate(acts)
+        ]
         made.sort(key=lambda row: row[:3])
         tiles: dict[tuple[int, int], int | None] = {}  # (block, piece): the tile it holds
         copies: dict[tuple[int, int], int] = defaultdict(int)
@@ -434,8 +434,8 @@ class _Description:
         for warp, made in steps.items():
             alike[warp // block_warps, tuple(map(id, made))].append(warp % block_warps)
         shared: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = defaultdict(list)  # (steps, warps): blocks
-        for (block, made_by), warps in alike.items():
-            shared[made_by, tuple(warps)].append(block)
+        for (block, made_by), made_there in alike.items():
+            shared[made_by, tuple(made_there)].append(block)
         blocks = self.acts.log.blocks
         stages = {row.name: row.stages for row in (*self.barrier_names, *self.slot_names)}
         roles = []
@@ -487,7 +487,7 @@ def _with_meetings(acts: Iterable[Act], bar: int, rounds: set[int]) -> Iterator[
 
 
 def _warps_named(warps: Sequence[int], rank: int | None = None) -> str:
-    """warp 4; warps 0-3; warps 0,2; where blocks differ, warp 1.4 in the block of rank 1.
+    """As a role is called: warp 4; warps 0-3; warps 0,2; where blocks differ, warp 1.4 in the block of rank 1.
 
     >>> _warps_named([4]), _warps_named([0, 1, 2, 3]), _warps_named([0, 2]), _warps_named([4], rank=1)
     ('warp 4', 'warps 0-3', 'warps 0,2', 'warp 1.4')

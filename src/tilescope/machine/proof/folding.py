@@ -1,7 +1,7 @@
 """Steps that repeat with stages in turn, as a loop.
 
-    wait full[0] 0, wait full[1] 0, wait full[0] 1, wait full[1] 1     ──▶   {loop = "i", count = 4, steps = [
-                                                                                {wait = "full[i % 2]", parity = "i / 2 % 2"}]}
+wait full[0] 0, wait full[1] 0, wait full[0] 1, wait full[1] 1     ──▶   {loop = "i", count = 4, steps = [
+                                                                            {wait = "full[i % 2]", parity = "i / 2 % 2"}]}
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def _longest_loop(
         rounds = _rounds(forms, place, length)
         if rounds < _LEAST_ROUNDS or (best is not None and rounds * length <= best[1]):
             continue
-        made = _loop([steps[place + length * number : place + length * (number + 1)] for number in range(rounds)], stages)
+        made = _loop(
+            [steps[place + length * number : place + length * (number + 1)] for number in range(rounds)], stages
+        )
         if made is not None:
             best = (made, rounds * length)
     return best
@@ -124,7 +126,7 @@ def _general(same: Sequence[Step], stages: Mapping[str, int]) -> Step | None:
     if all(step == first for step in same):
         return first
     turns: list[_Turn] = []
-    targets = []
+    targets: list[Written] = []
     for column in zip(*(step.targets for step in same), strict=True):
         target = _reference([str(one) for one in column], stages, turns)
         if target is None:
@@ -143,8 +145,9 @@ def _general(same: Sequence[Step], stages: Mapping[str, int]) -> Step | None:
             if number is None:
                 return None
             arguments[name] = number
-    target = tuple(str(one) for one in targets) if isinstance(first.target, tuple) else targets[0]
-    return replace(first, target=target, arguments=arguments)
+    if isinstance(first.target, tuple):
+        return replace(first, target=tuple(map(str, targets)), arguments=arguments)
+    return replace(first, target=targets[0], arguments=arguments)
 
 
 def _reference(written: Sequence[str], stages: Mapping[str, int], turns: list[_Turn]) -> str | None:

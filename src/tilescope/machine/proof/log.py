@@ -43,12 +43,12 @@ class Touched(NamedTuple):
 
 
 class Initialised(NamedTuple):
-    """mbarrier.init; with a count of None mbarrier.inval."""
+    """mbarrier.init with the arrivals that it counts; None: mbarrier.inval."""
 
     pc: int
     lane: int
     address: int
-    count: int | None
+    arrivals: int | None
 
 
 class Arrived(NamedTuple):
@@ -203,7 +203,7 @@ class EventLog:
         self.refused.setdefault(reason, pc)
 
     def touch(
-        self, pc: int, at: Lanes, how: AccessKind, addresses: Addresses, size_bytes: int, space: Space = "shared"
+        self, pc: int, at: Lanes, how: AccessKind, addresses: Addresses, size_bytes: int, *, space: Space = "shared"
     ) -> None:
         """An access of lanes; of generic addresses those in shared memory."""
         if space == "generic":
@@ -231,7 +231,7 @@ class EventLog:
                     differs = differs.any(axis=1)
                 how = "write" if (differs & is_same).any() else "agreed"
         size_bytes = values.dtype.itemsize * (values.shape[1] if values.ndim > 1 else 1)
-        self.touch(pc, at, how, addresses, size_bytes, space)
+        self.touch(pc, at, how, addresses, size_bytes, space=space)
 
     def _kept(self, addresses: Addresses) -> Addresses:
         """The same addresses, held once for all rows."""

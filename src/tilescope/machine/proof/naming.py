@@ -1,7 +1,7 @@
 """Names for barriers and pieces of shared memory: those that are used alike and lie in even steps are stages of one name.
 
-    0x34000 0x34008 0x34010    expected by warp 8, waited for by warps 0-7      ──▶   full[0] full[1] full[2]
-    0x34020 0x34028 0x34030    waited for by warp 8                              ──▶   empty[0] empty[1] empty[2]
+0x34000 0x34008 0x34010    expected by warp 8, waited for by warps 0-7      ──▶   full[0] full[1] full[2]
+0x34020 0x34028 0x34030    waited for by warp 8                              ──▶   empty[0] empty[1] empty[2]
 """
 
 from __future__ import annotations
