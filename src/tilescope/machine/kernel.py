@@ -266,7 +266,8 @@ def _end_log(result: GridRun) -> None:
     for schedule in result.waiting:
         log = schedule.cluster.log
         if log is not None and result.outcome == "hang":
-            log.end(schedule.barriers.unfinished())
+            spinning = [one.front.lanes for one in schedule.spinning]
+            log.end(schedule.barriers.unfinished(), spinning)
 
 
 def _recorded(launch: Launch, result: GridRun) -> Recorded:
