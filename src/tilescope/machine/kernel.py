@@ -32,7 +32,7 @@ from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
-from tilescope.reading import entries, integer, integers
+from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, counted, printed
 
@@ -155,7 +155,7 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
-            log=EventLog() if record else None,
+            log=EventLog() if flag("record", record) else None,
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
