@@ -3,6 +3,7 @@
 ring.ptx: warp 1 copies six tiles through two stages, warp 0 adds them up.
 """
 
+import json
 import pickle
 import re
 from dataclasses import replace
@@ -268,6 +269,65 @@ def test_a_multicast_is_one_copy_for_several_blocks():
     assert masks - {None}
 
 
+PEERS = """
+    .shared .align 8 .b64 ready; .reg .pred %p<3>; .reg .b32 %r<6>;
+    mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra READY;
+    mbarrier.init.shared.b64 [ready], 1;
+    fence.mbarrier_init.release.cluster;
+    READY: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; @%p1 bra LAST;
+    mov.u32 %r2, %cluster_ctarank; xor.b32 %r3, %r2, 1; mov.u32 %r4, ready;
+    mapa.shared::cluster.u32 %r5, %r4, %r3;
+    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [ready], 0; @!%p2 bra WAIT;
+    LAST: barrier.cluster.arrive.release; barrier.cluster.wait.acquire;
+"""
+
+
+def run_peers(old="", new=""):
+    """Two blocks that arrive at each other's barrier."""
+    body = PEERS.replace(old, new) if old else PEERS
+    return ts.Kernel(f"{HEAD} .visible .entry k() .reqnctapercluster 2 {{ {body} ret; }}").run(2, 64)
+
+
+def test_an_arrival_at_another_blocks_barrier_has_its_mask():
+    pipeline = run_peers().pipeline()
+    arrivals = {
+        (role.mask, step.arguments["mask"])
+        for role in pipeline.roles
+        for step in role.all_steps()
+        if step.op == "arrive"
+    }
+    assert arrivals == {(0b01, 0b10), (0b10, 0b01)}
+    assert ts.simulate(pipeline).verdict == "proven"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("fence.mbarrier_init.release.cluster;", "", "pipeline-init"),
+        ("READY: barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "READY: bar.sync 0;", "pipeline-init"),
+        ("[ready], 1;", "[ready], 2;", "pipeline-arrivals"),
+    ],
+)
+def test_a_mistake_between_blocks_is_named(old, new, rule):
+    assert ts.simulate(run_peers(old, new).pipeline()).mistake.rule == rule
+
+
+def test_a_relaxed_arrival_behind_an_access_is_refused():
+    relaxed = ".shared .b32 x; st.shared.b32 [x], 1; barrier.cluster.arrive.relaxed; barrier.cluster.wait.acquire;"
+    with pytest.raises(ts.RuleError, match="relaxed"):
+        run_body(relaxed, threads=32).pipeline()
+
+
+def test_a_cluster_that_never_meets_is_a_hang_of_its_pipeline():
+    run = run_body(
+        ".reg .pred %p1; .reg .b32 %r1; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra B;"
+        " barrier.cluster.arrive; barrier.cluster.wait; B: bar.sync 1, 64;"
+    )
+    assert run.outcome == "hang"
+    assert ts.simulate(run.pipeline()).verdict == "mistake"
+
+
 def test_atomics_of_several_warps_do_not_race_with_each_other():
     body = """
         .shared .b32 sum; .reg .b32 %r1; .reg .pred %p1;
@@ -395,3 +455,9 @@ def test_the_timeline_stands_in_place_of_the_lines(tmp_path, capsys):
     assert "Timeline (37 nominal ticks)" in out
     assert "What ran, by source line" not in out
     assert "full[0]" in svg.read_text()
+
+
+def test_json_has_the_proof(tmp_path, capsys):
+    status, out = asked(tmp_path, capsys, RING, "--prove", "--json")
+    proof = json.loads(out)["extra"]["proof"]
+    assert (status, proof["verdict"], proof["pipeline"]["name"]) == (0, "proven", "ring")

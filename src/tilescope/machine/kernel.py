@@ -267,7 +267,8 @@ def _end_log(result: GridRun) -> None:
         log = schedule.cluster.log
         if log is not None and result.outcome == "hang":
             spinning = [one.front.lanes for one in schedule.spinning]
-            log.end(schedule.barriers.unfinished(), spinning)
+            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
+            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
 
 
 def _recorded(launch: Launch, result: GridRun) -> Recorded:

@@ -81,6 +81,11 @@ class Recorded(NamedTuple):
             return ""
         return f"PTX line {instruction.line}" if instruction.source is None else str(instruction.source)
 
+    def words(self, pc: int) -> tuple[str, ...]:
+        """The modifiers of an instruction."""
+        instruction = self.instructions[pc]
+        return () if instruction is None else instruction.modifiers
+
 
 def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
     """The pipeline that a run was; a RuleError where it cannot be said."""
@@ -93,7 +98,9 @@ def pipeline_of(recorded: Recorded, most: int) -> Pipeline:
         for reason, pc in log.refused.items():
             raise CannotSayError(reason, pc)
         _require_no_flags(recorded, log)
-        return _Description(recorded, Acts(log)).pipeline()
+        acts = Acts(log)
+        _require_releases(recorded, acts)
+        return _Description(recorded, acts).pipeline()
     except CannotSayError as error:
         raise _not_said(recorded, error) from None
 
@@ -119,10 +126,22 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
 def _require_no_flags(recorded: Recorded, log: EventLog) -> None:
     """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
     for pc in {row.pc for row in log.rows if isinstance(row, Touched)}:
-        instruction = recorded.instructions[pc]
-        words = () if instruction is None else instruction.modifiers
+        words = recorded.words(pc)
         if any(word in words for word in _ORDERED) or any(word in words for word in _LOCKS):
             raise CannotSayError("a flag or lock in shared memory", pc)
+
+
+def _require_releases(recorded: Recorded, acts: Acts) -> None:
+    """Refuse arrivals that are .relaxed, behind which a warp's accesses are not known; a step has no word for them."""
+    for made in acts.of_warp.values():
+        has_touched = False
+        for act in made:
+            if act.op in ("arrive", "expect", "cluster") and "relaxed" in recorded.words(act.pc) and has_touched:
+                raise CannotSayError("an arrival that is .relaxed, behind accesses to shared memory", act.pc)
+            if act.op in ("sync", "cluster"):
+                has_touched = False
+            elif act.op in ("read", *_BY_THREADS):
+                has_touched = True
 
 
 class _Description:
@@ -311,8 +330,10 @@ class _Description:
             if row.stage == 0
         ]
         blocks = self.acts.log.blocks
+        first_block = self.acts.log.first_block
+        where = f", block {first_block}" if any(first_block) else ""
         return Pipeline(
-            name=self.recorded.entry,
+            name=f"{self.recorded.entry}{where}",
             barriers=tuple(barriers),
             slots=self._slots(),
             roles=self._roles(steps),
@@ -417,6 +438,8 @@ class _Description:
                 acted_on = (row.name,) if act.op == "init" else row.reference
         if act.mask is not None:
             arguments["mask"] = act.mask
+            if act.op in ("arrive", "expect") and "cta" in self.recorded.words(act.pc):
+                arguments["scope"] = "cta"
         place = self.recorded.place(act.pc)
         key = (act.op, acted_on, tuple(arguments.items()), place)
         known = self.steps.get(key)

@@ -254,14 +254,14 @@ class EventLog:
                 self._failed.pop((warp, address), None)  # the last one stands last
                 self._failed[warp, address] = _Poll(pc, parity, phase + 1)
 
-    def end(self, meetings: Sequence[Met], spinning: Sequence[LaneNumbers]) -> None:
+    def end(self, meetings: Sequence[Met], spinning: Sequence[LaneNumbers], *, waits_for_cluster: bool) -> None:
         """The cluster hangs: whoever still waits gets the row of that wait, which never passed.
 
         Lanes that spin do so at their last poll that failed; one that was not tried again is no wait.
         """
         warps = {warp for lanes in spinning for warp in (lanes // WARP_LANES).tolist()}
         last = {warp: (address, poll) for (warp, address), poll in self._failed.items() if warp in warps}
-        self.hangs_elsewhere = not last and not meetings
+        self.hangs_elsewhere = not last and not meetings and not waits_for_cluster
         for warp, (address, poll) in last.items():
             first_lane = np.array([warp * WARP_LANES])
             self.add(Waited(poll.pc, first_lane, address, poll.parity, poll.phase))
