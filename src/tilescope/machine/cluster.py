@@ -81,6 +81,9 @@ class Cluster:
         self.random = launch.random
         self.costs = launch.costs
         self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
+        self.log = launch.take_log()
+        if self.log is not None:
+            self.log.begin(self)
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
         self.order: Order | None = None if launch.order is None else Order(self, launch.order)

@@ -25,7 +25,15 @@ from tilescope.machine.access_cost import (
     sectors_of,
     wavefronts_of,
 )
-from tilescope.machine.address import SHARED_RANK_SHIFT, SHARED_WINDOW, WINDOWS, Addresses, Space, is_in_window
+from tilescope.machine.address import (
+    SHARED_RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BYTES,
+    WINDOWS,
+    Addresses,
+    Space,
+    is_in_window,
+)
 from tilescope.machine.operand_reads import OperandReads
 from tilescope.machine.records import CopyKind
 from tilescope.machine.step import LaneNumbers, Lanes

@@ -28,6 +28,9 @@ from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
+from tilescope.machine.proof.described import Recorded
+from tilescope.machine.proof.log import EventLog
+from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
 from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
@@ -132,6 +135,7 @@ class Kernel:
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
         findings: bool = True,
+        record: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -140,7 +144,8 @@ class Kernel:
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
         threads run together is one step. Without `findings` nobody looks for races and missing fences, or counts what
-        memory accesses cost: a quicker run.
+        memory accesses cost: a quicker run. Without `record` nothing is kept of what the first cluster did: `pipeline()`
+        needs it.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
@@ -163,6 +168,7 @@ class Kernel:
             max_steps=integer("max_steps", max_steps, 1),
             order=LaunchOrder(self.program) if flag("findings", findings) else None,
             costs=Costs() if findings else None,
+            log=EventLog() if flag("record", record) else None,
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
@@ -291,7 +297,28 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
+def _end_log(result: GridRun) -> None:
+    """Tell the log who still waits, where its own cluster could not end."""
+    for schedule in result.waiting:
+        log = schedule.cluster.log
+        if log is not None and result.outcome == "hang":
+            spinning = [one.front.lanes for one in schedule.spinning]
+            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
+            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
+
+
+def _recorded(launch: Launch, result: GridRun) -> Recorded:
+    """What is kept for KernelRun.pipeline."""
+    program = launch.program
+    variables = [
+        SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
+        for variable in program.shared_variables()
+    ]
+    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
+
+
 def _told(launch: Launch, result: GridRun) -> KernelRun:
+    _end_log(result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
     costs.finish()
@@ -319,7 +346,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         )
         if pc in program.approximate and threads[pc]:
             launch.inexact.add(program.approximate[pc])
-    return KernelRun(
+    run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
         grid=launch.grid,
@@ -338,3 +365,5 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         traffic=copy_traffic(costs, launch.maps),
         operands=operand_reads(costs, program),
     )
+    object.__setattr__(run, "_recorded", _recorded(launch, result))
+    return run

@@ -8,7 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy.typing as npt
 
 from tilescope.errors import Violation
+from tilescope.machine.proof.described import Recorded, pipeline_of
+from tilescope.machine.proof.log import ROWS_KEPT
 from tilescope.machine.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.pipeline.description import Pipeline
 from tilescope.rule import Basis
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
@@ -107,11 +110,22 @@ class KernelRun(Value):
     traffic: tuple[CopyTraffic, ...] = field(default=(), repr=False)
     operands: tuple[OperandRead, ...] = field(default=(), repr=False)
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
         """Whether every bit of the result is the card's."""
         return not self.inexact
+
+    def pipeline(self) -> Pipeline:
+        """What the warps of the first cluster did, as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
+
+        Barriers, copies, groups, fences, and what each warp reads and writes in shared memory, in its program order.
+        """
+        recorded = self._recorded
+        if recorded is None:
+            recorded = Recorded(self.entry, self.outcome, None, (), ())
+        return pipeline_of(recorded, ROWS_KEPT)
 
 
 def with_arrays(run: KernelRun, arrays: tuple[ArgumentArray | None, ...]) -> KernelRun:

@@ -309,6 +309,8 @@ class Atomic:
         old = cluster.load(space, lanes, addresses, self.dtype, self.words)
         if cluster.costs is not None:
             cluster.costs.charge(cluster, self.kind, space, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "atomic", addresses, self.dtype.itemsize * self.words, space=space)
         shape = old.shape
         if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
             lanes = np.repeat(lanes, self.words)

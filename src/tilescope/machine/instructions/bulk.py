@@ -184,6 +184,8 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     if cluster.order is not None and ends.size_bytes:
         source = cluster.order.witness.cells_at(ends.source, ends.size_bytes)
         cluster.order.bulk.between_blocks(ends.lane, source, ends.barrier)
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a bulk copy from shared memory to the shared memory of a block")
     _add_load(cluster, form, ends, _read_shared)
 
 

@@ -71,6 +71,8 @@ def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
         lanes, addresses = rows.find(cluster, warps)
         words = cluster.load(rows.space, lanes, addresses, _WORD, _ROW_WORDS)
         rows.charge(cluster, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "read", addresses, ROW_BYTES, space=rows.space)
         tile.fill(cluster, targets, warps, _stored_elements(words.view(np.uint8), form))
 
     return Collective(load)
@@ -96,6 +98,8 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
         elements = tile.gathered(cluster, sources, warps)
         cluster.store(rows.space, lanes, addresses, elements.reshape(len(lanes), -1).view(_WORD))
         rows.charge(cluster, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "write", addresses, ROW_BYTES, space=rows.space)
 
     return Collective(store)
 

@@ -84,6 +84,8 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
         loaded = cluster.load(space, at, places, dtype, pieces)
         if is_counted and cluster.costs is not None:
             cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return
@@ -132,6 +134,8 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
         cluster.store(space, at, places, values)
         if cluster.costs is not None:
             cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.store(cluster.pc, at, places, values, space)
 
     return store
 

@@ -231,7 +231,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
-    note(cluster, record)
+    note(cluster, record, copy)
     order = cluster.order
     landing = None
     if order is not None:
@@ -259,7 +259,7 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
-    note(cluster, _record(cluster, lane, copy, map_number, None))
+    note(cluster, _record(cluster, lane, copy, map_number, None), copy)
     if cluster.order is not None:
         group = int(cluster.pending.open_groups["bulk"][lane])
         cluster.order.bulk.store(lane, _shared_cells(cluster.order.witness, copy), group)
