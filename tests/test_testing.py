@@ -71,7 +71,7 @@ def test_only_errors_among_findings_count(severity, is_clean):
 
 def changed(run, **fields):
     """A run with other fields."""
-    given = {name: getattr(run, name) for name in type(run).__dataclass_fields__ if name != "arrays"}
+    given = {name: getattr(run, name) for name, field in type(run).__dataclass_fields__.items() if field.init}
     return type(run)(**given | fields)
 
 

@@ -32,7 +32,8 @@ def sectors_of(run, opcode):
 
 
 def rules(run):
-    return [finding.rule for finding in run.findings]
+    """The rules of the findings, but for bytes that these small kernels read without writing them."""
+    return [finding.rule for finding in run.findings if finding.rule != "run-unwritten"]
 
 
 # Shared memory -------------------------------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ def test_a_swizzle_is_told_where_one_of_the_hardware_cures():
         ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r2];""",
         SMEM + np.arange(32) % 16 * 128 + np.arange(32) // 16 * 16,
     )
-    (finding,) = run.findings
+    (finding,) = [finding for finding in run.findings if finding.rule == "run-bank-conflict"]
     assert wavefronts_of(run, "ldmatrix") == (32, 4)
     assert finding.values["cure_swizzle"] == "128B"
     assert finding.fix.startswith("Swizzle the tile by 128B")
