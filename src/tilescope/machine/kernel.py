@@ -19,7 +19,6 @@ from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
-from tilescope.machine.cost_findings import cost_findings
 from tilescope.machine.costs import Costs
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
@@ -355,7 +354,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
-        findings=findings_of(launch, result) + cost_findings(launch, is_finished=result.outcome == "finished"),
+        findings=findings_of(launch, result),
         instructions=tuple(rows),
         copies=tuple(_copy(launch, record) for record in launch.copies),
         barriers=tuple(_phase(launch, record) for record in launch.phases),
