@@ -18,7 +18,7 @@ from tilescope.machine.instructions import decode
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
 from tilescope.machine.instructions.wgmma import WARPGROUP_LANES
-from tilescope.machine.order.order import RegisterUse
+from tilescope.machine.order.products import RegisterUse
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module, Vector
@@ -205,7 +205,7 @@ def _settled(step: Step, use: RegisterUse) -> Step:
             cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
         step(cluster, at)
         if cluster.order is not None:
-            cluster.order.registers_touched(cluster.lanes(at), use)
+            cluster.order.products.touch(cluster.lanes(at), use)
 
     return take_when_settled
 

@@ -21,6 +21,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
+from tilescope.machine.proof.log import Initialised
 from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase, block_index
 from tilescope.machine.step import LaneNumbers
 from tilescope.pipeline.mbarrier import ARRIVALS_END, Mbarrier
@@ -75,17 +76,23 @@ def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
     """mbarrier.init; a count that does not fit 20 bits is cut without a word, and gives a broken barrier."""
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     arrivals = count % ARRIVALS_END
+    if cluster.log is not None:
+        cluster.log.add(Initialised(cluster.pc, lane, address, arrivals))
     cluster.mbarriers[address] = Mbarrier(arrivals, pending=arrivals)
     if cluster.order is not None:
-        cluster.order.init(address, lane)
+        cluster.order.mbarriers.init(address, lane)
     cluster.running_phases[address] = _FRESH
     cluster.version += 1
 
 
 def invalidate(cluster: Cluster, address: int, lane: int) -> None:
     """mbarrier.inval: the unit writes the word back to memory and forgets the barrier."""
+    if cluster.log is not None:
+        cluster.log.add(Initialised(cluster.pc, lane, address, None))
     at = np.array([lane])
     word = barrier_at(cluster, address, lane).encode()
+    if cluster.order is not None:
+        cluster.order.mbarriers.forget(address, lane)
     cluster.store("shared", at, np.array([address]), np.array([word], _WORD))
     cluster.mbarriers.pop(address, None)
     cluster.running_phases.pop(address, None)
@@ -102,13 +109,13 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     cluster.version += 1
     running = cluster.running_phases.get(address, _FRESH)
     if cluster.order is not None:
-        cluster.order.barrier(address).expected_bytes += expected_bytes
+        cluster.order.mbarriers.named(address).expected_bytes += expected_bytes
     if expected_bytes:
         running = RunningPhase(running.number, running.bytes + expected_bytes)
     if after.phase != before.phase:
         _note_phase(cluster, address, before, running)
         if cluster.order is not None:
-            cluster.order.barrier(address).end_phase()
+            cluster.order.mbarriers.named(address).end_phase()
         running = RunningPhase(running.number + 1)
     cluster.running_phases[address] = running
     return before.encode() & _TOKEN_MASK
@@ -120,11 +127,11 @@ def complete_bytes(cluster: Cluster, address: int, lane: int, size_bytes: int) -
         change(cluster, address, lane, lambda state: state.complete_tx(size_bytes))
 
 
-def poll(cluster: Cluster, address: int, lanes: LaneNumbers, *, phase: int) -> npt.NDArray[np.bool_]:
+def poll(cluster: Cluster, address: int, lanes: LaneNumbers, *, phase: int, is_relaxed: bool) -> npt.NDArray[np.bool_]:
     """For each lane whether it sees the phase of that parity ended; a poll that fails is noted, so that its copies come next."""
     order = cluster.order
     if order is not None:
-        order.use(address, lanes)
+        order.mbarriers.use(address, lanes)
     has_ended = barrier_at(cluster, address, int(lanes[0])).passes(phase)
     if not has_ended:
         cluster.polled[address] = len(lanes)
@@ -132,9 +139,9 @@ def poll(cluster: Cluster, address: int, lanes: LaneNumbers, *, phase: int) -> n
     cluster.polled.pop(address, None)
     if order is None:
         return np.ones(len(lanes), np.bool_)
-    passes = order.may_pass(address, lanes)
+    passes = order.mbarriers.may_pass(address, lanes)
     if passes.any():
-        order.waited(address, lanes[passes])
+        order.mbarriers.waited(address, lanes[passes], is_relaxed=is_relaxed)
     if not passes.all():
         cluster.version += 1  # the next poll will see something else
     return passes

@@ -17,23 +17,24 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import (
     BUFFER_ALIGNMENT_BYTES,
-    LOCAL_WINDOW,
     PARAM_WINDOW,
     SHARED_OFFSET_MASK,
     SHARED_RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BYTES,
+    WINDOWS,
     Addresses,
     Space,
+    is_in_window,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.order.order import Order, Same
+from tilescope.machine.operand_reads import Marks, forget_tiles
+from tilescope.machine.order.order import Order
+from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
-from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
+from tilescope.machine.step import LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
 
@@ -78,6 +79,11 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.costs = launch.costs
+        self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
+        self.log = launch.take_log()
+        if self.log is not None:
+            self.log.begin(self)
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
         self.order: Order | None = None if launch.order is None else Order(self, launch.order)
@@ -140,11 +146,11 @@ class Cluster:
             with _LaneNames(self, at):
                 found = self.memory.load(addresses, dtype, count)
             if self.order is not None:
-                self.order.touch_global(self.lanes(at), addresses, dtype.itemsize * count, None)
+                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
             return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
         if self.order is not None and space == "shared":
-            self.order.touch_shared(self.lanes(at), places, dtype.itemsize * count, None)
+            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
@@ -156,7 +162,7 @@ class Cluster:
         self._require_aligned(at, addresses, values.dtype.itemsize * count)
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
-                own = addresses[chosen] - _window(own_space)
+                own = addresses[chosen] - WINDOWS.get(own_space, 0)
                 self.store(own_space, self.lanes(at)[chosen], own, values[chosen])
             return
         if space == "global":
@@ -172,7 +178,10 @@ class Cluster:
         held = words[chosen]
         if order is not None:
             same = _sameness(held, values)
-            order.touch_shared(self.lanes(at), places, values.dtype.itemsize * count, same)
+            order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
+            order.mbarriers.overwritten(self.lanes(at), places)
+        if space == "shared" and self.tile_marks is not None:
+            forget_tiles(self, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
             return
         self.version += 1
@@ -180,7 +189,7 @@ class Cluster:
         if order is not None and len(places) > 1:
             lost = np.flatnonzero(~_sameness(words[chosen], values)())
             if len(lost):
-                order.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -191,11 +200,11 @@ class Cluster:
             held = self.memory.load(addresses, values.dtype, count)
             self.memory.store(addresses, values)
             lanes = self.lanes(at)
-            self.order.touch_global(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
+            self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
             if len(lanes) > 1:
                 lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
                 if len(lost):
-                    self.order.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""
@@ -223,12 +232,12 @@ class Cluster:
         pieces = self._by_space(addresses)
         if len(pieces) == 1:
             own_space = pieces[0][0]
-            return self.load(own_space, at, addresses - _window(own_space), dtype, count)
+            return self.load(own_space, at, addresses - WINDOWS.get(own_space, 0), dtype, count)
         shape = (len(addresses), count) if count > 1 else (len(addresses),)
         result = np.empty(shape, dtype)
         lanes = self.lanes(at)
         for own_space, chosen in pieces:
-            own = addresses[chosen] - _window(own_space)
+            own = addresses[chosen] - WINDOWS.get(own_space, 0)
             result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count)
         return result
 
@@ -236,8 +245,8 @@ class Cluster:
         """Which entries of generic addresses lie in which space."""
         pieces: list[tuple[Space, LaneNumbers]] = []
         is_global = np.ones(len(addresses), np.bool_)
-        for space, window in _WINDOWS:
-            is_inside = (addresses >= window) & (addresses < window + WINDOW_BYTES)
+        for space in WINDOWS:
+            is_inside = is_in_window(space, addresses)
             if is_inside.any():
                 pieces.append((space, np.flatnonzero(is_inside)))
                 is_global &= ~is_inside
@@ -308,17 +317,6 @@ def _sameness(held: Words, values: Words) -> Same:
     return same
 
 
-_WINDOWS: tuple[tuple[Space, int], ...] = (
-    ("param", PARAM_WINDOW),
-    ("local", LOCAL_WINDOW),
-    ("shared", SHARED_WINDOW),
-)
-
-
-def _window(space: Space) -> int:
-    return dict(_WINDOWS).get(space, 0)
-
-
 def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
     """The fault of an address outside the shared memory of the cluster (the codes were measured on an H200)."""
     rank = address >> SHARED_RANK_SHIFT
@@ -330,6 +328,3 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelF
     held = cluster.launch.shared_end
     reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
     return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
-
-
-__all__ = ["EVERYONE", "Cluster", "Words"]

@@ -68,6 +68,14 @@ TWO_VALUES = RACE.worded(
     limit="which of them stays is not defined",
     fix="Let one thread store it, or use an atomic.",
 )
+BARRIER_REUSE = RACE.worded(
+    found="{who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {times} times]]",
+)
+BARRIER_PHASE = RACE.worded(
+    found="{who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {times} times]]",
+    limit="which phase it joins depends on who is faster",
+    fix="Wait for that phase first, or use another barrier.",
+)
 PROXY_FENCE = rule(
     "run-proxy-fence",
     "Between a write by threads and a copy or a tensor core that touches the same bytes stands fence.proxy.async.",
@@ -248,6 +256,8 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "store source": STORE_SOURCE,
     "cp.async": CP_ASYNC,
     "barrier init": BARRIER_INIT,
+    "barrier reuse": BARRIER_REUSE,
+    "barrier phase": BARRIER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
     "unwritten": UNWRITTEN,
@@ -284,6 +294,7 @@ _LEFT: dict[How, str] = {
     "read": "another block may still read its shared memory at {where}",
     "write": "another block may still write its shared memory at {where}",
     "atomic": "another block may still change its shared memory at {where}",
+    "arrival": "another block may still use an mbarrier of it at {where}",
 }
 _END_REMEDY: dict[How, str] = {
     "copy": "Wait for the mbarrier of the copy before the block ends, or do not issue it.",
@@ -314,6 +325,7 @@ def _finding(launch: Launch, conflict: Conflict) -> Violation:
     before = conflict.before
     where = instruction_named(launch.program, now.pc)
     facts: dict[str, Any] = {
+        **conflict.facts,
         "where": where,
         "times": conflict.times if conflict.times > 1 else None,
         "block": conflict.block,

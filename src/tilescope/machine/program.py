@@ -43,7 +43,6 @@ DTYPE_OF_BITS = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
-LOCAL_ALIGNMENT_BYTES = 16
 
 
 class AddressOf(NamedTuple):
@@ -118,6 +117,12 @@ class Program:
                 return tuple(number for number in range(len(self.register_dtypes)) if number not in self.read_only)
             numbers.update(self.targets[pc])
         return tuple(sorted(numbers))
+
+    def shared_variables(self) -> list[Variable]:
+        """The variables in shared memory whose addresses the kernel uses."""
+        named = (content.variable for content in self.read_only.values() if isinstance(content, AddressOf))
+        found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
+        return list(found.values())
 
     @property
     def smem_bytes(self) -> int:

@@ -269,7 +269,7 @@ class Schedule:
             if not complete.all():
                 self.gathering[pc] = lanes[~complete]
         if met and self.cluster.order is not None:
-            self.cluster.order.meet_warps(np.concatenate(met))
+            self.cluster.order.barriers.warps(np.concatenate(met))
         return moved
 
     def spin(self, front: Front, *, reads_clock: bool) -> None:

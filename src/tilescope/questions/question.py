@@ -289,7 +289,8 @@ class Answer:
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
     text: str = ""  # what a command prints instead of the drawing
-    headline: str = ""  # … or above it, whole, however narrow the terminal
+    headline: str = ""  # … or above it, whole, however narrow the terminal …
+    told_above: tuple[str, ...] = ()  # … in place of these parts of the drawing, which its SVG keeps
     below: tuple[Answer, ...] = ()  # what a command draws below it
     program: str | None = None  # source code, which a command writes instead of everything else
     made: Made | None = None  # what --out writes

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
+from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Fenced, Met, MetCluster
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
 
 
@@ -38,7 +43,15 @@ class BlockBarrierTurn:
         keys = ranks * 1024 + numbers
         for key in np.unique(keys).tolist():
             lanes = front.lanes[keys == key]
-            self._come(schedule, key // 1024, key % 1024, Front(pc, lanes, front.rounds, front.steps))
+            for warps in self._together(cluster, lanes):
+                self._come(schedule, key // 1024, key % 1024, Front(pc, warps, front.rounds, front.steps))
+
+    def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
+        """All lanes at once, or warp by warp where the barrier ends before all of them have come."""
+        if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
+            return [lanes]
+        warps = lanes // WARP_LANES
+        return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
     def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
@@ -47,9 +60,12 @@ class BlockBarrierTurn:
         if self.threads is not None:
             expected = int(cluster.registers[self.threads][lanes[0]])
         if cluster.order is not None:
-            cluster.order.come_to_block_barrier(rank, number, lanes)
+            cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
+            if cluster.log is not None:
+                threads = len(lanes) if expected is None else expected
+                cluster.log.add(Met(front.pc, lanes, number, threads, waits=False))
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
             barrier.waiting.append(self._waiting(cluster, front))
@@ -79,6 +95,9 @@ class ClusterWait:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
+        cluster = schedule.cluster
+        if cluster.log is not None:
+            cluster.log.add(MetCluster(front.pc, front.lanes, waits=True))
         if schedule.barriers.cluster_passed(front.lanes):
             schedule.barriers.tell_order(front.lanes)
             schedule.go_on(front, front.pc + 1)
@@ -97,8 +116,11 @@ class ClusterArrive:
         barriers = schedule.barriers
         if schedule.cluster.order is not None:
             phase = barriers.cluster_phase
-            schedule.cluster.order.come_to_cluster_barrier(phase, front.lanes, is_relaxed=self.is_relaxed)
+            schedule.cluster.order.mbarriers.publish(front.lanes)
+            schedule.cluster.order.barriers.come_to_cluster(phase, front.lanes, is_relaxed=self.is_relaxed)
         barriers.cluster_arrive(front.lanes)
+        if schedule.cluster.log is not None:
+            schedule.cluster.log.add(MetCluster(front.pc, front.lanes, waits=False))
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
 
@@ -149,7 +171,7 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
 def _meet_warps(cluster: Cluster, at: Lanes) -> None:
     """bar.warp.sync: only the waiting counts, and the order."""
     if cluster.order is not None:
-        cluster.order.meet_warps(cluster.lanes(at))
+        cluster.order.barriers.warps(cluster.lanes(at))
 
 
 _FENCES = (
@@ -187,29 +209,46 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
     if "mbarrier_init" in modifiers:
         return _fence_of_init
     if any(word.startswith("async") for word in modifiers):
-        return _fence_of_proxies
+        return _fence_of_proxies(modifiers)
     if "proxy" in modifiers:
         return _no_fence
-    return _fence_of_memory
+    return _fence_of_memory(reach_of(instruction))
 
 
 def _no_fence(cluster: Cluster, at: Lanes) -> None:
     """fence.proxy.alias: nothing here has two addresses."""
 
 
-def _fence_of_memory(cluster: Cluster, at: Lanes) -> None:
-    if cluster.order is not None:
-        cluster.order.fence(cluster.lanes(at))
+def _fence_of_memory(reach: int) -> Step:
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.fences.fence(cluster.lanes(at), reach)
+
+    return fence
 
 
-def _fence_of_proxies(cluster: Cluster, at: Lanes) -> None:
-    if cluster.order is not None:
-        cluster.order.fence_proxy(cluster.lanes(at))
+def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
+    """fence.proxy.async, in shared or in global memory, or in both."""
+    fenced = [FENCED_SHARED, FENCED_GLOBAL]
+    if "global" in modifiers:
+        fenced = [FENCED_GLOBAL]
+    elif "shared::cta" in modifiers or "shared::cluster" in modifiers:
+        fenced = [FENCED_SHARED]
+
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.witness.knowledge.fence(cluster.lanes(at), fenced)
+        if cluster.log is not None and FENCED_SHARED in fenced:
+            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))
+
+    return fence
 
 
 def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
     if cluster.order is not None:
-        cluster.order.fence_init(cluster.lanes(at))
+        cluster.order.mbarriers.fence_init(cluster.lanes(at))
+    if cluster.log is not None:
+        cluster.log.add(Fenced(cluster.pc, at, "mbarrier_init"))
 
 
 def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
@@ -218,17 +257,16 @@ def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
 
         def release(cluster: Cluster, at: Lanes) -> None:
             if cluster.order is not None:
-                cluster.order.map_released(cluster.lanes(at))
+                cluster.order.maps.release(cluster.lanes(at))
 
         return release
     addresses = decode_address(assembler, instruction.operands[0])
 
     def acquire(cluster: Cluster, at: Lanes) -> None:
         if cluster.order is not None:
-            cluster.order.map_acquired(cluster.lanes(at), addresses(cluster, at))
+            cluster.order.maps.acquire(cluster.lanes(at), addresses(cluster, at))
 
     return acquire
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}
-__all__ = ["FAMILIES", "RefusedError"]

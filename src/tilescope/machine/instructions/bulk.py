@@ -23,6 +23,7 @@ from tilescope.machine.copy_engine import Bytes, cast_to, issuing_block, note, s
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.operand_reads import forget_bytes
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
@@ -164,6 +165,8 @@ def _issue_load(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     """Global memory into the shared memory of one block, or of all that a multicast reaches."""
     lane = ends.lane
     _require_aligned(lane, shared_address=ends.target, other_address=ends.source)
+    if cluster.costs is not None:
+        cluster.costs.charge_bulk("load", ends.size_bytes)
     targets = [ends.target]
     barriers = [ends.barrier]
     if form.cta_mask is not None:
@@ -179,8 +182,10 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     _require_aligned(ends.lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, ends.lane, ends.source, ends.size_bytes)
     if cluster.order is not None and ends.size_bytes:
-        source = cluster.order.cells_at(ends.source, ends.size_bytes)
-        cluster.order.copy_between_blocks(ends.lane, source, ends.barrier)
+        source = cluster.order.witness.cells_at(ends.source, ends.size_bytes)
+        cluster.order.bulk.between_blocks(ends.lane, source, ends.barrier)
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a bulk copy from shared memory to the shared memory of a block")
     _add_load(cluster, form, ends, _read_shared)
 
 
@@ -213,18 +218,19 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
     order = cluster.order
     landing = None
     if order is not None and ends.size_bytes:
-        target_cells = order.cells_at(ends.target, ends.size_bytes)
-        landing = order.load_issued(lane, target_cells, ends.barrier, is_reduction=form.reduction is not None)
+        target_cells = order.witness.cells_at(ends.target, ends.size_bytes)
+        landing = order.bulk.load(lane, target_cells, ends.barrier, is_reduction=form.reduction is not None)
         if read is _read_global:
-            order.global_by_copy(lane, order.global_cells_at(ends.source, ends.size_bytes), None)
+            order.bulk.read_memory(lane, order.witness.global_cells_at(ends.source, ends.size_bytes), landing)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
         if order is not None and landing is not None:
-            order.landed(landing, ends.size_bytes)
+            order.bulk.landed(landing, ends.size_bytes)
         if ends.size_bytes:
             target = shared_from(cluster, lane, ends.target, ends.size_bytes)
             form.write(target[: ends.size_bytes], _by_lane(read, cluster, ends))
+            forget_bytes(cluster, ends.target, ends.size_bytes)
         complete_bytes(cluster, ends.barrier, lane, ends.size_bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=ends.barrier))
@@ -246,6 +252,8 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     size_bytes = ends.size_bytes
     _require_aligned(lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, lane, ends.source, size_bytes)
+    if cluster.costs is not None:
+        cluster.costs.charge_bulk("store" if form.reduction is None else "reduce", size_bytes)
     note(
         cluster,
         CopyRecord(
@@ -260,9 +268,9 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     )
     if cluster.order is not None and size_bytes:
         group = int(cluster.pending.open_groups["bulk"][lane])
-        cluster.order.store_issued(lane, cluster.order.cells_at(ends.source, size_bytes), group)
-        written = cluster.order.global_cells_at(ends.target, size_bytes)
-        cluster.order.global_by_copy(lane, written, group, is_reduction=form.reduction is not None)
+        cluster.order.bulk.store(lane, cluster.order.witness.cells_at(ends.source, size_bytes), group)
+        written = cluster.order.witness.global_cells_at(ends.target, size_bytes)
+        cluster.order.bulk.write_memory(lane, written, group, is_reduction=form.reduction is not None)
     held: list[Bytes] = []
 
     def read() -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses, is_in_window
+from tilescope.machine.access_cost import AccessKind, access_kind
+from tilescope.machine.address import WINDOWS, Addresses, is_in_window
 from tilescope.machine.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
@@ -34,6 +35,7 @@ from tilescope.machine.instructions.tensor_copies import decode_tensor_copy
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Pending, Work, WorkKind
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import ArrivedBehindCopies, Grouped
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register
@@ -80,34 +82,48 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
     only_read = words.flag("read")
     words.done()
     if action == "commit_group":
-
-        def commit(cluster: Cluster, at: Lanes) -> None:
-            lanes = cluster.lanes(at)
-            if cluster.order is not None and kind == "cp.async":
-                cluster.order.commit_copies(lanes, cluster.pending.open_groups[kind][lanes])
-            cluster.pending.commit(kind, lanes)
-
-        return commit
+        return _commit(kind)
     if action == "wait_all":
+        return _wait_all(kind)
+    return _wait_group(kind, _constant(instruction.operands[0]), only_read=only_read)
 
-        def wait_all(cluster: Cluster, at: Lanes) -> None:
-            lanes = cluster.lanes(at)
-            cluster.pending.wait_all(kind, lanes)
-            if cluster.order is not None:
-                cluster.order.wait_for_all_copies(lanes)
 
-        return wait_all
-    newest = _constant(instruction.operands[0])
+def _commit(kind: WorkKind) -> Step:
+    def commit(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        if cluster.order is not None and kind == "cp.async":
+            cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=True))
+        cluster.pending.commit(kind, lanes)
 
+    return commit
+
+
+def _wait_all(kind: WorkKind) -> Step:
+    def wait_all(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=None))
+        cluster.pending.wait_all(kind, lanes)
+        if cluster.order is not None:
+            cluster.order.copies.wait_all(lanes)
+
+    return wait_all
+
+
+def _wait_group(kind: WorkKind, newest: int, *, only_read: bool) -> Step:
     def wait_group(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=newest, only_read=only_read))
         cluster.pending.wait_group(kind, lanes, newest, only_read=only_read)
         if cluster.order is not None:
             groups_done = cluster.pending.open_groups[kind][lanes] - newest
             if kind == "cp.async":
-                cluster.order.wait_for_copies(lanes, groups_done - 1)
+                cluster.order.copies.wait(lanes, groups_done - 1)
             else:
-                cluster.order.wait_for_stores(lanes, groups_done, only_read=only_read)
+                cluster.order.bulk.wait(lanes, groups_done, only_read=only_read)
 
     return wait_group
 
@@ -136,7 +152,10 @@ def _cp_async(assembler: Assembler, instruction: Instruction, words: Words) -> S
     if size_bytes not in _SIZES[cache]:
         raise RefusedError(f"cp.async.{cache} copies {', '.join(map(str, _SIZES[cache]))} bytes, not {size_bytes}")
     sizes_of = _source_sizes(assembler, operands[3:], size_bytes)
-    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), size_bytes, sizes_of)
+    kind = access_kind("cp.async", size_bytes)
+    if cache == "cg":
+        kind = kind._replace(shared_op=None)  # past L1: its time does not follow banks
+    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), kind, sizes_of)
 
 
 def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int) -> SizesOf | None:
@@ -160,7 +179,9 @@ def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int
     return sizes_by_register
 
 
-def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, sizes_of: SizesOf | None) -> Step:
+def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, sizes_of: SizesOf | None) -> Step:
+    size_bytes = kind.size_bytes
+
     def issue(cluster: Cluster, at: Lanes) -> None:
         targets = target_of(cluster, at)
         sources = source_of(cluster, at)
@@ -172,10 +193,15 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
         cluster.require_shared(at, targets, size_bytes)
         _require_aligned_sources(lanes, sources, sizes, size_bytes)
         if cluster.order is not None:
-            cluster.order.copy_by_threads(lanes, cluster.shared_places(targets), size_bytes)
+            cluster.order.copies.copy(lanes, cluster.shared_places(targets), size_bytes)
             is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
             if is_whole.any():
-                cluster.order.read_global(lanes[is_whole], sources[is_whole], size_bytes)
+                cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, "shared", lanes, targets)
+            read = slice(None) if sizes is None else sizes > 0
+            if sizes is None or sizes.any():
+                cluster.costs.charge(cluster, kind, "global", lanes[read], sources[read])
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
@@ -187,6 +213,8 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
             values = _brought(cluster, some, sources[chosen], their_sizes, size_bytes)
             _copy(cluster, some, targets[chosen], values)
 
+        if cluster.log is not None:
+            cluster.log.touch(pc, lanes, "cp.async", targets, size_bytes)
         cluster.pending.add(Work("cp.async", pc, lanes, perform))
 
     return issue
@@ -228,7 +256,8 @@ def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dty
     try:
         return cluster.memory.load(sources, word, count)
     except KernelFaultError as fault:
-        if fault.address is not None and is_in_window(fault.address):
+        address = fault.address
+        if address is not None and any(is_in_window(space, address) for space in WINDOWS):
             fault.code = INVALID_ADDRESS_SPACE
         if fault.lane is not None:
             fault.lane = int(lanes[fault.lane])
@@ -258,6 +287,11 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
         for met in found:
             if not is_counted_on:
                 _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
+            if cluster.log is not None:
+                arrivals = len(met.lanes)
+                cluster.log.add(
+                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_on)
+                )
             _add_arrival(cluster, met.address, met.lanes)
 
     return issue
@@ -279,7 +313,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
     pending = cluster.pending
     barrier_at(cluster, address, int(lanes[0]))
     order = cluster.order
-    epochs = None if order is None else order.arrive_behind_copies(address, lanes)
+    epochs = None if order is None else order.copies.arrive_behind(address, lanes)
     copies = [work for work in pending.works if work.kind == "cp.async" and np.isin(work.lanes, lanes).any()]
 
     def perform(some: LaneNumbers) -> None:
@@ -288,7 +322,7 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
         cluster.pc = pc
         arrivals = len(some)
         if order is not None and epochs is not None:
-            order.copies_arrived(address, some, epochs[np.isin(lanes, some)])
+            order.copies.arrived(address, some, epochs[np.isin(lanes, some)])
         change(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
 
     pending.add(Work("arrival", pc, lanes, perform, barrier=address))

@@ -17,7 +17,10 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.mbarriers import ArrivalOrder
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Arrived
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Instruction, Operand
@@ -95,14 +98,24 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
             if cluster.order is not None:
-                cluster.order.use(met.address, met.lanes)
+                cluster.order.mbarriers.use(met.address, met.lanes)
             total = _sum_of(cluster, size, met.lanes)
+            if cluster.log is not None:
+                _log_bytes(cluster, met, total, is_expected=is_expected)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
             else:
                 change(cluster, met.address, int(met.lanes[0]), _completing(total))
 
     return count
+
+
+def _log_bytes(cluster: Cluster, met: Meeting, size_bytes: int, *, is_expected: bool) -> None:
+    assert cluster.log is not None
+    if is_expected:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, 0, size_bytes))
+    else:
+        cluster.log.refuse(cluster.pc, "mbarrier.complete_tx by a thread")
 
 
 def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
@@ -121,7 +134,7 @@ def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
 
 def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
     """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
-    is_relaxed = "relaxed" in instruction.modifiers
+    order = ArrivalOrder("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
     has_bytes = words.flag("expect_tx")
     words.flag("noComplete")
     space = words.space()
@@ -137,7 +150,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
     def come(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
-            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, is_relaxed=is_relaxed)
+            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, order=order)
             if target is not None:
                 cluster.registers[target][met.lanes] = np.uint64(token)
 
@@ -145,7 +158,7 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
 
 def _come(
-    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, is_relaxed: bool
+    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, order: ArrivalOrder
 ) -> int:
     """The arrivals of one warp at one barrier, and their token."""
     arrivals = len(met.lanes)
@@ -154,9 +167,11 @@ def _come(
         size_bytes = _sum_of(cluster, number, met.lanes)
     elif number is not None:
         arrivals = _sum_of(cluster, number, met.lanes)
+    if cluster.log is not None:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, arrivals, size_bytes, is_drop))
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
     if cluster.order is not None:
-        cluster.order.arrive(met.address, met.lanes, is_relaxed=is_relaxed)
+        cluster.order.mbarriers.arrive(met.address, met.lanes, order)
     return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
 
@@ -177,6 +192,7 @@ def _sum_of(cluster: Cluster, register: int, lanes: LaneNumbers) -> int:
 
 def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     """test_wait and try_wait, by the token of an arrival or by the parity of a phase. The time of a try_wait means nothing."""
+    is_relaxed = "relaxed" in instruction.modifiers
     has_parity = words.flag("parity")
     space = words.space()
     words.without_effect()
@@ -192,14 +208,14 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
         asked = addresses(cluster, at)
         held = cluster.registers[phase][at].astype(np.uint64)
         phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _passed(cluster, at, asked, phases)
+        passed = _passed(cluster, at, asked, phases, is_relaxed=is_relaxed)
         if target is not None:
             cluster.registers[target][at] = passed
 
     return wait
 
 
-def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -> Flags:
+def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
     """For each lane whether the phase that it asks for has ended."""
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
@@ -208,7 +224,16 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
     while is_open.any():  # once, where all lanes ask the same
         first = int(np.argmax(is_open))
         is_asked = questions == questions[first]
-        passed[is_asked] = poll(cluster, int(addresses[first]), lanes[is_asked], phase=int(phases[first]))
+        address = int(addresses[first])
+        parity = int(phases[first])
+        own = lanes[is_asked]
+        sees_end = poll(cluster, address, own, phase=parity, is_relaxed=is_relaxed)
+        passed[is_asked] = sees_end
+        if cluster.log is not None:
+            running = cluster.running_phases.get(address, RunningPhase()).number
+            for answer in np.unique(sees_end).tolist():
+                asking = own[sees_end == answer]
+                cluster.log.polled(cluster.pc, asking, address, parity=parity, phase=running - 1, has_passed=answer)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

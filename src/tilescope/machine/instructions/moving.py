@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from tilescope.machine.access_cost import access_kind
 from tilescope.machine.address import (
-    LOCAL_WINDOW,
     PARAM_WINDOW,
+    SHARED_OFFSET_MASK,
     SHARED_RANK_SHIFT,
     SHARED_WINDOW,
     WINDOW_BYTES,
-    WINDOW_OF_SPACE,
+    WINDOWS,
     Addresses,
     Space,
+    is_in_window,
 )
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
@@ -75,9 +76,16 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
     is_signed = type_name.startswith("s")
+    kind = access_kind("ld", dtype.itemsize * pieces)
+    is_counted = "const" not in instruction.modifiers  # constants have a cache of their own
 
     def load(cluster: Cluster, at: Lanes) -> None:
-        loaded = cluster.load(space, at, addresses(cluster, at), dtype, pieces)
+        places = addresses(cluster, at)
+        loaded = cluster.load(space, at, places, dtype, pieces)
+        if is_counted and cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return
@@ -112,6 +120,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     if len(sources) != count:
         raise RefusedError(f"{count} registers are wanted, not {len(sources)}")
     addresses = decode_address(assembler, instruction.operands[0])
+    kind = access_kind("st", count * bits // 8)
 
     def store(cluster: Cluster, at: Lanes) -> None:
         if count == 1:
@@ -121,7 +130,12 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
             parts = [cluster.registers[source][at] for source in sources]
             join = np.concatenate if parts[0].ndim > 1 else _stacked
             values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
-        cluster.store(space, at, addresses(cluster, at), values)
+        places = addresses(cluster, at)
+        cluster.store(space, at, places, values)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.store(cluster.pc, at, places, values, space)
 
     return store
 
@@ -227,7 +241,7 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
             cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(wanted)
 
         return convert_parameter
-    window = WINDOW_OF_SPACE[space]
+    window = WINDOWS.get(space, 0)
     shift = -window if is_back else window
 
     def convert(cluster: Cluster, at: Lanes) -> None:
@@ -250,7 +264,7 @@ def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
     window = SHARED_WINDOW if space == "generic" else 0
 
     def map_address(cluster: Cluster, at: Lanes) -> None:
-        offset = (cluster.registers[source][at].astype(np.int64) - window) & ((1 << SHARED_RANK_SHIFT) - 1)
+        offset = (cluster.registers[source][at].astype(np.int64) - window) & SHARED_OFFSET_MASK
         address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + window
         cluster.registers[target][at] = address.astype(wanted)
 
@@ -273,9 +287,6 @@ def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
     return rank
 
 
-_WINDOW_STARTS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-
-
 def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
     """Whether a generic address lies in a window; shared::cta means that of the own block."""
     is_own = "shared::cta" in instruction.modifiers or "shared" in instruction.modifiers
@@ -287,7 +298,7 @@ def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
 
     def is_in_space(cluster: Cluster, at: Lanes) -> None:
         address = cluster.registers[source][at].astype(np.int64)
-        inside = {name: _inside(address, start) for name, start in _WINDOW_STARTS.items()}
+        inside = {name: is_in_window(name, address) for name in WINDOWS}
         if space == "global":
             result = ~(inside["shared"] | inside["local"] | inside["param"])
         else:
@@ -298,10 +309,6 @@ def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
         cluster.registers[target][at] = result
 
     return is_in_space
-
-
-def _inside(address: Addresses, start: int) -> npt.NDArray[np.bool_]:
-    return np.asarray((address >= start) & (address < start + WINDOW_BYTES))
 
 
 def _createpolicy(assembler: Assembler, instruction: Instruction) -> Step:

@@ -22,7 +22,7 @@ from tilescope.machine.instructions.atomics import change_of, changed_words
 from tilescope.machine.instructions.mbarrier import decode_shared_address
 from tilescope.machine.instructions.moving import AddressOf
 from tilescope.machine.instructions.words import Words
-from tilescope.machine.order.order import Landing
+from tilescope.machine.order.bulk_copies import Landing
 from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
@@ -126,13 +126,15 @@ def _ends(assembler: Assembler, instruction: Instruction, words: Words) -> tuple
 
 def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
     """One piece of work for all lanes that report to the same mbarrier. Addresses that are wrong fault at once."""
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a store or reduction that arrives later")
     cluster.require_shared(delivery.lanes, delivery.addresses, delivery.size_bytes)
     cluster.require_shared(delivery.lanes, delivery.barriers, BARRIER_BYTES)
     for barrier in np.unique(delivery.barriers).tolist():
         own = delivery.of(delivery.barriers == barrier)
         landing = None
         if cluster.order is not None:
-            landing = cluster.order.store_async_issued(own.lanes, own.addresses, own.size_bytes, barrier)
+            landing = cluster.order.bulk.store_async(own.lanes, own.addresses, own.size_bytes, barrier)
         cluster.pending.add(
             Work("load", cluster.pc, own.lanes, _performing(cluster, own, write, landing), barrier=barrier)
         )
@@ -147,7 +149,7 @@ def _performing(
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
         if cluster.order is not None and landing is not None:
-            cluster.order.landed(landing, delivery.size_bytes * len(lanes))
+            cluster.order.bulk.landed(landing, delivery.size_bytes * len(lanes))
         own = delivery.of(np.isin(delivery.lanes, lanes))
         write(cluster, own.lanes, own.addresses, own.values)
         complete_bytes(cluster, int(own.barriers[0]), int(lanes[0]), own.size_bytes * len(lanes))

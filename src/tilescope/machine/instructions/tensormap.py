@@ -59,8 +59,6 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
             held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
-            if cluster.order is not None and space != "shared":
-                cluster.order.map_edited(int(address), int(lane))
 
     return replace
 
@@ -91,10 +89,7 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
             pair = cluster.load("shared", at, source + offset, _WORD, _PAIR)
             cluster.store("global", at, target + offset, pair)
         if cluster.order is not None:
-            lanes = cluster.lanes(at)
-            for address in np.unique(target).tolist():
-                cluster.order.map_edited(address, int(lanes[0]))
-            cluster.order.map_released(lanes)
+            cluster.order.maps.release(cluster.lanes(at))
 
     return copy
 

@@ -25,10 +25,13 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.order import Order
+from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Grouped, Multiplied, OperandRead
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
@@ -60,6 +63,11 @@ class SmemRead(NamedTuple):
     sign_mask: int  # of an element that is negated; 0: it is not
 
     @property
+    def shape(self) -> ReadShape:
+        """What is read, whatever becomes of its signs."""
+        return ReadShape(self.operand, self.rows, self.k, self.element_bits, self.major)
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes that are read as one: an element, or those that hold eight bits."""
         return max(1, self.element_bits // 8)
@@ -69,16 +77,16 @@ class SmemRead(NamedTuple):
         pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
         return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
 
-    def cells(self, cluster: Cluster, order: Order, lane: int, word: int) -> CellNumbers:
+    def cells(self, cluster: Cluster, witness: Witness, lane: int, word: int) -> CellNumbers:
         """The cells of shared memory that one descriptor reads, each once."""
         places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
         base = _START.extract(word & _HIGH_START_MASK)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride + base
         end = (lane // cluster.block_lanes + 1) * cluster.shared_stride
-        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), order.cell_bytes)
+        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), witness.cell_bytes)
         if first_byte + places.end > end:
             return cells[:0]  # a fault when it is performed
-        return cells + first_byte // order.cell_bytes
+        return cells + first_byte // witness.cell_bytes
 
     def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
         """The codes that one descriptor reads from the block of a lane."""
@@ -90,12 +98,21 @@ class SmemRead(NamedTuple):
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        if cluster.costs is not None:
+            first_element = base + int(places.units[0, 0]) * self.stored_bytes
+            cluster.costs.operands.read(cluster, self.shape, lane, word, first_element)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]
         if self.element_bits == 1:
             codes = codes.view(np.uint32)  # as registers hold them
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+
+def operand_bytes(read: SmemRead, descriptor: int) -> npt.NDArray[np.int64]:
+    """The first byte of everything that an operand is read from, in the block's shared memory; `stored_bytes` each."""
+    places = _places(read, descriptor & ~(_HIGH_START_MASK | _UNUSED_MASK))
+    return places.units.ravel() * read.stored_bytes + _START.extract(descriptor & _HIGH_START_MASK)
 
 
 class _Places(NamedTuple):
@@ -173,6 +190,8 @@ class Multiplication(NamedTuple):
         def perform(lanes: LaneNumbers) -> None:
             issued.perform(cluster, lanes)
 
+        if cluster.log is not None:
+            cluster.log.add(issued.row())
         registers = frozenset((*self.d, *self.a))
         if cluster.order is not None:
             self._tell_order(cluster, cluster.order, issued)
@@ -183,13 +202,15 @@ class Multiplication(NamedTuple):
         open_groups = cluster.pending.open_groups["wgmma"]
         for number, first_lane in enumerate(issued.first_lanes.tolist()):
             lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
-            operands = [self.b_read.cells(cluster, order, first_lane, int(issued.b_descriptors[number]))]
+            operands = [self.b_read.cells(cluster, order.witness, first_lane, int(issued.b_descriptors[number]))]
             if not self.a:
-                operands.append(self.a_read.cells(cluster, order, first_lane, int(issued.a_descriptors[number])))
-            order.product_issued(lanes, operands, int(open_groups[first_lane]))
+                operands.append(
+                    self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
+                )
+            order.products.issue(lanes, operands, int(open_groups[first_lane]))
             read = (*self.a, *self.d) if issued.adds_d[number] else self.a
             group = int(open_groups[first_lane])
-            order.registers_used(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
+            order.products.use(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
 
 
 class Issued(NamedTuple):
@@ -201,6 +222,13 @@ class Issued(NamedTuple):
     a_descriptors: Descriptors
     b_descriptors: Descriptors
     adds_d: npt.NDArray[np.bool_]
+
+    def row(self) -> Multiplied:
+        """What the log says of it."""
+        operands = [OperandRead(self.multiplication.b_read, self.b_descriptors)]
+        if not self.multiplication.a:
+            operands.append(OperandRead(self.multiplication.a_read, self.a_descriptors))
+        return Multiplied(self.pc, self.first_lanes, tuple(operands))
 
     def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
@@ -292,7 +320,7 @@ def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn
     def fence(cluster: Cluster, at: Lanes) -> None:
         """Registers are read and written when the product is made: only the order is told."""
         if cluster.order is not None:
-            cluster.order.registers_fenced(cluster.lanes(at))
+            cluster.order.products.fence(cluster.lanes(at))
 
     return Collective(fence, group_lanes=WARPGROUP_LANES)
 
@@ -302,6 +330,8 @@ def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) 
 
     def commit(cluster: Cluster, at: Lanes) -> None:
         cluster.pending.commit("wgmma", cluster.lanes(at))
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=True))
 
     return Collective(commit, group_lanes=WARPGROUP_LANES)
 
@@ -321,7 +351,9 @@ def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) ->
             for group in np.unique(groups).tolist():
                 own = lanes[groups == group]
                 done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
-                cluster.order.wait_for_products(own, done)
+                cluster.order.products.wait(own, done)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=False, newest=newest))
 
     return Collective(wait, group_lanes=WARPGROUP_LANES)
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.order.cells import CellNumbers, Seen
-from tilescope.machine.order.knowledge import Knowledge, Vector
-from tilescope.machine.order.stamp import columns_of, epochs_of
+from tilescope.machine.order.knowledge import KNOWN, Knowledge, Vector, Vectors
+from tilescope.machine.order.stamp import Stamp, columns_of, epochs_of
 from tilescope.machine.step import LaneNumbers
 
 Flags = npt.NDArray[np.bool_]
@@ -36,34 +36,60 @@ class Threads:
         rows = self.knowledge.row_of_lane[lanes]
         for row in np.unique(rows).tolist():
             own = is_foreign & ((rows == row) if columns.ndim == 1 else (rows == row)[:, None])
-            known[own] = _knows_others(self.knowledge.others[row], 0, seen, own)
+            known[own] = _knows_others(self.knowledge.others[row], KNOWN, seen, own)
         return known
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A copy or a product, with what is visible to it: `seen` by the async proxy."""
+    """A copy or a product, with what its issuer knows, and what is visible to it.
 
-    cluster: int
-    visible: Vector
-    others: dict[int, tuple[Vector, Vector]]
-    by_async_proxy: bool
+    By the async proxy it sees of threads what was fenced (`proxy` says where), of everything else what is known.
+    """
+
+    knowledge: Knowledge
+    vectors: Vectors
+    others: dict[int, Vectors]
+    proxy: int = KNOWN
+
+    @property
+    def cluster(self) -> int:
+        """The number of its cluster."""
+        return self.knowledge.cluster
+
+    @property
+    def visible(self) -> Vector:
+        """By column: the last epoch that it sees."""
+        if self.proxy == KNOWN:
+            return np.asarray(self.vectors[KNOWN])
+        visible = np.array(self.vectors[KNOWN])
+        threads = self.knowledge.lane_count
+        visible[:threads] = self.vectors[self.proxy, :threads]
+        return visible
+
+    def has_heard_of(self, stamp: Stamp, cluster: int | None) -> bool:
+        """Whether an access happened before, visible or not; `cluster`: that of another cluster."""
+        vectors = self.vectors if cluster is None else self.others.get(cluster)
+        if vectors is None or stamp.column >= vectors.shape[1]:
+            return False
+        return bool(vectors[KNOWN, stamp.column] >= stamp.epoch)
 
     def knows(self, seen: Seen, places: CellNumbers | None) -> Flags:
         """Whether each access was finished, and is visible, when the unit began."""
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
+        visible = self.visible
         if seen.clusters is None:
-            return np.asarray(self.visible[columns] >= epochs)
+            return np.asarray(visible[columns] >= epochs)
         is_foreign = (seen.clusters != self.cluster) & (epochs > 0)
-        known = self.visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
+        known = visible[np.where(is_foreign | (epochs == 0), 0, columns)] >= np.where(is_foreign, 0, epochs)
         if is_foreign.any():
-            known[is_foreign] = _knows_others(self.others, int(self.by_async_proxy), seen, is_foreign)
+            known[is_foreign] = _knows_others(self.others, self.proxy, seen, is_foreign)
         return np.asarray(known)
 
 
-def _knows_others(others: dict[int, tuple[Vector, Vector]], which: int, seen: Seen, chosen: Flags) -> Flags:
-    """Whether accesses of other clusters are known; `which`: 0 known, 1 fenced."""
+def _knows_others(others: dict[int, Vectors], which: int, seen: Seen, chosen: Flags) -> Flags:
+    """Whether accesses of other clusters are known, or fenced."""
     assert seen.clusters is not None
     stamps = seen.stamps[chosen]
     clusters = seen.clusters[chosen]

@@ -16,12 +16,15 @@ Mistake = Literal[
     "store source",
     "cp.async",
     "barrier init",
+    "barrier reuse",
+    "barrier phase",
     "map fence",
     "block end",
     "expected bytes",
     "unwritten",
     "cp.async fence",
 ]
+Space = Literal["shared", "global", "registers"]
 MOST_CONFLICTS = 1000  # kinds that are told apart
 
 
@@ -40,7 +43,7 @@ class Conflict:
     mistake: Mistake
     before: Side | None
     now: Side
-    space: Literal["shared", "global", "registers"]
+    space: Space
     address: int | None
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)

@@ -1,19 +1,22 @@
 """What every thread of a cluster knows to have happened before: clocks of all others, kept once for threads that know the same.
 
-    columns    threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | mbarriers …
-    known      the last epoch of each column that happened before
-    fenced     the same, but made visible to the async proxy by a fence.proxy.async on the way
+    columns    threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
 
-Threads that met at a barrier know the same, so they share one row. A thread's own columns are not in it: what it did
+    KNOWN             the last epoch of each column that happened before
+    FENCED_SHARED     the same, but made visible to the async proxy by a fence.proxy.async on the way: in shared memory …
+    FENCED_GLOBAL     … and in global memory
+
+Threads that met at a barrier know the same, so they share one row of clocks. A thread's own columns are not in it: what it did
 itself it always knows, and what its own copies did it knows when it has waited for them.
 
         bar.sync            every thread learns what each of them knows: one row for all
         mbarrier            an arrival adds what its thread knows; who sees the phase end takes all of it
-        fence.proxy.async   fenced = known
+        fence.proxy.async   what is known is fenced
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +26,10 @@ from tilescope.machine.order.stamp import COLUMN_END, Columns, Epochs
 from tilescope.machine.step import LaneNumbers
 
 Vector = npt.NDArray[np.int32]
+Vectors = npt.NDArray[np.int32]  # (3, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL
 
+KNOWN, FENCED_SHARED, FENCED_GLOBAL = range(3)
+_VECTORS = 3
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
@@ -35,9 +41,13 @@ class Clock(NamedTuple):
     """What a release hands on: the clocks of its own cluster, and those of other clusters that it has heard of."""
 
     cluster: int
-    known: Vector
-    fenced: Vector
-    others: dict[int, tuple[Vector, Vector]]  # by cluster: known, fenced
+    vectors: Vectors
+    others: dict[int, Vectors]  # by cluster
+
+    @property
+    def known(self) -> Vector:
+        """What happened before, fenced or not."""
+        return np.asarray(self.vectors[KNOWN])
 
 
 def joined(one: Clock | None, other: Clock) -> Clock:
@@ -45,23 +55,19 @@ def joined(one: Clock | None, other: Clock) -> Clock:
     if one is None:
         return other
     others = dict(one.others)
-    for cluster, (known, fenced) in other.others.items():
-        others[cluster] = _later(others.get(cluster), known, fenced)
-    known, fenced = _later((one.known, one.fenced), other.known, other.fenced)
-    return Clock(one.cluster, known, fenced, others)
+    for cluster, vectors in other.others.items():
+        others[cluster] = _later(others.get(cluster), vectors)
+    return Clock(one.cluster, _later(one.vectors, other.vectors), others)
 
 
-def _later(held: tuple[Vector, Vector] | None, known: Vector, fenced: Vector) -> tuple[Vector, Vector]:
-    if held is None:
-        return known, fenced
-    return _maximum(held[0], known), _maximum(held[1], fenced)
-
-
-def _maximum(one: Vector, other: Vector) -> Vector:
+def _later(one: Vectors | None, other: Vectors) -> Vectors:
     """The later of two clocks; columns that one has not heard of are those of the other."""
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    if one is None:
+        return other
+    longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
     result = longer.copy()
-    np.maximum(result[: len(shorter)], shorter, out=result[: len(shorter)])
+    part = result[:, : shorter.shape[1]]
+    np.maximum(part, shorter, out=part)
     return result
 
 
@@ -74,83 +80,92 @@ class Knowledge:
         self.first_warpgroup = OWN_KINDS * lane_count
         self.first_barrier = self.first_warpgroup + warpgroups
         self.columns = self.first_barrier
-        width = self.columns + _FIRST_BARRIERS
-        self.known = np.zeros((_FIRST_ROWS, width), np.int32)
-        self.fenced = np.zeros((_FIRST_ROWS, width), np.int32)
-        self.others: list[dict[int, tuple[Vector, Vector]]] = [{} for _ in range(_FIRST_ROWS)]
+        self._rows: npt.NDArray[np.int32] = np.zeros((_FIRST_ROWS, _VECTORS, self.columns + _FIRST_BARRIERS), np.int32)
+        self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
         self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
         self._lanes_of_row = [lane_count] + [0] * (_FIRST_ROWS - 1)
-        # Of threads: the epoch of what they do now. Of their copies: what they know to be finished.
-        self.own: Vector = np.zeros(OWN_KINDS * lane_count, np.int32)
-        self.own[:lane_count] = 1
-        self.own_fenced: Vector = np.zeros(OWN_KINDS * lane_count, np.int32)
+        # KNOWN, of threads: the epoch of what they do now; of their copies: what they know to be finished.
+        self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
+        self._own[KNOWN, :lane_count] = 1
 
-    # Columns and rows ----------------------------------------------------------------------------------------------
+    @property
+    def own(self) -> Vector:
+        """By column of a thread: the epoch of what it does now, and what it knows of its own copies."""
+        own: Vector = self._own[KNOWN]
+        return own
+
+    # Columns and rows ------------------------------------------------------------------------------------------------
 
     def new_column(self) -> int:
-        """A column for another mbarrier."""
+        """A column for another barrier."""
         column = self.columns
         self.columns += 1
-        if self.columns > self.known.shape[1]:
-            more = np.zeros((len(self.known), self.known.shape[1] - self.first_barrier), np.int32)
-            self.known = np.hstack([self.known, more])
-            self.fenced = np.hstack([self.fenced, more])
+        if self.columns > self._rows.shape[2]:
+            more = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
+            self._rows = np.concatenate([self._rows, more], axis=2)
         return min(column, COLUMN_END - 1)
 
-    def rows_alone(self, lanes: LaneNumbers) -> list[int]:
+    def known_to(self, lanes: LaneNumbers, column: int) -> Vector:
+        """What each lane knows of one column, which is none of its own."""
+        epochs: Vector = self._rows[self.row_of_lane[lanes], KNOWN, column]
+        return epochs
+
+    def _rows_alone(self, lanes: LaneNumbers) -> list[int]:
         """The rows of some lanes, which nobody else shares from now on."""
         rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
         alone = []
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-            if count < self._lanes_of_row[row]:
-                leaving = lanes[self.row_of_lane[lanes] == row]
-                alone.append(self._move(leaving, row, self.known[row], self.fenced[row], self.others[row]))
-            else:
+            if count == self._lanes_of_row[row]:
                 alone.append(row)
+                continue
+            leaving = lanes[self.row_of_lane[lanes] == row]
+            new = self._free_row()
+            self._rows[new] = self._rows[row]
+            self.others[new] = dict(self.others[row])
+            self._lanes_of_row[row] -= count
+            self._settle(leaving, new)
+            alone.append(new)
         return alone
 
-    def _move(
-        self, lanes: LaneNumbers, row: int, known: Vector, fenced: Vector, others: dict[int, tuple[Vector, Vector]]
-    ) -> int:
-        """Put lanes of one row into a row of their own."""
-        new = self._free_row()
-        self.known[new] = known
-        self.fenced[new] = fenced
-        self.others[new] = dict(others)
-        self.row_of_lane[lanes] = new
-        self._lanes_of_row[new] = len(lanes)
-        self._lanes_of_row[row] -= len(lanes)
-        return new
+    def _settle(self, lanes: LaneNumbers, row: int) -> None:
+        self.row_of_lane[lanes] = row
+        self._lanes_of_row[row] = len(lanes)
 
     def _free_row(self) -> int:
         for row, count in enumerate(self._lanes_of_row):
             if count == 0:
                 return row
         rows = len(self._lanes_of_row)
-        self.known = np.vstack([self.known, np.zeros_like(self.known)])
-        self.fenced = np.vstack([self.fenced, np.zeros_like(self.fenced)])
+        self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
         self.others += [{} for _ in range(rows)]
         self._lanes_of_row += [0] * rows
         return rows
 
-    # What is handed on ---------------------------------------------------------------------------------------------
+    def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers:
+        return (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
+
+    # What is handed on -----------------------------------------------------------------------------------------------
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> Clock:
         """What some lanes know together; of themselves what they did up to now, or up to some epochs."""
         rows = np.unique(self.row_of_lane[lanes])
-        known = self.known[rows].max(axis=0)
-        fenced = self.fenced[rows].max(axis=0)
-        columns = (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
-        own = self.own[columns]
+        vectors = self._rows[rows].max(axis=0)
+        columns = self._own_columns(lanes)
+        own = self._own[:, columns]
         if own_epochs is not None:
-            own[: len(lanes)] = own_epochs
-        known[columns] = np.maximum(known[columns], own)
-        fenced[columns] = np.maximum(fenced[columns], self.own_fenced[columns])
-        others: dict[int, tuple[Vector, Vector]] = {}
+            own[KNOWN, : len(lanes)] = own_epochs
+        vectors[:, columns] = np.maximum(vectors[:, columns], own)
+        others: dict[int, Vectors] = {}
         for row in rows.tolist():
-            for cluster, (their_known, their_fenced) in self.others[row].items():
-                others[cluster] = _later(others.get(cluster), their_known, their_fenced)
-        return Clock(self.cluster, known, fenced, others)
+            for cluster, theirs in self.others[row].items():
+                others[cluster] = _later(others.get(cluster), theirs)
+        return Clock(self.cluster, vectors, others)
+
+    def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> Clock:
+        """A clock that says of some columns how far they have come, and nothing else."""
+        vectors = np.zeros((_VECTORS, self.columns), np.int32)
+        vectors[KNOWN, columns] = epochs
+        return Clock(self.cluster, vectors, {})
 
     def release(self, lanes: LaneNumbers) -> Clock:
         """What some lanes hand on; what they do from now on is not part of it."""
@@ -162,23 +177,18 @@ class Knowledge:
         """Some lanes learn what a release handed on."""
         if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
             return
-        width = len(clock.known)
-        for row in self.rows_alone(lanes):
-            if clock.cluster == self.cluster:
-                np.maximum(self.known[row, :width], clock.known, out=self.known[row, :width])
-                np.maximum(self.fenced[row, :width], clock.fenced, out=self.fenced[row, :width])
-            else:
-                self._hear_of(row, clock.cluster, clock.known, clock.fenced)
-            for cluster, (known, fenced) in clock.others.items():
-                self._hear_of(row, cluster, known, fenced)
+        for row in self._rows_alone(lanes):
+            self._hear_of(row, clock.cluster, clock.vectors)
+            for cluster, vectors in clock.others.items():
+                self._hear_of(row, cluster, vectors)
 
-    def _hear_of(self, row: int, cluster: int, known: Vector, fenced: Vector) -> None:
+    def _hear_of(self, row: int, cluster: int, vectors: Vectors) -> None:
         if cluster == self.cluster:
-            np.maximum(self.known[row, : len(known)], known, out=self.known[row, : len(known)])
-            np.maximum(self.fenced[row, : len(fenced)], fenced, out=self.fenced[row, : len(fenced)])
+            part = self._rows[row, :, : vectors.shape[1]]
+            np.maximum(part, vectors, out=part)
         else:
             others = self.others[row]
-            others[cluster] = _later(others.get(cluster), known, fenced)
+            others[cluster] = _later(others.get(cluster), vectors)
 
     def _covers(self, lanes: LaneNumbers, clock: Clock) -> bool:
         """Whether lanes of one row know all of a clock already."""
@@ -186,8 +196,7 @@ class Knowledge:
         row = rows[0]
         if (rows != row).any():
             return False
-        width = len(clock.known)
-        return bool((self.known[row, :width] >= clock.known).all() and (self.fenced[row, :width] >= clock.fenced).all())
+        return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
 
     def meet(self, lanes: LaneNumbers, clock: Clock) -> None:
         """Lanes that all gave what they know to a clock share it from now on."""
@@ -195,42 +204,40 @@ class Knowledge:
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             self._lanes_of_row[row] -= count
         new = self._free_row()
-        self.known[new] = 0
-        self.fenced[new] = 0
-        self.known[new, : len(clock.known)] = clock.known
-        self.fenced[new, : len(clock.fenced)] = clock.fenced
+        self._rows[new] = 0
+        self._rows[new, :, : clock.vectors.shape[1]] = clock.vectors
         self.others[new] = dict(clock.others)
-        self.row_of_lane[lanes] = new
-        self._lanes_of_row[new] = len(lanes)
+        self._settle(lanes, new)
 
     def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
         """Some lanes learn that a column has come to an epoch."""
-        if (self.known[self.row_of_lane[lanes], column] >= epoch).all():
+        if (self.known_to(lanes, column) >= epoch).all():
             return
-        for row in self.rows_alone(lanes):
-            self.known[row, column] = max(self.known[row, column], epoch)
+        for row in self._rows_alone(lanes):
+            self._rows[row, KNOWN, column] = max(self._rows[row, KNOWN, column], epoch)
 
-    def fence(self, lanes: LaneNumbers) -> None:
-        """fence.proxy.async: all that some lanes know is visible to the async proxy."""
-        rows = np.unique(self.row_of_lane[lanes])
-        if (self.fenced[rows] < self.known[rows]).any():
-            for row in self.rows_alone(lanes):
-                np.maximum(self.fenced[row], self.known[row], out=self.fenced[row])
-        columns = (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
-        self.own_fenced[columns] = self.own[columns]
+    def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
+        """fence.proxy.async: all that some lanes know is visible to the async proxy, in some of the spaces."""
+        for vector in fenced:
+            rows = np.unique(self.row_of_lane[lanes])
+            if (self._rows[rows, vector] < self._rows[rows, KNOWN]).any():
+                for row in self._rows_alone(lanes):
+                    np.maximum(self._rows[row, vector], self._rows[row, KNOWN], out=self._rows[row, vector])
+            columns = self._own_columns(lanes)
+            self._own[vector, columns] = self._own[KNOWN, columns]
         self.own[lanes] += 1
 
-    # Questions -----------------------------------------------------------------------------------------------------
+    # Questions -------------------------------------------------------------------------------------------------------
 
     def is_known(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happened before what it does now."""
         rows = self.row_of_lane[lanes]
         if (rows == rows[0]).all():
-            known = self.known[rows[0]][columns] >= epochs
+            known = self._rows[rows[0], KNOWN][columns] >= epochs
         elif columns.ndim > 1:
-            known = self.known[rows[:, None], columns] >= epochs
+            known = self._rows[rows[:, None], KNOWN, columns] >= epochs
         else:
-            known = self.known[rows, columns] >= epochs
+            known = self._rows[rows, KNOWN, columns] >= epochs
         if known.all():
             return np.asarray(known)
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
@@ -239,28 +246,24 @@ class Knowledge:
         is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
         return np.asarray(known | (is_own & is_done))
 
-    def view(self, lane: int) -> tuple[Vector, Vector]:
-        """(known, fenced) of one lane, its own columns included."""
-        row = self.row_of_lane[lane]
-        known = self.known[row].copy()
-        fenced = self.fenced[row].copy()
+    def view(self, lane: int) -> Vectors:
+        """What one lane knows, its own columns included."""
+        vectors = self._rows[self.row_of_lane[lane]].copy()
         columns = np.arange(OWN_KINDS) * self.lane_count + lane
-        known[columns] = np.maximum(known[columns], self.own[columns])
-        known[lane] = ALWAYS
-        fenced[columns] = np.maximum(fenced[columns], self.own_fenced[columns])
-        return known, fenced
+        vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
+        vectors[KNOWN, lane] = ALWAYS
+        return np.asarray(vectors)
 
-    def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> tuple[Vector, Vector]:
-        """(known, fenced) of a warpgroup: what some lane of each of its warps has."""
+    def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
+        """What a warpgroup knows: what some lane of each of its warps does."""
         rows = self.row_of_lane[lanes]
         if (rows == rows[0]).all():
-            return self.known[rows[0]], self.fenced[rows[0]]
+            shared: Vectors = self._rows[rows[0]]
+            return shared
         views = []
         for first in range(0, len(lanes), warp_lanes):
             warp = lanes[first : first + warp_lanes]
             clock = self.clock(warp)
             clock.known[warp] = ALWAYS
-            views.append((clock.known, clock.fenced))
-        known = np.minimum.reduce([view[0] for view in views])
-        fenced = np.minimum.reduce([view[1] for view in views])
-        return known, fenced
+            views.append(clock.vectors)
+        return np.asarray(np.minimum.reduce(views))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from tilescope.machine.order.flags import CARD, SCOPES
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
 
@@ -30,6 +31,7 @@ class Meaning(NamedTuple):
     is_strong: bool
     acquires: bool
     releases: bool
+    reach: int  # of its scope
 
 
 def meaning_of(instruction: Instruction | None) -> Meaning | None:
@@ -45,7 +47,13 @@ def meaning_of(instruction: Instruction | None) -> Meaning | None:
         is_strong=kind == "atomic" or not _STRONG_WORDS.isdisjoint(words),
         acquires=("acquire" in words or "acq_rel" in words) and instruction.name != "red",
         releases="release" in words or "acq_rel" in words,
+        reach=reach_of(instruction),
     )
+
+
+def reach_of(instruction: Instruction) -> int:
+    """How far the scope of an access or a fence reaches; without one as far as the card."""
+    return next((SCOPES[word] for word in instruction.modifiers if word in SCOPES), CARD)
 
 
 def meanings(program: Program) -> list[Meaning | None]:
