@@ -35,19 +35,19 @@ _TILE = (
     " .reg .b32 %r<40>; .reg .b64 %d<4>; .reg .pred %p<3>; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;"
     " mov.u32 %r2, s; mov.u32 %r3, full; mov.b64 %d1, m; @%p1 mbarrier.init.shared.b64 [%r3], 1; bar.sync 0;"
     " @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 8192;"
-    " @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{{{%r0, %r0}}}}], [%r3];"
+    " @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {{%r0, %r0}}], [%r3];"
     " W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;"
     " cvt.u64.u32 %d2, %r2; shr.u64 %d2, %d2, 4; or.b64 %d2, %d2, {descriptor:#x};"
     " wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-    " {{{{%r4, %r5, %r6, %r7}}}}, %d2, %d2, 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"
+    " {{%r4, %r5, %r6, %r7}}, %d2, %d2, 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"
 )
-_ROUNDED = 0x0000004000010000  # leading 16 bytes, stride 1024, start 0, without a swizzle
-_SWIZZLED = _ROUNDED | 1 << 62
+_PLAIN_DESCRIPTOR = 0x0000004000010000  # leading 16 bytes, stride 1024, start 0, without a swizzle
+_SWIZZLED_DESCRIPTOR = _PLAIN_DESCRIPTOR | 1 << 62
 
 
 def _tile_example(descriptor: int, swizzle: str, columns: int) -> str:
     """A run that loads a tile of 64 x 64 elements out of a matrix, and multiplies it by itself."""
-    ptx = _TILE.format(descriptor=descriptor).replace("{{", "{").replace("}}", "}")
+    ptx = _TILE.format(descriptor=descriptor)
     tile = f'memory.map(np.zeros((64, {columns}), np.float16), (64, 64), swizzle="{swizzle}")'
     return f'(lambda memory: ts.Kernel("{ptx}").run(1, 128, [{tile}], memory=memory).findings)(ts.Memory())'
 
@@ -101,8 +101,8 @@ SWIZZLE_MISMATCH = rule(
     fix="Use swizzle {written_swizzle} in the descriptor (code {written_code} in bits 62-63), or {read_swizzle} in the tensor map.",
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
-    passing=_tile_example(_SWIZZLED, "128B", 128),
-    failing=_tile_example(_ROUNDED, "128B", 128),
+    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 128),
+    failing=_tile_example(_PLAIN_DESCRIPTOR, "128B", 128),
 )
 NOT_SWIZZLED_BACK = SWIZZLE_MISMATCH.worded(
     fix="Use swizzle {written_swizzle} in the descriptor: code {written_code} in bits 62-63.",
@@ -132,8 +132,8 @@ PACKED_TILE = rule(
     source="measured on an H200: what wgmma reads for a descriptor, and where TMA puts the bytes of a box",
     basis="measured",
     severity="warning",
-    passing=_tile_example(_SWIZZLED, "128B", 64),
-    failing=_tile_example(_SWIZZLED, "none", 64),
+    passing=_tile_example(_SWIZZLED_DESCRIPTOR, "128B", 64),
+    failing=_tile_example(_SWIZZLED_DESCRIPTOR, "none", 64),
 )
 
 
