@@ -13,7 +13,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.log import Fenced, Met, MetCluster
+from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction
@@ -110,7 +110,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if words.flag("warp"):
         words.flag("sync")
         words.done()
-        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
+        return Collective(_meet_warp, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
     words.flag("aligned")
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
@@ -143,6 +143,12 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
     words.flag("aligned")
     words.done()
     return ClusterArrive() if action == "arrive" else ClusterWait()
+
+
+def _meet_warp(cluster: Cluster, at: Lanes) -> None:
+    """Only the waiting counts."""
+    if cluster.log is not None:
+        cluster.log.add(MetWarp(cluster.pc, at))
 
 
 def _nothing(cluster: Cluster, at: Lanes) -> None:
