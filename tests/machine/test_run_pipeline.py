@@ -363,6 +363,19 @@ def test_lanes_that_read_what_another_lane_waited_for_are_never_proven():
     assert told == {"pipeline-race", "pipeline-unfilled", refusal}  # by who comes first
 
 
+@pytest.mark.parametrize(("barrier", "verdict"), [("bar.sync 0;", "proven"), ("", "mistake")])
+def test_an_edit_of_a_map_in_shared_memory_is_an_access(barrier, verdict):
+    run = run_body(f"""
+        .shared .align 128 .b8 map[128]; .reg .pred %p1; .reg .b32 %r<3>; .reg .b64 %rd1;
+        mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 32; shl.b32 %r2, %r1, 2; @%p1 bra NEXT;
+        st.shared.b32 [map+32], 0;
+        NEXT: {barrier} setp.ne.u32 %p1, %r1, 0; @%p1 bra LAST;
+        mov.u64 %rd1, map; tensormap.replace.tile.rank.shared::cta.b1024.b32 [%rd1], 1; LAST:
+    """)
+    assert run.outcome == "finished"
+    assert ts.simulate(run.pipeline()).verdict == verdict
+
+
 def test_atomics_of_several_warps_do_not_race_with_each_other():
     body = """
         .shared .b32 sum; .reg .b32 %r1; .reg .pred %p1;

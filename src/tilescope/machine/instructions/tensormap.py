@@ -59,6 +59,8 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
             held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
+            if cluster.log is not None:
+                cluster.log.touch(cluster.pc, alone, "write", places[:1], DESCRIPTOR_BYTES, space=space)
 
     return replace
 
@@ -88,6 +90,8 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
         for offset in range(0, DESCRIPTOR_BYTES, _PAIR * _WORD.itemsize):
             pair = cluster.load("shared", at, source + offset, _WORD, _PAIR)
             cluster.store("global", at, target + offset, pair)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", source, DESCRIPTOR_BYTES)
 
     return copy
 

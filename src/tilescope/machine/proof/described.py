@@ -60,6 +60,7 @@ NOT_SAID = rule(
 
 _ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")
 _LOCKS = ("cas", "exch")
+_BY_ADDRESS = ("ld", "st", "atom", "red")
 _COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
 _BY_THREADS = ("write", "agreed", "atomic")
 _WRITES = (*_BY_THREADS, "copy")
@@ -126,7 +127,10 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
 def _require_no_flags(recorded: Recorded, log: EventLog) -> None:
     """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
     for pc in {row.pc for row in log.rows if isinstance(row, Touched)}:
-        words = recorded.words(pc)
+        instruction = recorded.instructions[pc]
+        if instruction is None or instruction.name not in _BY_ADDRESS:
+            continue
+        words = instruction.modifiers
         if any(word in words for word in _ORDERED) or any(word in words for word in _LOCKS):
             raise CannotSayError("a flag or lock in shared memory", pc)
 
