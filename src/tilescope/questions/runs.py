@@ -107,6 +107,8 @@ class _Proof(NamedTuple):
             return f"Not proven: {self.refusal}"
         mistake = self.simulation.mistake
         lines = [f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"]
+        if self.simulation.verdict == "proven":
+            lines.append("That holds for the way that every warp of its first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
         return "\n".join(lines)
