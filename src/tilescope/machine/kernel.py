@@ -27,6 +27,7 @@ from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
@@ -129,6 +130,7 @@ class Kernel:
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
         findings: bool = True,
+        remedies: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -137,6 +139,8 @@ class Kernel:
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
         threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
+        Where there are errors among the findings, the kernel is run again with instructions that might cure them;
+        `remedies=False` does without.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
@@ -159,8 +163,12 @@ class Kernel:
             max_steps=integer("max_steps", max_steps, 1),
             order=LaunchOrder(self.program) if findings else None,
         )
+        wanted = _wanted(blocks, shape.grid)
+        untouched = launch.memory.copied(COPIED_BYTES) if findings and remedies else None
         with np.errstate(all="ignore"):
-            result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
+            result = run_grid(launch, cluster_starts(launch, wanted))
+        if untouched is not None:
+            try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
         return with_arrays(_told(launch, result), parameters.arrays(args))
 
     def mutants(self) -> Iterator[Mutant]:
