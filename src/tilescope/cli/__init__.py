@@ -35,6 +35,7 @@ COMMANDS = {  # and what the list of commands says of them
     "gemm": "Plan the operands, stages and epilogue of a GEMM.",
     "sweep": "Plan many problems, and print them as a table.",
     "pipeline": "Prove a pipeline of barriers and roles, or say why it hangs.",
+    "run": "Run a kernel's PTX without a GPU, equal to the card.",
     "check": "Say why a tensor map is refused, or what it does.",
     "encode": "Print the 128 bytes of a tensor map.",
     "decode": "Explain a tensor map or a descriptor word, field by field.",

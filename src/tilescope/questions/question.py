@@ -268,6 +268,13 @@ class Made(NamedTuple):
     note: str
 
 
+class MadeFile(NamedTuple):
+    """A file that a command writes beside its answer."""
+
+    path: str
+    made: Made
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a question gives: a value, and what a command and a page show of it."""
@@ -286,6 +293,7 @@ class Answer:
     below: tuple[Answer, ...] = ()  # what a command draws below it
     program: str | None = None  # source code, which a command writes instead of everything else
     made: Made | None = None  # what --out writes
+    files: tuple[MadeFile, ...] = ()  # what a command writes to files that were named otherwise
 
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
