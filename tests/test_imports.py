@@ -16,6 +16,7 @@ PACKAGE = Path(tilescope.__file__).parent
 # A module imports from its own package and from those above it.
 ORDER = (
     "arithmetic",
+    "one_rounding",
     "names",
     "sentence",
     "errors",

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 from kernel_arrays import element_type, filled
 
 import tilescope as ts
@@ -22,12 +21,7 @@ import tilescope as ts
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDERS = (GOLDEN / "kernels", GOLDEN / "kernels_own")
 PATHS = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.npz"))}
-# Recorded kernels that the machine does not run, with the reason.
-NOT_RUN: dict[str, str] = {}
-NAMES = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=NOT_RUN[name], run=False)) if name in NOT_RUN else name
-    for name in PATHS
-]
+NAMES = list(PATHS)
 APPROXIMATE_TOLERANCE = 2e-3  # of .approx functions, relative and absolute
 
 

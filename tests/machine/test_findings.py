@@ -311,3 +311,18 @@ def test_hostile_loops_are_stopped(body):
 
 def test_a_run_that_ends_has_no_findings():
     assert kernel("bar.sync 0;", "").run(3, 96).findings == ()
+
+
+def test_a_warpgroup_that_is_not_whole_hangs_and_says_so():
+    """Warp 3 of five waits at a barrier that nobody ends, while warps 0 to 2 wait for it at wgmma.fence."""
+    broken = kernel("""
+        mov.u32 %r1, %tid.x;
+        setp.lt.u32 %p1, %r1, 96;
+        @%p1 bra FENCE;
+        bar.sync 1, 160;
+    FENCE:
+        wgmma.fence.sync.aligned;
+    """)
+    run = broken.run(1, 160, [np.zeros(1, np.uint32)])
+    assert run.outcome == "hang"
+    assert any("wgmma.fence" in str(finding) for finding in run.findings)

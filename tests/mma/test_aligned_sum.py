@@ -14,7 +14,7 @@ from tilescope.mma import aligned_sum
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
 from tilescope.mma.element_value import addends, factors
-from tilescope.mma.fused_multiply_add import fma32, fma64
+from tilescope.one_rounding import fma32, fma64
 
 LEAST_EXPONENT = {
     "f32": -126,

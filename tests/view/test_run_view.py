@@ -37,6 +37,9 @@ def a_run(**changes):
             counted(12, "a.cu:4", 8),
             counted(13, None, 0),
         ),
+        "copies": (),
+        "barriers": (),
+        "maps": (),
         "printed": "",
         "basis": "measured",
     }

@@ -20,7 +20,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
-from tilescope.machine.records import RECORDS_KEPT, BarrierPhase, RunningPhase, block_index
+from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase, block_index
 from tilescope.machine.step import LaneNumbers
 from tilescope.pipeline.mbarrier import ARRIVALS_END, Mbarrier
 
@@ -133,4 +133,4 @@ def _note_phase(cluster: Cluster, address: int, ended: Mbarrier, running: Runnin
     if len(launch.phases) >= RECORDS_KEPT:
         return
     block = block_index(cluster.first_block, launch.cluster, address >> SHARED_RANK_SHIFT)
-    launch.phases.append(BarrierPhase(address, block, running.number, ended.count, running.bytes, cluster.pc))
+    launch.phases.append(PhaseRecord(address, block, running.number, ended.count, running.bytes, cluster.pc))

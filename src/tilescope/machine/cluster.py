@@ -27,7 +27,7 @@ from tilescope.machine.address import (
     Space,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
@@ -57,7 +57,7 @@ class Cluster:
         program = launch.program
         self.launch = launch
         self.program: Program = program
-        self.memory: Memory = launch.memory
+        self.memory: GlobalMemory = launch.memory
         self.blocks = launch.cluster_blocks
         self.block_threads = launch.block_threads
         self.block_lanes = rounded_up(launch.block_threads, WARP_LANES)
@@ -161,14 +161,12 @@ class Cluster:
         buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
         if space == "param":
             return  # the card neither faults nor changes the parameters (measured on an H200)
-        if space == "shared":
-            self.version += 1
         words = buffer.view(values.dtype)
         first = places // values.dtype.itemsize
-        if count == 1:
-            words[first] = values
-        else:
-            words[first[:, None] + np.arange(count)] = values
+        chosen = first if count == 1 else first[:, None] + np.arange(count)
+        if not np.array_equal(words[chosen], values):  # storing what lies there is no news to anybody who waits
+            self.version += 1
+            words[chosen] = values
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
         """The shared memory of one block, from address 0 of its window on."""

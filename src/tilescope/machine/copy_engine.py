@@ -9,7 +9,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, block_index
 from tilescope.tma.transfer import receivers
 
@@ -34,7 +34,7 @@ def shared_from(cluster: Cluster, lane: int, address: int, size_bytes: int = 0) 
     return content
 
 
-def global_from(memory: Memory, address: int) -> Bytes:
+def global_from(memory: GlobalMemory, address: int) -> Bytes:
     """Global memory from an address to the end of its array; nothing where no array lies."""
     region = memory.region_at(address)
     if region is None:

@@ -16,7 +16,7 @@ from tilescope.machine.run import Outcome
 from tilescope.machine.schedule import Schedule
 
 BlockIndex = tuple[int, int, int]
-RESIDENT_CLUSTERS = 1024  # that wait for each other at once; a card holds a few hundred
+IDLE_CLUSTERS = 32  # that compute at once, turn by turn; beyond them no new one is started
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 
 
@@ -102,15 +102,17 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
 
 
 def _next(launch: Launch, waiting: list[Schedule], to_start: Iterator[BlockIndex]) -> Schedule | None:
-    """A cluster that was waiting and sees something new, or a new one, or one that counts while it waits."""
+    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
     for schedule in waiting:
         if schedule.wake_for_others():
             waiting.remove(schedule)
             return schedule
-    start = next(to_start, None) if len(waiting) < RESIDENT_CLUSTERS else None
-    if start is not None:
-        launch.steps_left -= CLUSTER_START_STEPS
-        return Schedule(Cluster(launch, start))
+    idle = [schedule for schedule in waiting if schedule.ready]
+    if len(idle) < IDLE_CLUSTERS:
+        start = next(to_start, None)
+        if start is not None:
+            launch.steps_left -= CLUSTER_START_STEPS
+            return Schedule(Cluster(launch, start))
     for schedule in waiting:
         if schedule.pass_time():
             waiting.remove(schedule)

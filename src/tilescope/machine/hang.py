@@ -233,9 +233,8 @@ def _wanted(cluster: Cluster, turn: Collective, lanes: LaneNumbers) -> npt.NDArr
     """The lanes that an instruction of a warp or warpgroup waits for."""
     wanted = np.zeros(cluster.lane_count, np.bool_)
     if turn.mask is None:
-        groups = wanted.reshape(-1, turn.group_lanes)
-        groups[np.unique(lanes // turn.group_lanes)] = True
-        return wanted
+        group_of_lane = cluster.grouping(turn.group_lanes).of_lane
+        return np.isin(group_of_lane, group_of_lane[lanes])
     masks = cluster.registers[turn.mask][lanes].astype(np.int64)
     is_named = (masks[:, None] >> np.arange(WARP_LANES)) & 1 == 1
     named = lanes[:, None] // WARP_LANES * WARP_LANES + np.arange(WARP_LANES)

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from tilescope.arch import Arch
+from tilescope.arch import WARP_LANES, Arch
+from tilescope.arithmetic import rounded_up
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
-from tilescope.machine.run import InstructionCount, KernelRun
+from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, integer, integers
@@ -132,12 +134,12 @@ class Kernel:
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
-        own_memory = Memory() if memory is None else memory
+        own_memory = _memory(memory)
         parameters = Parameters(self.program, own_memory)
         parameters.fill(args)
         launch = Launch(
             program=self.program,
-            memory=own_memory,
+            memory=contents_of(own_memory),
             grid=shape.grid,
             block=shape.block,
             cluster=shape.cluster,
@@ -145,7 +147,7 @@ class Kernel:
             smem_bytes=shape.smem_bytes,
             parameters=parameters.content,
             given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.module, own_memory),
+            variable_addresses=place_variables(self.module, contents_of(own_memory)),
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
@@ -180,6 +182,16 @@ def _chosen(module: Module, entry: str | None) -> Function:
     raise ENTRY.error(asked=asked, known=[function.name for function in functions] or ["no entry"])
 
 
+def _memory(memory: object) -> Memory:
+    if memory is None:
+        return Memory()
+    if isinstance(memory, Memory):
+        return memory
+    raise ARGUMENT_TYPE.error(
+        argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+    )
+
+
 def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
     """The blocks to run, inside the grid."""
     if blocks is None:
@@ -204,6 +216,44 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
             )
         wanted.append((x, y, z))
     return wanted
+
+
+def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
+    """The PTX line and the source line of an instruction."""
+    instruction = launch.program.instructions[pc]
+    if instruction is None:
+        return 0, None
+    return instruction.line, None if instruction.source is None else str(instruction.source)
+
+
+def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:
+    ptx_line, source_line = _lines(launch, record.pc)
+    return KernelCopy(
+        ptx_line=ptx_line,
+        source_line=source_line,
+        block=record.block,
+        thread=record.lane % rounded_up(launch.block_threads, WARP_LANES),
+        direction=record.kind,
+        bytes=record.bytes,
+        shared_address=record.shared_address,
+        barrier=record.barrier,
+        coords=record.coords,
+        map_number=record.map_number,
+        other_address=record.other_address,
+    )
+
+
+def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
+    ptx_line, source_line = _lines(launch, record.pc)
+    return BarrierPhase(
+        address=record.address,
+        block=record.block,
+        number=record.number,
+        arrivals=record.arrivals,
+        bytes=record.bytes,
+        ptx_line=ptx_line,
+        source_line=source_line,
+    )
 
 
 def _told(launch: Launch, result: GridRun) -> KernelRun:
@@ -232,10 +282,13 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         block=launch.block,
         cluster=launch.cluster,
         blocks_run=result.finished_blocks,
-        steps=launch.max_steps - launch.steps_left,
+        steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
         findings=findings_of(launch, result),
         instructions=tuple(rows),
+        copies=tuple(_copy(launch, record) for record in launch.copies),
+        barriers=tuple(_phase(launch, record) for record in launch.phases),
+        maps=tuple(launch.maps),
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
     )

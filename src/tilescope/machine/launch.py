@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.float_adds import FloatAdds
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
-from tilescope.machine.records import BarrierPhase, CopyRecord
+from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.step import Versions
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
@@ -32,7 +32,7 @@ class Launch:
     """Everything that the clusters of a grid share while they run."""
 
     program: Program
-    memory: Memory
+    memory: GlobalMemory
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
@@ -44,6 +44,7 @@ class Launch:
     random: random.Random | None
     max_steps: int
     steps_left: int = field(init=False)
+    steps: int = 0  # that were made; starting clusters and large copies count against `steps_left` too
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
     waited: int = 0  # cycles
@@ -52,7 +53,7 @@ class Launch:
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
-    phases: list[BarrierPhase] = field(default_factory=list)
+    phases: list[PhaseRecord] = field(default_factory=list)
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
@@ -77,6 +78,11 @@ class Launch:
         if self.smem_bytes:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
+
+    def count_steps(self, steps: int) -> None:
+        """Instructions were run, each counted once for all threads that ran it together."""
+        self.steps += steps
+        self.steps_left -= steps
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""
@@ -113,7 +119,7 @@ class Launch:
         return len(self.maps) - 1
 
 
-def place_variables(module: Module, memory: Memory) -> dict[str, int]:
+def place_variables(module: Module, memory: GlobalMemory) -> dict[str, int]:
     """Addresses of the .global and .const variables of a module, placed for this launch; initial values included."""
     variables = [one for one in module.variables.values() if one.space in ("global", "const")]
     contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}

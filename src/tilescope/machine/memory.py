@@ -50,15 +50,8 @@ class Region:
         return self.content[:whole].view(dtype)
 
 
-class Memory:
-    """Global memory: arrays, placed where a kernel finds them.
-
-    >>> memory = Memory()
-    >>> a = np.zeros(100, np.float32)
-    >>> address = memory.place(a)
-    >>> address % 256, memory.place(a) == address, memory.place(a[10:]) == address + 40
-    (0, True, True)
-    """
+class GlobalMemory:
+    """What the machine loads from and stores to: the arrays of a `Memory` by their addresses."""
 
     def __init__(self) -> None:
         self._regions: list[Region] = []
@@ -67,12 +60,8 @@ class Memory:
         self._latest: Region | None = None
         self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
 
-    def place(self, array: Any) -> int:
-        """The address of an array, which is memory from now on; one that was placed before keeps its address.
-
-        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
-        """
-        placed = _contiguous(array)
+    def place(self, placed: npt.NDArray[np.generic]) -> int:
+        """The address of a C-contiguous array; one that lies inside a placed array is found there."""
         host_address: int = placed.__array_interface__["data"][0]
         for region in self._regions:
             offset = host_address - region.host_address
@@ -84,18 +73,6 @@ class Memory:
         self._starts.append(region.address)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
         return region.address
-
-    def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
-        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
-
-        >>> memory = Memory()
-        >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")
-        >>> tensor_map.dims, tensor_map.box, tensor_map.address % 256
-        ((192, 256), (64, 128), 0)
-        """
-        address = self.place(array)
-        box_shape = integers("box", box)[::-1]
-        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
 
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
@@ -173,6 +150,44 @@ class Memory:
             address = int(addresses[lane])
             raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address, is_global=True)
         return [(self._regions[number], np.flatnonzero(index == number)) for number in np.unique(index).tolist()]
+
+
+class Memory:
+    """Global memory: arrays, placed where a kernel finds them.
+
+    >>> memory = Memory()
+    >>> a = np.zeros(100, np.float32)
+    >>> address = memory.place(a)
+    >>> address % 256, memory.place(a) == address, memory.place(a[10:]) == address + 40
+    (0, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._contents = GlobalMemory()
+
+    def place(self, array: Any) -> int:
+        """The address of an array, which is memory from now on; one that was placed before keeps its address.
+
+        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
+        """
+        return self._contents.place(_contiguous(array))
+
+    def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
+        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
+
+        >>> memory = Memory()
+        >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")
+        >>> tensor_map.dims, tensor_map.box, tensor_map.address % 256
+        ((192, 256), (64, 128), 0)
+        """
+        address = self.place(array)
+        box_shape = integers("box", box)[::-1]
+        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
+
+
+def contents_of(memory: Memory) -> GlobalMemory:
+    """What the machine works on."""
+    return memory._contents
 
 
 def _outside(address: int, size_bytes: int) -> str:

@@ -38,6 +38,7 @@ class Work:
     groups: LaneNumbers | None = None
     barrier: int | None = None
     read: Callable[[], None] | None = None
+    registers: frozenset[int] = frozenset()  # that a wgmma reads or writes when it is performed
 
     def read_source(self) -> None:
         """Do the first half of a bulk store."""
@@ -87,6 +88,21 @@ class Pending:
         """Finish all work of the lanes, committed or not."""
         for work in [work for work in self.works if work.kind == kind]:
             due = work.lanes[np.isin(work.lanes, lanes)]
+            if len(due):
+                self.finish(work, due)
+
+    def settle(self, registers: frozenset[int], lanes: LaneNumbers, group_of_lane: LaneNumbers) -> None:
+        """Finish the wgmma of some lanes that use these registers, and those before them.
+
+        ptxas waits before an instruction that touches an accumulator under way, whether or not the text says so.
+        """
+        products = [work for work in self.works if work.kind == "wgmma"]
+        using = [number for number, work in enumerate(products) if work.registers & registers]
+        if not using:
+            return
+        groups = np.unique(group_of_lane[lanes])
+        for work in products[: using[-1] + 1]:
+            due = work.lanes[np.isin(group_of_lane[work.lanes], groups)]
             if len(due):
                 self.finish(work, due)
 

@@ -1,7 +1,7 @@
 """What a run writes down of its copies and mbarriers: the first hundred thousand of each.
 
 CopyRecord      one TMA or bulk copy; a multicast is one for every block that receives it
-BarrierPhase    one phase of one mbarrier that ended
+PhaseRecord     one phase of one mbarrier that ended
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CopyRecord(NamedTuple):
     other_address: int | None = None
 
 
-class BarrierPhase(NamedTuple):
+class PhaseRecord(NamedTuple):
     """A phase of an mbarrier, from its first arrival to its end."""
 
     address: int

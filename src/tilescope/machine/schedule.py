@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,25 @@ import numpy.typing as npt
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
 from tilescope.machine.pending import Work
 from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
-IDLE_QUANTA = 8  # without a change that anybody could see: then another cluster may have its turn
+IDLE_STEPS = 8 * QUANTUM_STEPS  # without a change of global memory: then another cluster may have its turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
 
+LoopKey = tuple[int, int, int]  # a branch back, the first of the lanes that take it, and how many they are
 ClusterState = Literal["finished", "blocked", "idle", "stopped"]
 """blocked: until another cluster changes memory. idle: it looks at a clock, or counts, while it waits. stopped: no steps left."""
+
+
+class LoopVisit(NamedTuple):
+    """What lanes saw when they last went back to the start of a loop; `registers` only where memory stood still."""
+
+    versions: Versions
+    registers: bytes | None
 
 
 @dataclass(slots=True)
@@ -56,7 +65,8 @@ class Schedule:
     warp_counts: npt.NDArray[np.int64] = field(init=False)
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
-    _idle_quanta: int = 0  # that ended one after another without a change that anybody could see
+    loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
+    _quiet_steps: int = 0  # since global memory changed, or asynchronous work was done
     _continues: bool = False  # whether the front of the turn that was just taken goes on
 
     def __post_init__(self) -> None:
@@ -81,8 +91,7 @@ class Schedule:
             self._work_at_random_times()
             front = self._next_front()
             if front is not None:
-                before = self.versions()
-                if self._advance(front) == "quantum" and self._is_idle(before):
+                if self._advance_idly(front):
                     return "idle"
                 continue
             if self._meet_elsewhere():
@@ -110,16 +119,19 @@ class Schedule:
             self.add(spinning.front)
         return True
 
-    def _is_idle(self, before: Versions) -> bool:
-        """After a quantum: whether every front has used several without a change, and no asynchronous work is left."""
-        if self.versions() != before or self._work():
-            self._idle_quanta = 0
+    def _advance_idly(self, front: Front) -> bool:
+        """Run a front. True where the cluster has made many steps that nobody else sees: another may have its turn."""
+        launch = self.cluster.launch
+        version = self.cluster.memory.version
+        steps_left = launch.steps_left
+        self._advance(front)
+        self._quiet_steps += steps_left - launch.steps_left
+        if self.cluster.memory.version != version:
+            self._quiet_steps = 0
+        if self._quiet_steps < IDLE_STEPS:
             return False
-        self._idle_quanta += 1
-        if self._idle_quanta < IDLE_QUANTA * len(self.ready):
-            return False
-        self._idle_quanta = 0
-        return True
+        self._quiet_steps = 0
+        return not self._work()
 
     def _next_front(self) -> Front | None:
         if not self.ready:
@@ -133,7 +145,7 @@ class Schedule:
         self.ready.remove(chosen)
         return chosen
 
-    def _advance(self, front: Front) -> Literal["quantum", "turn"]:
+    def _advance(self, front: Front) -> None:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
         program = cluster.program
@@ -146,9 +158,13 @@ class Schedule:
         while True:
             end = ends[pc]
             if end > pc:
-                for place in range(pc, end):
-                    cluster.pc = place
-                    steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                try:
+                    for place in range(pc, end):
+                        cluster.pc = place
+                        steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                except KernelFaultError:
+                    self._count(front, pc, place + 1)
+                    raise
                 self._count(front, pc, end)
                 pc = end
                 front.pc = pc
@@ -157,7 +173,7 @@ class Schedule:
                 cluster.pc = pc
                 self._count(front, pc, pc + 1)
                 if not self._turn(front):
-                    return "turn"
+                    return
                 if front.at(cluster) is not at:
                     at = front.at(cluster)
                 pc = front.pc
@@ -165,10 +181,10 @@ class Schedule:
                 front.steps = 0
                 front.rounds += 1
                 self.add(front)
-                return "quantum"
+                return
             if pc >= limit or (turn is not None and self.ready):
                 self.add(front)
-                return "turn"
+                return
 
     def _turn(self, front: Front) -> bool:
         """Take a turn with the lanes whose guard holds; the others go on. True where the front simply continues."""
@@ -203,7 +219,7 @@ class Schedule:
         self.warp_counts[start] += warps
         self.warp_counts[end] -= warps
         front.steps += end - start
-        self.cluster.launch.steps_left -= end - start
+        self.cluster.launch.count_steps(end - start)
 
     # Fronts ------------------------------------------------------------------------------------------------------
 
@@ -215,7 +231,6 @@ class Schedule:
             if other.pc == front.pc:
                 other.lanes = np.sort(np.concatenate([other.lanes, front.lanes]))
                 other.rounds = max(other.rounds, front.rounds)
-                other.loop_visit = None
                 return
         self.ready.append(front)
 
@@ -255,7 +270,6 @@ class Schedule:
 
     def spin(self, front: Front, *, reads_clock: bool) -> None:
         """Park a front until memory, a barrier or asynchronous work changes, or time passes."""
-        front.loop_visit = None
         self.spinning.append(Spinning(front, self.versions(), reads_clock))
 
     def versions(self) -> Versions:

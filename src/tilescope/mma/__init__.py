@@ -12,7 +12,6 @@ arithmetic.py                how tensor cores add, by architecture: the table
 accumulation.py              the sum of one instruction, bit for bit, and of a K loop
 aligned_sum.py               the adder: align, cut, add; aligned_sum_loop.py: the same compiled by numba
 element_value.py             elements as values and exponents
-fused_multiply_add.py        a * b + c with one rounding, in numpy
 emulation.py                 a matrix product by the whole path: to shared memory, read from there, multiplied
 tcgen05_product.py           how a product is cut into tcgen05.mma, which block of a cluster holds what, and what instructions do
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one

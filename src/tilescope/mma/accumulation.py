@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
 from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
-from tilescope.mma.fused_multiply_add import fma32, fma64
+from tilescope.one_rounding import fma32, fma64
 
 BitOperation = Literal["and", "xor"]
 Floats = npt.NDArray[np.float32]

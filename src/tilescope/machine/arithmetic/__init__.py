@@ -8,7 +8,6 @@ logic.py, bits.py       logic and shifts; fields, bytes, counts
 float_format.py         the formats of floats, and rounding to any of them
 float_words.py          bits as numbers and back: subnormals, NaN, clamps
 float_style.py          the modifiers that operations on floats share
-exact.py                sums, products and quotients without a second rounding
 floating.py             add sub mul fma div rcp sqrt of floats
 sign_and_order.py       neg abs copysign testp min max of floats
 approximate.py          .approx functions, within the ISA's bounds

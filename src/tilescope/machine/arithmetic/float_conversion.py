@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, UnknownForm, constant
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, Rounding, rounded
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, rounded
 from tilescope.machine.arithmetic.float_words import (
     WORD_OF_BITS,
     as_numbers,
@@ -28,6 +28,7 @@ from tilescope.machine.arithmetic.float_words import (
     widened,
     without_negatives,
 )
+from tilescope.one_rounding import Rounding
 from tilescope.tma.elements import rounded_to_tf32
 
 _F32 = FORMATS["f32"]

@@ -5,18 +5,18 @@
                                        e2m3, e3m2, e2m1: neither NaN nor infinity
 
 Everything narrower than f64 is rounded from a double. A double that stands for a number of more bits has its last bit
-set ("rounded to odd", exact.py), so that one rounding comes out whatever the mode.
+set ("rounded to odd", one_rounding.py), so that one rounding comes out whatever the mode.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, constant
+from tilescope.one_rounding import Rounding
 
-Rounding = Literal["rn", "rz", "rm", "rp", "rna"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp")
 
 

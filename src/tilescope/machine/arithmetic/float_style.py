@@ -10,8 +10,9 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, UnknownForm, constant
-from tilescope.machine.arithmetic.float_format import ROUNDINGS, FloatFormat, Rounding
+from tilescope.machine.arithmetic.float_format import ROUNDINGS, FloatFormat
 from tilescope.machine.arithmetic.float_words import flushed, saturated, without_negatives
+from tilescope.one_rounding import Rounding
 
 SCALARS = ("f32", "f64", "f16", "bf16")
 PACKED = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}

@@ -2,7 +2,7 @@
 
 f32, f16 to nearest    numpy's own operation; a fma by doubles, whose error is looked at where it can matter
 bf16 to nearest        by f32 or doubles, then the upper half
-other rounding modes   by doubles that are rounded to odd (exact.py), then rounded to the format
+other rounding modes   by doubles that are rounded to odd (one_rounding.py), then rounded to the format
 f64                    numpy's own operation, moved to its neighbour as the mode and the error ask
 """
 
@@ -13,9 +13,9 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from tilescope.machine.arithmetic import exact
+from tilescope import one_rounding
 from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
-from tilescope.machine.arithmetic.float_format import FORMATS, ROUNDINGS, FloatFormat, Rounding, rounded
+from tilescope.machine.arithmetic.float_format import FORMATS, ROUNDINGS, FloatFormat, rounded
 from tilescope.machine.arithmetic.float_style import FLOAT_TYPES, PACKED, Style, finished, refuse_style, rounding
 from tilescope.machine.arithmetic.float_words import (
     FLOAT_OF_BITS,
@@ -26,6 +26,7 @@ from tilescope.machine.arithmetic.float_words import (
     upper_half_as_f32,
     widened,
 )
+from tilescope.one_rounding import Rounding
 
 _F32 = FORMATS["f32"]
 _DOUBLE = FLOAT_OF_BITS[64]
@@ -47,7 +48,7 @@ class _Arithmetic(NamedTuple):
 
 
 def _wide_difference(a: Array, b: Array, mode: Rounding) -> Array:
-    return exact.odd_sum(a, -b, mode)
+    return one_rounding.odd_sum(a, -b, mode)
 
 
 def _wide_product(a: Array, b: Array, _mode: Rounding) -> Array:
@@ -55,7 +56,7 @@ def _wide_product(a: Array, b: Array, _mode: Rounding) -> Array:
 
 
 def _wide_fma(a: Array, b: Array, c: Array, mode: Rounding) -> Array:
-    return exact.odd_sum(a * b, c, mode)
+    return one_rounding.odd_sum(a * b, c, mode)
 
 
 def _wide_quotient(a: Array, b: Array, _mode: Rounding) -> Array:
@@ -71,20 +72,20 @@ def _wide_root(a: Array, _mode: Rounding) -> Array:
 
 
 def _double_difference(a: Array, b: Array, mode: Rounding) -> Array:
-    return exact.double_sum(a, -b, mode)
+    return one_rounding.double_sum(a, -b, mode)
 
 
 def _double_reciprocal(a: Array, mode: Rounding) -> Array:
-    return exact.double_quotient(np.ones_like(a), a, mode)
+    return one_rounding.double_quotient(np.ones_like(a), a, mode)
 
 
-_ADD = _Arithmetic(np.add, exact.odd_sum, exact.double_sum, 2)
+_ADD = _Arithmetic(np.add, one_rounding.odd_sum, one_rounding.double_sum, 2)
 _SUBTRACT = _Arithmetic(np.subtract, _wide_difference, _double_difference, 2)
-_MULTIPLY = _Arithmetic(np.multiply, _wide_product, exact.double_product, 2)
-_FMA = _Arithmetic(np.add, _wide_fma, exact.double_fma, 3)
-_DIVIDE = _Arithmetic(np.divide, _wide_quotient, exact.double_quotient, 2)
+_MULTIPLY = _Arithmetic(np.multiply, _wide_product, one_rounding.double_product, 2)
+_FMA = _Arithmetic(np.add, _wide_fma, one_rounding.double_fma, 3)
+_DIVIDE = _Arithmetic(np.divide, _wide_quotient, one_rounding.double_quotient, 2)
 _RECIPROCAL = _Arithmetic(np.reciprocal, _wide_reciprocal, _double_reciprocal, 1)
-_ROOT = _Arithmetic(np.sqrt, _wide_root, exact.double_root, 1)
+_ROOT = _Arithmetic(np.sqrt, _wide_root, one_rounding.double_root, 1)
 
 
 # ------------------------------------------------------------------------------------------------- one rounding
@@ -140,8 +141,8 @@ def _quick_fma(form: FloatFormat) -> Compute:
         addend = c.view(kind).astype(_DOUBLE)
         total = product + addend
         if np.count_nonzero(total.view(_DOUBLE_WORD) & low_bits) != total.size:
-            _, error = exact.two_sum(product, addend)
-            total = exact.made_odd(total, error)
+            _, error = one_rounding.two_sum(product, addend)
+            total = one_rounding.made_odd(total, error)
         result = total.astype(kind)
         return canonical(result.view(word), np.isnan(result), form)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from tilescope.machine.arithmetic.compute import Array, Compute, constant
 from tilescope.machine.arithmetic.float_conversion import TO_INTEGER, ConversionStyle
-from tilescope.machine.arithmetic.float_format import FloatFormat, Rounding, rounded
+from tilescope.machine.arithmetic.float_format import FloatFormat, rounded
 from tilescope.machine.arithmetic.float_words import flushed, saturated, widened
+from tilescope.one_rounding import Rounding
 
 
 class IntegerType(NamedTuple):

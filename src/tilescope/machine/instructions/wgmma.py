@@ -151,7 +151,8 @@ class Multiplication(NamedTuple):
         def perform(lanes: LaneNumbers) -> None:
             issued.perform(cluster, lanes)
 
-        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform))
+        registers = frozenset((*self.d, *self.a))
+        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
 
 
 class Issued(NamedTuple):
