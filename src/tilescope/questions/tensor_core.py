@@ -17,6 +17,7 @@ from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_packing import SCALE_ATOM
 from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.questions.call import Call
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
@@ -183,7 +184,7 @@ def tmem_answer(asked: Asked) -> Answer:
 def scales_answer(asked: Asked) -> Answer:
     """Where the scale factors of a block-scaled matrix lie."""
     rows, k = asked["shape"]
-    factors = scale_layout(rows, k, asked["kind"])
+    factors = scale_layout(rows, k, asked["kind"], atom=asked.get("atom", "128x4"))
     element = asked.get("element")
     extra: dict[str, object] = {}
     if element is not None:
@@ -346,6 +347,14 @@ SCALES = Question(
         Input("shape", read=tile),
         Input("kind"),
         Input("element", "--element", "Say where the scale of this element lies", "row,k.", read=pair),
+        Input(
+            "atom",
+            "--atom",
+            "Layout in memory",
+            "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
+            choices=tuple(SCALE_ATOM),
+            unsaid="128x4",
+        ),
     ),
     answer=scales_answer,
 )
