@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import of_identification, of_trace
 from tilescope.questions.inputs import SMEM_ADDRESS, START, TYPE
 from tilescope.questions.maps import (
     DESCRIBED_MAP,
@@ -66,6 +67,7 @@ def load_answer(asked: Asked) -> Answer:
     return Answer(
         copied,
         None if making is None else Call(trace, (making,), options, "trace"),
+        first=of_trace(copied, tuple(places), "element" in asked),
         shown={"places": tuple(places), "lines": asked.get("lines")},
         extra={"places": [place.to_dict() for place in places]} if places else {},
         violations=tensor_map.findings,
@@ -99,7 +101,7 @@ def identify_answer(asked: Asked) -> Answer:
     """The layout of a tile in a dump; a command reads both from files."""
     call = Call(identify, (asked["dump_bytes"], asked["tile_array"]), asked.options([IDENTIFY_ADDRESS]))
     identification = call.run()
-    return Answer(identification, is_yes=identification.explained)
+    return Answer(identification, first=of_identification(identification), is_yes=identification.explained)
 
 
 LOAD = Question(
