@@ -31,6 +31,7 @@ from tilescope.written import number, numbers, pair, smem_address, tile
 
 LARGEST_SMEM_BYTES = 1 << 18  # of a copy on a page
 _LINES = 256  # drawn on a page
+_PLACE_LINES = 8  # drawn around one place: a whole pattern
 _EXACT = (32, 160)  # columns and rows of a tensor that a page draws one by one
 COORDS = Input(
     "coords", "--coords", "Coordinates", "where the box starts, innermost first.", read=numbers, unsaid="0,0,…"
@@ -68,7 +69,7 @@ def load_answer(asked: Asked) -> Answer:
         copied,
         None if making is None else Call(trace, (making,), options, "trace"),
         first=of_trace(copied, tuple(places), "element" in asked),
-        shown={"places": tuple(places), "lines": asked.get("lines")},
+        shown={"places": tuple(places), "lines": asked.get("lines", _PLACE_LINES if places else None)},
         extra={"places": [place.to_dict() for place in places]} if places else {},
         violations=tensor_map.findings,
         made=made,
