@@ -44,6 +44,7 @@ _DEFINING_MODULES = (
     "gpu.benchmark",
     "gpu.verification",
     "gpu.watch_text",
+    "questions.decoding",
     "questions.topics",
 )
 EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over

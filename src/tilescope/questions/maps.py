@@ -20,6 +20,7 @@ from tilescope.tensor_map import (
     Im2colWideMap,
     MapArguments,
     MapLog,
+    MapLogDiff,
     MapReport,
     TensorMap,
     TensorMapDiff,
@@ -223,9 +224,22 @@ def _fixed_text(fixed: FixedMap) -> str:
 
 
 def diff_answer(asked: Asked) -> Answer:
-    """How two maps differ; a command reads them from what it is given."""
+    """How two maps or the maps of two logs differ; a command reads them from what it is given."""
+    if "one_log" in asked:
+        logs = MapLogDiff.of(_log_of(asked["one_log"]), _log_of(asked["other_log"]))
+        return Answer(logs, is_yes=logs.same)
     difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
     return Answer(difference, is_yes=difference.same)
+
+
+def _log_of(source: MapSource) -> MapLog:
+    """The maps of a log; the bytes of one map are a log of one line."""
+    if source.blob is None:
+        return MapLog.of(source)
+    tensor_map = source.tensor_map()
+    named = {name: getattr(tensor_map, name) for name in tensor_map.readers}
+    asked = replace(MapArguments.of({"kind": tensor_map.kind, **named}), lines=(1,))
+    return MapLog.of(MapSource(None, (asked,)))
 
 
 CONV_OPTIONS = (
@@ -292,7 +306,8 @@ DIFF = Question(
     help="""Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
 
     ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
-    is stdin, FILE:3 the third line of a file that holds one map a line.
+    is stdin, FILE:3 the third line of a file that holds one map a line. Logs of several maps are compared map by map,
+    whatever their addresses: how many are in both, which changed and how, which are in one alone.
 
     Exit status 1: they differ.
     """,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from inspect import Parameter, signature
 from itertools import accumulate
 from operator import mul
@@ -134,7 +135,7 @@ class MapArguments:
             raise RuleError([unknown_name("kind of map", "kind", kind, MAP_KINDS)])
         if "address" in named:
             named["address"] = _address(named["address"])
-        ordered = {name: named[name] for name in signature(MAP_KINDS[kind]).parameters if name in named}
+        ordered = {name: named[name] for name in parameters_of(MAP_KINDS[kind]) if name in named}
         return cls(MAP_KINDS[kind], ordered | named)
 
     @classmethod
@@ -226,7 +227,7 @@ class MapArguments:
         >>> [str(change) for change in broken.changes_to(broken.repaired())]
         ['box: (300,) → (256,)']
         """
-        parameters = signature(self.map_class).parameters
+        parameters = parameters_of(self.map_class)
         changes = []
         for name, new in other.given.items():
             old = self.given.get(name, parameters[name].default)
@@ -238,7 +239,7 @@ class MapArguments:
 
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
-        parameters = signature(self.map_class).parameters
+        parameters = parameters_of(self.map_class)
         needed = tuple(name for name, parameter in parameters.items() if parameter.default is Parameter.empty)
         unknown = [self._unknown(str(name), parameters) for name in self.given if name not in parameters]
         missing = [
@@ -252,7 +253,7 @@ class MapArguments:
 
     def _unknown(self, name: str, parameters: Iterable[str]) -> Violation:
         """The violation for an argument that this kind of map does not have: another kind has it, or none."""
-        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in signature(kind).parameters]
+        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in parameters_of(kind)]
         if not others:
             return unknown_name("argument", name, name, parameters)
         fix = f"Leave {name} out."
@@ -270,6 +271,12 @@ class MapArguments:
         """What has to be said before there is a map: as `misnamed`, without the strides, which follow from the rest."""
         wrong = self.misnamed()
         return tuple(violation for violation in wrong if violation.argument != "strides_bytes") or wrong
+
+
+@cache
+def parameters_of(map_class: type[AnyMap]) -> Mapping[str, Parameter]:
+    """The arguments of the constructor: a log makes thousands of maps, and `signature` is slow."""
+    return signature(map_class).parameters
 
 
 def _with_article(map_class: type[AnyMap]) -> str:

@@ -53,7 +53,7 @@ ONE_MAP = rule(
     argument="source",
     found="the arguments of {maps} maps",
     limit="one map at a time",
-    fix="Name the line of one: FILE:{line}; or leave the others out.",
+    fix="Name the line of one, such as FILE:{line}, or leave the others out.",
     source="the command line",
     passing=_READ.format((_LINE % 64).encode()) + ".tensor_map()",
     failing=_READ.format((_LINE % 64 + _LINE % 128).encode()) + ".tensor_map()",
@@ -167,8 +167,8 @@ class MapSource(NamedTuple):
     def tensor_map(self) -> AnyMap:
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
-            last = self.asked[-1].lines
-            raise ONE_MAP.error(maps=len(self.asked), line=last[0] if last else len(self.asked))
+            lines = self.asked[0].lines
+            raise ONE_MAP.error(maps=len(self.asked), line=lines[0] if lines else 1)
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
 
 

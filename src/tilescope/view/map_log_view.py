@@ -1,4 +1,4 @@
-"""The drawing of a log of maps: how many are refused, those in full, the others in one line each."""
+"""The drawings of logs of maps: how many are refused, those in full, the others in one line each; two logs compared."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from tilescope.errors import Violation
 from tilescope.sentence import counted
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
+from tilescope.tensor_map.log_difference import MapLogDiff
 from tilescope.tensor_map.map_log import LoggedMap, MapLog, lines_in_words
 from tilescope.view.drawing import Drawing, Part, Table
-from tilescope.view.tensor_map_view import arguments_table, findings
+from tilescope.view.tensor_map_view import arguments_table, differences_table, findings
 
 _IN_FULL = 50  # refused maps; of more, the rest have a line each
 _LINES_IN_ROW = 3  # of equal maps
@@ -82,4 +83,18 @@ def _without_map(log: MapLog) -> str:
     return f"{where} have calls of the driver without the whole of their arguments; they are not counted."
 
 
-DRAWINGS = {MapLog: draw_map_log}
+def draw_map_log_diff(diff: MapLogDiff) -> Drawing:
+    """The summary, what changed, and what only one of the logs holds."""
+    parts: dict[str, Part | tuple[Part, ...]] = {}
+    for changed in diff.changed:
+        before = lines_in_words(changed.one_lines, _LINES_IN_ROW).capitalize()
+        after = lines_in_words(changed.other_lines, _LINES_IN_ROW)
+        times = f", x {len(changed.one_lines)}" if len(changed.one_lines) > 1 else ""
+        title = f"{before}, in the second {after}{times}: {changed.map}"
+        parts[f"changed {changed.one_lines[0]}"] = differences_table(title, changed.arguments)
+    parts["only one"] = _one_line_each(diff.only_one, "Only in the first")
+    parts["only other"] = _one_line_each(diff.only_other, "Only in the second")
+    return Drawing(diff.summary, parts)
+
+
+DRAWINGS = {MapLog: draw_map_log, MapLogDiff: draw_map_log_diff}
