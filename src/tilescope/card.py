@@ -96,6 +96,13 @@ class TmaRates(Value):
     latency_us: float  # from issue to arrival of a box of 64 rows of 128 bytes
     issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
 
+    def __post_init__(self) -> None:
+        """JSON has texts for the widths by which rates are looked up."""
+        loads = {promotion: _by_number(rates) for promotion, rates in self.loads.items()}
+        object.__setattr__(self, "loads", loads)
+        object.__setattr__(self, "stores", _by_number(self.stores))
+        object.__setattr__(self, "sm_loads", _by_number(self.sm_loads))
+
     def load(
         self,
         row_bytes: int,
@@ -383,5 +390,5 @@ def save_card(name: str, cells: Mapping[str, object]) -> Path:
     return path
 
 
-def _by_number(table: Mapping[str, int]) -> GbPerS:
+def _by_number(table: Mapping[str, int] | GbPerS) -> GbPerS:
     return MappingProxyType({width: int(table[str(width)]) for width in ROW_BYTES})

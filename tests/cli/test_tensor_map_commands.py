@@ -340,7 +340,7 @@ def test_bytes_that_are_no_map_are_answered_with_no(answer):
     assert "descriptor-bits" in out
 
 
-@pytest.mark.parametrize("words", [["abc"], ["0x1", "0x2"], ["0x" + "1" * 17], [""]])
+@pytest.mark.parametrize("words", [["abc"], ["0x1"] * 15, ["0x" + "1" * 17], [""]])
 def test_what_is_not_understood_is_refused(words, answer):
     status, out, err = answer("decode", *words)
     assert (status, out) == (2, "")

@@ -142,6 +142,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
     {
       "kind": "swizzle",
+      "version": 1,
       "name": "128B",
     ...
     0

@@ -18,6 +18,7 @@ from tilescope.questions.question import Asked
 from tilescope.written import extents
 
 STDIN = "-"
+MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of which some are missing
 
 
 def with_map(asked: Asked, _: Output) -> Asked:
@@ -80,7 +81,7 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     try:
         return asked.saying(source=read_source(words, takes_options=False))
     except RuleError as error:
-        if None not in numbers:
+        if None not in numbers and len(numbers) <= MOST_WORDS:
             return asked.saying(several=tuple(numbers))
         raise RuleError(_told_of_words(error.violations)) from None
 

@@ -54,11 +54,20 @@ class DecodedLog(Value):
 def answer(asked: Asked) -> Answer:
     """What the bits say: `word` is one number, `several` are numbers, `source` is a map in bytes or words, or a log."""
     if "several" in asked:
+        _refuse_picture(asked)
         return _several_answer(asked)
     if "word" in asked:
         return _word_answer(asked)
     source: MapSource = asked["source"]
-    return _log_answer(source) if len(source.asked) > 1 else _map_answer(source)
+    if len(source.asked) == 1 or source.blob is not None:
+        return _map_answer(source)
+    _refuse_picture(asked)
+    return _log_answer(source)
+
+
+def _refuse_picture(asked: Asked) -> None:
+    """One picture has no room for several maps or words."""
+    refuse("svg" in asked, "--svg draws one map or word; name one of them, such as FILE:3.")
 
 
 def _log_answer(source: MapSource) -> Answer:
@@ -89,9 +98,9 @@ def _several_answer(asked: Asked) -> Answer:
         DecodedEntry(tuple(places), f"{value:#x}", one.value)
         for (value, places), one in zip(found.items(), answers, strict=True)
     ]
-    unread = tuple(place for (_, places), one in zip(found.items(), answers, strict=True) if not one.is_yes for place in places)
     log = DecodedLog(tuple(entries), ())
-    return Answer(log, is_yes=not unread, text=_decoded_summary(log, "word"), below=tuple(answers))
+    is_yes = all(one.is_yes for one in answers)
+    return Answer(log, is_yes=is_yes, text=_decoded_summary(log, "word"), below=tuple(answers))
 
 
 def _decoded_summary(log: DecodedLog, noun: str) -> str:

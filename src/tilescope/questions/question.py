@@ -27,7 +27,7 @@ from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.value import EXTRA, Row, Value
+from tilescope.value import EXTRA, JSON_VERSION, VERSION, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
 Function: TypeAlias = Callable[..., object]
@@ -289,8 +289,11 @@ class Answer:
 
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
-        beside = {EXTRA: dict(self.extra)} if self.extra else {}
-        return json.dumps(self.value.to_dict() | beside, indent=2)
+        told: dict[str, object] = {"kind": self.value.kind, VERSION: JSON_VERSION}
+        told |= self.value.to_dict()
+        if self.extra:
+            told[EXTRA] = dict(self.extra)
+        return json.dumps(told, indent=2)
 
 
 @dataclass(frozen=True, slots=True)
