@@ -69,6 +69,11 @@ def sector_share(request_bytes: int) -> float:
     return request_bytes / rounded_up(request_bytes, SECTOR_BYTES)
 
 
+def _by_width(rates: Mapping[int, int]) -> GbPerS:
+    """Rates by widths that are numbers."""
+    return MappingProxyType({int(width): rate for width, rate in rates.items()})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TmaRates(Value):
     """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
@@ -98,10 +103,10 @@ class TmaRates(Value):
 
     def __post_init__(self) -> None:
         """JSON has texts for the widths by which rates are looked up."""
-        loads = {promotion: _by_number(rates) for promotion, rates in self.loads.items()}
-        object.__setattr__(self, "loads", loads)
-        object.__setattr__(self, "stores", _by_number(self.stores))
-        object.__setattr__(self, "sm_loads", _by_number(self.sm_loads))
+        loads = {promotion: _by_width(rates) for promotion, rates in self.loads.items()}
+        object.__setattr__(self, "loads", MappingProxyType(loads))
+        object.__setattr__(self, "stores", _by_width(self.stores))
+        object.__setattr__(self, "sm_loads", _by_width(self.sm_loads))
 
     def load(
         self,
@@ -390,5 +395,5 @@ def save_card(name: str, cells: Mapping[str, object]) -> Path:
     return path
 
 
-def _by_number(table: Mapping[str, int] | GbPerS) -> GbPerS:
+def _by_number(table: Mapping[str, int]) -> GbPerS:
     return MappingProxyType({width: int(table[str(width)]) for width in ROW_BYTES})

@@ -47,11 +47,13 @@ _DEFINING_MODULES = (
     "questions.decoding",
     "questions.topics",
 )
-# Keys of plain data that a command adds beside a value's own: the version of the format, and further facts.
-# from_dict passes them over.
+# Keys of plain data that a command adds beside a value's own: the version of the format, its answer in a sentence, what to
+# do where it is no, and further facts. from_dict passes them over.
 VERSION = "version"
+ANSWER = "answer"
+ADVICE = "advice"
 EXTRA = "extra"
-_BESIDE = (VERSION, EXTRA)
+_BESIDE = (VERSION, ANSWER, ADVICE, EXTRA)
 JSON_VERSION = 1  # grows when a field goes, or means something else; what an older version wrote is read all the same
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400
 _ENTRIES_SHOWN = 4  # of a long sequence …
@@ -80,7 +82,7 @@ def row_field(named: Callable[[object], Row], **options: Any) -> Any:
 def own_data(data: Mapping[str, Any]) -> PlainData:
     """Plain data without what a command adds to it.
 
-    >>> own_data({"kind": "swizzle", "version": 1, "name": "64B", "extra": {"base_offset": 1}})
+    >>> own_data({"kind": "swizzle", "answer": "Swizzle 64B moves …", "name": "64B"})
     {'kind': 'swizzle', 'name': '64B'}
     """
     return {name: value for name, value in data.items() if name not in _BESIDE}

@@ -156,11 +156,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
-        return explained(error, as_json="--json" in arguments)
+        is_quiet = "-q" in arguments or "--quiet" in arguments
+        return explained(error, as_json="--json" in arguments, is_quiet=is_quiet)
     return status if isinstance(status, int) else 0
 
 
-def explained(error: BaseException, *, as_json: bool = False) -> int:
+def explained(error: BaseException, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Print the reasons for `error` and give the exit status that goes with it.
 
     That the chip would fault is an answer, and goes to stdout; everything else goes to stderr.
@@ -179,7 +180,7 @@ def explained(error: BaseException, *, as_json: bool = False) -> int:
             _silence_stdout()
             return READER_GONE
         case FaultError():
-            click.echo(json.dumps(error.to_dict(), indent=2) if as_json else f"{_lines(error)}\n{error.answer}")
+            click.echo(json.dumps(error.to_dict(), indent=2) if as_json else _fault_text(error, is_quiet=is_quiet))
             return REFUSED
     status, sentence = _reason(error)
     if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):
@@ -210,6 +211,13 @@ def _reason(error: BaseException) -> tuple[int, str]:
         f"A mistake in tilescope ({type(error).__name__}: {said}). Please report it with the output of the same command "
         "under TILESCOPE_DEBUG=1."
     )
+
+
+def _fault_text(error: FaultError, *, is_quiet: bool) -> str:
+    """What the chip answers and why, in a line; then every broken rule, or for --quiet the fix of the first."""
+    first = error.violations[0]
+    below = first.fix if is_quiet else f"\n{_lines(error)}"
+    return f"{error.answer}\n{below}"
 
 
 def _lines(error: RuleError) -> str:

@@ -14,9 +14,11 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.maps import of_inspection
+from tilescope.questions.first_lines.tensor_core import of_word
 from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
 from tilescope.sentence import counted
 from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
 from tilescope.tensor_map.map_log import lines_in_words
@@ -81,11 +83,12 @@ def _log_answer(source: MapSource) -> Answer:
         except RuleError:
             refused.extend(held.lines)
             continue
-        heading = f"{lines_in_words(held.lines).capitalize()}: {held.map}"
-        below.append(Answer(decoded, headline=heading))
+        heading = FirstLine(f"{lines_in_words(held.lines).capitalize()}: {held.map}.")
+        below.append(Answer(decoded, first=heading))
         entries.append(DecodedEntry(held.lines, held.map, decoded))
     log = DecodedLog(tuple(entries), tuple(sorted(refused)))
-    return Answer(log, is_yes=not refused, text=_decoded_summary(log, "map"), below=tuple(below))
+    first = FirstLine(_decoded_summary(log, "map"))
+    return Answer(log, first=first, is_yes=not refused, text=first.sentence, below=tuple(below))
 
 
 def _several_answer(asked: Asked) -> Answer:
@@ -100,7 +103,8 @@ def _several_answer(asked: Asked) -> Answer:
     ]
     log = DecodedLog(tuple(entries), ())
     is_yes = all(one.is_yes for one in answers)
-    return Answer(log, is_yes=is_yes, text=_decoded_summary(log, "word"), below=tuple(answers))
+    first = FirstLine(_decoded_summary(log, "word"))
+    return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
 
 
 def _decoded_summary(log: DecodedLog, noun: str) -> str:
@@ -127,6 +131,7 @@ def _map_answer(source: MapSource) -> Answer:
     return Answer(
         inspection,
         call,
+        first=of_inspection(inspection),
         is_yes=inspection.tensor_map is not None,
         violations=inspection.violations,
         told_in="findings",
@@ -149,7 +154,14 @@ def _word_answer(asked: Asked) -> Answer:
             extra["addresses"] = lines
     barriers = barrier_readings(asked["word"])
     extra |= barrier_facts(barriers)
-    return Answer(readings, call, shown={"rows": rows}, extra=extra, is_yes=bool(readings.possible or barriers))
+    return Answer(
+        readings,
+        call,
+        first=of_word(readings, barriers),
+        shown={"rows": rows},
+        extra=extra,
+        is_yes=bool(readings.possible or barriers),
+    )
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines import refused
+from tilescope.questions.first_lines.maps import of_convolution, of_difference, of_fixed, of_log, of_report
 from tilescope.questions.inputs import ELEMENT_TYPE, TYPE
 from tilescope.questions.page import Leads, PageForm, address
-from tilescope.questions.question import Answer, Asked, Input, Question, defaults, flag, in_words, refuse
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, defaults, flag, in_words, refuse
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map import (
     AnyMap,
@@ -26,7 +28,7 @@ from tilescope.tensor_map import (
     TensorMapDiff,
     inspect_tensor_map,
 )
-from tilescope.tensor_map.arguments import MAP_KINDS
+from tilescope.tensor_map.arguments import MAP_KINDS, ArgumentChange
 from tilescope.tensor_map.convolution import PASSES
 from tilescope.tensor_map.map_log import lines_in_words
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
@@ -154,11 +156,17 @@ def check_answer(asked: Asked) -> Answer:
     if report.not_understood:
         raise TensorMapError(report.not_understood)  # exit status 2, not 1
     if asked.get("fix"):
-        fixed = _repaired(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), [])
-        return Answer(fixed.tensor_map, extra=_fixed_facts(fixed), text=_fixed_text(fixed))
+        fixed = _repaired(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), ())
+        return Answer(
+            fixed.tensor_map,
+            first=of_fixed(fixed.tensor_map, fixed.changes),
+            extra=_fixed_facts(fixed),
+            text=_fixed_text(fixed),
+        )
     return Answer(
         report,
         map_call(maps),
+        first=of_report(report),
         shown={"asked": maps.asked[0].given if maps.asked else {}},
         is_yes=report.accepted,
         violations=report.violations,
@@ -173,14 +181,15 @@ def _log_answer(maps: MapSource, *, is_fixed: bool) -> Answer:
         raise TensorMapError([broken for one in log.maps for broken in one.violations])  # exit status 2, not 1
     if is_fixed:
         return _fixed_log(log)
-    return Answer(log, is_yes=log.accepted)
+    title = "The maps of the log" if log.accepted else "The maps of the log, refused ones first"
+    return Answer(log, first=of_log(log), shown={"title": title}, is_yes=log.accepted)
 
 
 class FixedMap(NamedTuple):
     """A map with the fixes of the rules that it broke, and what was changed."""
 
     tensor_map: AnyMap
-    changes: list[str]
+    changes: tuple[ArgumentChange, ...]
 
 
 def _fixed_log(log: MapLog) -> Answer:
@@ -198,27 +207,26 @@ def _fixed_log(log: MapLog) -> Answer:
         texts += [f"// {where}", _fixed_text(fixed)]
         facts.append({"lines": list(one.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))
     is_yes = len(facts) == len(log.maps) - len(log.with_verdict("accepted"))
-    return Answer(log, extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
+    return Answer(log, first=of_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
 
 
 def _repaired(asked: MapArguments) -> FixedMap:
     repaired = asked.repaired()
-    return FixedMap(repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)])
+    return FixedMap(repaired.tensor_map(), tuple(asked.changes_to(repaired)))
 
 
 def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
     """What stands in JSON beside a map that was fixed."""
-    from tilescope.emitter import snippet  # which a check starts without
-
-    return {"changes": fixed.changes, "encode": snippet(fixed.tensor_map, "encode")}
+    return {"changes": [str(change) for change in fixed.changes], "encode": _encode_call(fixed.tensor_map)}
 
 
 def _fixed_text(fixed: FixedMap) -> str:
     """What was changed, and the calls in C++ and Python."""
     from tilescope.emitter import snippet
 
-    lines = [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
-    lines.append(snippet(fixed.tensor_map, "encode"))
+    lines = [f"// {of_fixed(fixed.tensor_map, fixed.changes).sentence}"]
+    lines += [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
+    lines.append(_encode_call(fixed.tensor_map))
     lines.append(snippet(fixed.tensor_map, "encode-bindings"))
     return "\n".join(lines)
 
@@ -227,9 +235,9 @@ def diff_answer(asked: Asked) -> Answer:
     """How two maps or the maps of two logs differ; a command reads them from what it is given."""
     if "one_log" in asked:
         logs = MapLogDiff.of(_log_of(asked["one_log"]), _log_of(asked["other_log"]))
-        return Answer(logs, is_yes=logs.same)
+        return Answer(logs, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
     difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
-    return Answer(difference, is_yes=difference.same)
+    return Answer(difference, first=of_difference(difference), is_yes=difference.same)
 
 
 def _log_of(source: MapSource) -> MapLog:
@@ -264,9 +272,19 @@ def conv_answer(asked: Asked) -> Answer:
     """The map of a convolution, or why there is none."""
     call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
     try:
-        return Answer(call.run())
+        convolution = call.run()
     except TensorMapError as error:
-        return Answer(MapReport(False, error.violations, None), is_yes=False)
+        report = MapReport(False, error.violations, None)
+        return Answer(report, first=refused("No such map", error.violations), is_yes=False)
+    encode = _encode_call(convolution.tensor_map)
+    return Answer(convolution, first=of_convolution(convolution), extra={"encode": encode}, code=encode)
+
+
+def _encode_call(tensor_map: AnyMap) -> str:
+    """The call of the driver in C++ that makes a map."""
+    from tilescope.emitter import snippet  # which a check starts without
+
+    return snippet(tensor_map, "encode")
 
 
 CHECK = Question(

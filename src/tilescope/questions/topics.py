@@ -17,6 +17,7 @@ from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError
 from tilescope.names import nearest_name, nearest_names
+from tilescope.questions.first_lines.topics import of_index, of_topic
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
@@ -326,8 +327,10 @@ GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA e
 def answer(asked: Asked) -> Answer:
     """What the words name; without words, everything that can be explained."""
     if "topic" not in asked:
-        return Answer(index())
-    return Answer(find(" ".join(asked["topic"])))
+        topics = index()
+        return Answer(topics, first=of_index(topics))
+    found = find(" ".join(asked["topic"]))
+    return Answer(found, first=of_topic(found))
 
 
 EXPLAIN = Question(

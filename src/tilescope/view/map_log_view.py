@@ -16,8 +16,8 @@ _IN_FULL = 50  # refused maps; of more, the rest have a line each
 _LINES_IN_ROW = 3  # of equal maps
 
 
-def draw_map_log(log: MapLog) -> Drawing:
-    """The summary, the refused maps in full, the accepted ones in one line each, and what the rules remark on those."""
+def draw_map_log(log: MapLog, *, title: str = "") -> Drawing:
+    """The summary, or a title in its place; the refused maps in full, the accepted ones in one line each, and what the rules remark on those."""
     refused = [*log.with_verdict("refused"), *log.with_verdict("not understood")]
     accepted = log.with_verdict("accepted")
     parts: dict[str, Part | tuple[Part, ...]] = {f"line {one.line}": _in_full(one) for one in refused[:_IN_FULL]}
@@ -26,7 +26,7 @@ def draw_map_log(log: MapLog) -> Drawing:
     parts["remarks"] = _remarks(accepted)
     parts["without map"] = _without_map(log)
     parts["cut"] = "The log holds more different maps; the first ones are answered." if log.is_cut else ""
-    return Drawing(log.summary, parts)
+    return Drawing(title or log.summary, parts)
 
 
 def _in_full(one: LoggedMap) -> tuple[Part, ...]:
@@ -83,18 +83,18 @@ def _without_map(log: MapLog) -> str:
     return f"{where} have calls of the driver without the whole of their arguments; they are not counted."
 
 
-def draw_map_log_diff(diff: MapLogDiff) -> Drawing:
-    """The summary, what changed, and what only one of the logs holds."""
+def draw_map_log_diff(diff: MapLogDiff, *, title: str = "") -> Drawing:
+    """The summary, or a title in its place; what changed, and what only one of the logs holds."""
     parts: dict[str, Part | tuple[Part, ...]] = {}
     for changed in diff.changed:
         before = lines_in_words(changed.one_lines, _LINES_IN_ROW).capitalize()
         after = lines_in_words(changed.other_lines, _LINES_IN_ROW)
         times = f", x {len(changed.one_lines)}" if len(changed.one_lines) > 1 else ""
-        title = f"{before}, in the second {after}{times}: {changed.map}"
-        parts[f"changed {changed.one_lines[0]}"] = differences_table(title, changed.arguments)
+        heading = f"{before}, in the second {after}{times}: {changed.map}"
+        parts[f"changed {changed.one_lines[0]}"] = differences_table(heading, changed.arguments)
     parts["only one"] = _one_line_each(diff.only_one, "Only in the first")
     parts["only other"] = _one_line_each(diff.only_other, "Only in the second")
-    return Drawing(diff.summary, parts)
+    return Drawing(title or diff.summary, parts)
 
 
 DRAWINGS = {MapLog: draw_map_log, MapLogDiff: draw_map_log_diff}
