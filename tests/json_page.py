@@ -17,17 +17,17 @@ import os
 import runpy
 import sys
 import tempfile
-import textwrap
 import tokenize
 import tomllib
 import types
 import typing
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ import tilescope
 from tilescope.cli import run
 from tilescope.errors import Violation
 from tilescope.swizzle import Swizzle
-from tilescope.value import EXTRA, JSON_VERSION, Row, Value, _kind_called
+from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, Row, Value, _kind_called
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "json.md"
@@ -56,6 +56,7 @@ class Described(NamedTuple):
     meaning: str
 
 
+@cache
 def kinds():
     """Every kind of value by its name, violations included; those of other tests are none of ours."""
     _kind_called("no such kind")
@@ -64,32 +65,43 @@ def kinds():
 
 
 @cache
-def comments_of(cls):
-    """What stands behind the fields of a class, and of those that it derives from."""
+def comments_in(module):
+    """What stands behind the fields of every class of a module, by class and field."""
+    source = inspect.getsource(sys.modules[module])
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    by_line = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     found = {}
-    for base in reversed(cls.__mro__):
-        if not base.__module__.startswith("tilescope."):
+    for declared in ast.walk(ast.parse(source)):
+        if not isinstance(declared, ast.ClassDef):
             continue
-        source = textwrap.dedent(inspect.getsource(base))
-        (declared,) = ast.parse(source).body
-        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-        by_line = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
         for statement in declared.body:
             if isinstance(statement, ast.AnnAssign):
                 lines = range(statement.lineno, statement.end_lineno + 1)
                 said = " ".join(by_line[line] for line in lines if line in by_line)
                 if said and not said.startswith(("type:", "noqa")):
-                    found[statement.target.id] = said
+                    found[declared.name, statement.target.id] = said
     return found
+
+
+def comment_on(cls, name):
+    """What stands behind a field, in its class or in one that it derives from."""
+    for base in cls.__mro__:
+        said = (
+            comments_in(base.__module__).get((base.__name__, name))
+            if base.__module__.startswith("tilescope.")
+            else None
+        )
+        if said:
+            return said
+    return ""
 
 
 def meaning_of(kind, cls, name):
     """What a field means: as its class says, or the table; empty where nobody says it."""
-    in_table = TABLE["kinds"].get(kind, {}).get(name) or TABLE["fields"].get(name, "")
-    prop = getattr(cls, name, None)
-    if isinstance(prop, property):
-        return (inspect.getdoc(prop) or "").splitlines()[0]
-    return TABLE["kinds"].get(kind, {}).get(name) or comments_of(cls).get(name) or in_table
+    held = getattr(cls, name, None)
+    if isinstance(held, property):
+        return (inspect.getdoc(held) or "").splitlines()[0]
+    return TABLE["kinds"].get(kind, {}).get(name) or comment_on(cls, name) or TABLE["fields"].get(name, "")
 
 
 def in_json_words(text):
@@ -129,8 +141,14 @@ def type_hints(cls):
 
 def resolved(annotation, module):
     """The type that an annotation names; names that are imported for type checkers alone are looked up among all kinds."""
-    known = {kind.__name__: kind for kind in Value._kinds.values()}
-    return eval(annotation, known | vars(sys.modules[module])) if isinstance(annotation, str) else annotation
+    if not isinstance(annotation, str):
+        return annotation
+    return eval(annotation, {}, ChainMap(vars(sys.modules[module]), classes_of_kinds()))
+
+
+@cache
+def classes_of_kinds():
+    return {cls.__name__: cls for cls in kinds().values()}
 
 
 def type_in_words(hint, metadata):
@@ -188,8 +206,9 @@ def _generic_in_words(hint, metadata):
 
 
 def _plural(words):
-    if words.startswith("name "):
-        return f"names{words.removeprefix('name')}"
+    for one, several in (("name ", "names "), ("list of ", "lists of ")):
+        if words.startswith(one):
+            return several + words.removeprefix(one)
     return _PLURALS.get(words, words)
 
 
@@ -203,19 +222,34 @@ def name_of_command(arguments):
 
 
 @cache
-def printed_json():
-    """What each of those command lines prints, in a folder with the files that they name."""
+def printed_json(*, is_page=True):
+    """What those command lines print, in a folder with the files that they name.
+
+    A page shows one of every kind that a command prints; of `verify`, which replays many cases, what is stored of it.
+    """
     found = []
+    seen = set()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
         np.save("tile.npy", tile)
         Path("dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))
-        for arguments, *_ in printed_table():
-            written = io.StringIO()
-            with contextlib.redirect_stdout(written):
-                run([*arguments, "--json"])
-            found.append((arguments, json.loads(written.getvalue())))
+        for arguments, kind, beside in printed_table():
+            shown = (name_of_command(arguments), kind)
+            data = {"kind": kind, EXTRA: dict.fromkeys(beside)}
+            if is_page and arguments[0] == "verify":
+                data = samples_of_this_version()[kind]
+            elif not is_page or shown not in seen:
+                data = json.loads(printed_by(arguments))
+            found.append((arguments, data))
+            seen.add(shown)
     return found
+
+
+def printed_by(arguments):
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        run([*arguments, "--json"])
+    return written.getvalue()
 
 
 def cut(value, depth=0):
@@ -239,7 +273,8 @@ def example(data):
         for marked, shown in (('{"…": "…"}', "{…}"), (', "…": "…"', ", …"), ('"…"', "…")):
             said = said.replace(marked, shown)
         line = f"  {json.dumps(name)}: {said}"
-        lines.append(line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…")
+        is_whole = len(line) <= _LONGEST_LINE or name in (ANSWER, ADVICE)
+        lines.append(line if is_whole else line[: _LONGEST_LINE - 1] + "…")
     return "\n".join(["{", ",\n".join(lines), "}"])
 
 
@@ -263,8 +298,12 @@ def command_lines():
         if beside:
             yield "`extra` may have:\n"
             yield from (f"- `{key}`: {TABLE['extra'].get(key, '')}" for key in beside)
-        arguments, data = printed[0]
-        yield f"\n```text\n{shown_command(arguments)}\n```\n\n```json\n{example(data)}\n```\n"
+        shown = {}
+        for arguments, data in printed:
+            shown.setdefault(data["kind"], (arguments, data))
+        for arguments, data in shown.values():
+            yield f"\n```text\n{shown_command(arguments)}\n```\n\n```json\n{example(data)}\n```"
+        yield ""
 
 
 def kind_lines():
@@ -306,7 +345,7 @@ def objects_in(data):
 def fresh_samples():
     """The shortest JSON of every kind that commands print, and of those that the table makes."""
     found = {}
-    for _, data in printed_json():
+    for _, data in printed_json(is_page=False):
         for told in objects_in(data):
             written = json.dumps(told, separators=(",", ":"))
             if told["kind"] not in found or len(written) < len(found[told["kind"]]):
@@ -323,9 +362,13 @@ def sample_file():
     return SAMPLES / f"{tilescope.__version__}.json"
 
 
+def samples_of_this_version():
+    return json.loads(sample_file().read_text("utf-8")) if sample_file().exists() else {}
+
+
 def store_samples():
     """Add the kinds that have no sample yet; those that are there stay as they are."""
-    held = json.loads(sample_file().read_text("utf-8")) if sample_file().exists() else {}
+    held = samples_of_this_version()
     written = {kind: json.dumps(sample, separators=(",", ":")) for kind, sample in held.items()}
     whole = dict(sorted((fresh_samples() | written).items()))
     lines = [f"{json.dumps(kind)}:{sample}" for kind, sample in whole.items()]

@@ -113,7 +113,9 @@ def _decoded_summary(log: DecodedLog, noun: str) -> str:
     if different < log.total - len(log.refused_lines):
         said.append(f"{different} of them different")
     if log.refused_lines:
-        said.append(f"{len(log.refused_lines)} without bytes: {lines_in_words(log.refused_lines)}; `tilescope check` says why")
+        said.append(
+            f"{len(log.refused_lines)} without bytes: {lines_in_words(log.refused_lines)}; `tilescope check` says why"
+        )
     return f"{', '.join(said)}."
 
 

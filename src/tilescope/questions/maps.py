@@ -202,7 +202,10 @@ def _fixed_log(log: MapLog) -> Answer:
         try:
             fixed = _repaired(one.asked)
         except TensorMapError as error:
-            texts += [f"// {where}: no change that a rule names mends it", *(f"//   {said}" for said in error.violations)]
+            texts += [
+                f"// {where}: no change that a rule names mends it",
+                *(f"//   {said}" for said in error.violations),
+            ]
             continue
         texts += [f"// {where}", _fixed_text(fixed)]
         facts.append({"lines": list(one.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))

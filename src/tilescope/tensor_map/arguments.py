@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from inspect import Parameter, signature
 from itertools import accumulate
 from operator import mul
@@ -36,6 +35,9 @@ _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
     TensorMap: set(),
 }
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
+_PARAMETERS: dict[type[AnyMap], Mapping[str, Parameter]] = {  # once: a log asks for them ten thousand times
+    map_class: signature(map_class).parameters for map_class in _OWN_ARGUMENTS
+}
 _NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 ARGUMENT_MISSING = rule(
@@ -135,7 +137,7 @@ class MapArguments:
             raise RuleError([unknown_name("kind of map", "kind", kind, MAP_KINDS)])
         if "address" in named:
             named["address"] = _address(named["address"])
-        ordered = {name: named[name] for name in parameters_of(MAP_KINDS[kind]) if name in named}
+        ordered = {name: named[name] for name in _PARAMETERS[MAP_KINDS[kind]] if name in named}
         return cls(MAP_KINDS[kind], ordered | named)
 
     @classmethod
@@ -227,7 +229,7 @@ class MapArguments:
         >>> [str(change) for change in broken.changes_to(broken.repaired())]
         ['box: (300,) → (256,)']
         """
-        parameters = parameters_of(self.map_class)
+        parameters = _PARAMETERS[self.map_class]
         changes = []
         for name, new in other.given.items():
             old = self.given.get(name, parameters[name].default)
@@ -239,7 +241,7 @@ class MapArguments:
 
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
-        parameters = parameters_of(self.map_class)
+        parameters = _PARAMETERS[self.map_class]
         needed = tuple(name for name, parameter in parameters.items() if parameter.default is Parameter.empty)
         unknown = [self._unknown(str(name), parameters) for name in self.given if name not in parameters]
         missing = [
@@ -253,7 +255,7 @@ class MapArguments:
 
     def _unknown(self, name: str, parameters: Iterable[str]) -> Violation:
         """The violation for an argument that this kind of map does not have: another kind has it, or none."""
-        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in parameters_of(kind)]
+        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in _PARAMETERS[kind]]
         if not others:
             return unknown_name("argument", name, name, parameters)
         fix = f"Leave {name} out."
@@ -271,12 +273,6 @@ class MapArguments:
         """What has to be said before there is a map: as `misnamed`, without the strides, which follow from the rest."""
         wrong = self.misnamed()
         return tuple(violation for violation in wrong if violation.argument != "strides_bytes") or wrong
-
-
-@cache
-def parameters_of(map_class: type[AnyMap]) -> Mapping[str, Parameter]:
-    """The arguments of the constructor: a log makes thousands of maps, and `signature` is slow."""
-    return signature(map_class).parameters
 
 
 def _with_article(map_class: type[AnyMap]) -> str:
@@ -348,11 +344,16 @@ def is_about_a_map(value: object) -> bool:
     return value["kind"] in list(MAP_KINDS) if "kind" in value else "dims" in value
 
 
+def _lines_of(text: str | bytes) -> Iterable[str | bytes]:
+    """The lines as an editor counts them."""
+    return text.split("\n") if isinstance(text, str) else text.split(b"\n")
+
+
 def _json_values(text: str | bytes) -> list[_JsonValue]:
     """The value of each line, or the one value of the whole text."""
-    lines = text.split("\n") if isinstance(text, str) else text.split(b"\n")
+    numbered = enumerate(_lines_of(text), 1)
     try:
-        return [_JsonValue(number, json.loads(line)) for number, line in enumerate(lines, 1) if line.strip()]
+        return [_JsonValue(number, json.loads(line)) for number, line in numbered if line.strip()]
     except (ValueError, RecursionError):
         pass  # not one value a line
     try:

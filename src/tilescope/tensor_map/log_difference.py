@@ -34,12 +34,12 @@ class ChangedMap(Value):
 
 @dataclass(frozen=True, slots=True)
 class MapLogDiff(Value):
-    """What differs between the maps of two logs, addresses aside.
+    r"""What differs between the maps of two logs, addresses aside.
 
     >>> from tilescope.tensor_map.source import MapSource
     >>> line = '{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [%d]}'
-    >>> logs = [MapLog.of(MapSource.read("\\n".join(line % box for box in boxes).encode())) for boxes in ((16, 32), (16, 64))]
-    >>> MapLogDiff.of(*logs).summary
+    >>> texts = [f"{line % 16}\n{line % box}" for box in (32, 64)]
+    >>> MapLogDiff.of(*(MapLog.of(MapSource.read(text.encode())) for text in texts)).summary
     '1 map in both logs, 1 changed: line 2.'
     """
 

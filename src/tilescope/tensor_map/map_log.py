@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from tilescope.errors import PlainData, Violation
 from tilescope.sentence import by, counted, is_printable, listed, printed
@@ -69,10 +69,10 @@ class LoggedMap(Value):
 
 @dataclass(frozen=True, slots=True)
 class MapLog(Value):
-    """The maps of a log, equal ones together, in the order of their first lines.
+    r"""The maps of a log, equal ones together, in the order of their first lines.
 
     >>> line = '{"data_type": "u8", "dims": [64], "strides_bytes": [], "box": [%d]}'
-    >>> log = MapLog.of(MapSource.read("\\n".join(line % box for box in (16, 512, 16)).encode()))
+    >>> log = MapLog.of(MapSource.read("\n".join(line % box for box in (16, 512, 16)).encode()))
     >>> log.summary
     '3 maps, 2 of them different, 1 refused: line 2.'
     """
@@ -86,14 +86,12 @@ class MapLog(Value):
     @classmethod
     def of(cls, source: MapSource) -> MapLog:
         """The verdicts on the arguments of a source."""
-        groups: dict[tuple[object, ...], list[MapArguments]] = {}
+        groups: dict[_Same, list[MapArguments]] = {}
         for asked, report in zip(source.asked, source.reports(), strict=True):
-            same = (asked.map_class, _without_address(asked, report), _verdict(report), report.violations)
+            arguments = _without_address(asked, report)
+            same = _Same(asked.map_class.kind, arguments, _verdict(report), report.violations)
             groups.setdefault(same, []).append(asked)
-        maps = (
-            _logged(mentions, verdict, violations)
-            for (_, _, verdict, violations), mentions in groups.items()
-        )
+        maps = (_logged(mentions, same) for same, mentions in groups.items())
         return cls(tuple(sorted(maps, key=lambda one: one.line)), source.lines_without_map, source.is_cut)
 
     def to_dict(self) -> PlainData:
@@ -146,6 +144,15 @@ class MapLog(Value):
         return f"{', '.join(said)}."
 
 
+class _Same(NamedTuple):
+    """What equal maps of a log share."""
+
+    map_kind: str
+    arguments: str  # without the address
+    verdict: MapVerdict
+    violations: tuple[Violation, ...]
+
+
 def _without_address(asked: MapArguments, report: MapReport) -> str:
     """What two equal maps share: every argument but the address; of sound ones defaults too, however types are spelled."""
     given = asked.given
@@ -160,17 +167,17 @@ def _verdict(report: MapReport) -> MapVerdict:
     return "not understood" if report.not_understood else "refused"
 
 
-def _logged(mentions: list[MapArguments], verdict: MapVerdict, violations: tuple[Violation, ...]) -> LoggedMap:
+def _logged(mentions: list[MapArguments], same: _Same) -> LoggedMap:
     """Mentions of equal maps as one."""
     first = mentions[0]
     addresses = [asked.given["address"] for asked in mentions if isinstance(asked.given.get("address"), int)]
     return LoggedMap(
-        verdict=verdict,
+        verdict=same.verdict,
         lines=tuple(sorted(line for asked in mentions for line in asked.lines)),
-        map_kind=first.map_class.kind,
+        map_kind=same.map_kind,
         arguments=first.given,
         addresses=tuple(dict.fromkeys(addresses)),
-        violations=violations,
+        violations=same.violations,
     )
 
 

@@ -17,7 +17,7 @@ _LINES_IN_ROW = 3  # of equal maps
 
 
 def draw_map_log(log: MapLog, *, title: str = "") -> Drawing:
-    """The summary, or a title in its place; the refused maps in full, the accepted ones in one line each, and what the rules remark on those."""
+    """The summary, or a title in its place; the refused maps in full, the accepted ones in one line each, and remarks."""
     refused = [*log.with_verdict("refused"), *log.with_verdict("not understood")]
     accepted = log.with_verdict("accepted")
     parts: dict[str, Part | tuple[Part, ...]] = {f"line {one.line}": _in_full(one) for one in refused[:_IN_FULL]}
@@ -37,7 +37,9 @@ def _in_full(one: LoggedMap) -> tuple[Part, ...]:
     times = f", x {one.times}" if one.times > 1 else ""
     verdict: str = one.verdict
     if verdict == "refused":
-        verdict = f"refused, {counted(broken, 'broken rule')}" if broken else "sound arguments, which the driver refused"
+        verdict = (
+            f"refused, {counted(broken, 'broken rule')}" if broken else "sound arguments, which the driver refused"
+        )
     return f"{where}{times}: {verdict}. {one.map}", *findings(one.violations), arguments_table(one.arguments)
 
 
