@@ -111,6 +111,7 @@ def convert_answer(asked: Asked) -> Answer:
             conversion,
             first=of_conversion(conversion),
             shown={"picture": asked.get("picture", False) or "svg" in asked},
+            code=conversion.result,
         )
     first = of_no_equivalent(asked["notation"], conversion)
     return Answer(

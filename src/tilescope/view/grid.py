@@ -190,7 +190,11 @@ class Grid:
             is_multiple = rule_every > 0 and isinstance(row, int) and row % rule_every == 0
             is_ruled = bool(lines) and (is_multiple or row in ruled)
             lines.append(Row(labels, tuple(cell(row, column) for column in shown_columns), is_ruled))
-        cut = [_cut_words([*down], shown_rows, nouns[0]), _cut_words([*across], shown_columns, nouns[1])]
+        named = {row: label if isinstance(label, str) else label[-1] for row, label in down.items()}
+        cut = [
+            _cut_words(named, shown_rows, nouns[0]),
+            _cut_words({column: str(column) for column in across}, shown_columns, nouns[1]),
+        ]
         said = [*notes]
         if any(cut):
             said.append(f"Drawn: {' and '.join(filter(None, cut))}.")
@@ -253,14 +257,14 @@ def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) ->
     return [entry for index, entry in enumerate(entries) if index in kept]
 
 
-def _cut_words(entries: list[Entry], shown: list[Entry], noun: str) -> str:
-    """Which entries are drawn, where it is not all of them."""
+def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str:
+    """Which entries are drawn, where it is not all of them; a window that does not begin with the first is named."""
+    entries = [*named]
     if len(shown) == len(entries):
         return ""
     first = entries.index(shown[0])
-    is_one_window = first > 0 and entries[first : first + len(shown)] == shown
-    if is_one_window and isinstance(shown[0], int):
-        return f"{noun} {first} to {first + len(shown) - 1} of {len(entries)}"
+    if first > 0 and entries[first : first + len(shown)] == shown:
+        return f"{noun} {named[shown[0]]} to {named[shown[-1]]} of {len(entries)}"
     return f"{len(shown)} of {len(entries)} {noun}"
 
 
