@@ -15,6 +15,7 @@ import io
 import json
 import os
 import runpy
+import shutil
 import sys
 import tempfile
 import tokenize
@@ -43,6 +44,7 @@ SAMPLES = HERE / "golden" / "json"
 TABLE = tomllib.loads((HERE / "json_fields.toml").read_text("utf-8"))
 _LONGEST_LINE = 108  # characters of a line of an example
 _ENTRIES_SHOWN = 3  # of a list in an example
+_TIMED_KINDS = ("verification", "kernel_run")  # their JSON differs from run to run
 _JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
 _PLAIN_TYPES = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
 _PLURALS = {"integer": "integers", "number": "numbers", "true or false": "true or false", "text": "texts"}
@@ -225,24 +227,31 @@ def name_of_command(arguments):
 def printed_json(*, is_page=True):
     """What those command lines print, in a folder with the files that they name.
 
-    A page shows one of every kind that a command prints; of `verify`, which replays many cases, what is stored of it.
+    A page shows one of every kind that a command prints; of those that say how long they took, what is stored of them.
     """
     found = []
     seen = set()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
-        np.save("tile.npy", tile)
-        Path("dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))
+        write_files()
         for arguments, kind, beside in printed_table():
             shown = (name_of_command(arguments), kind)
             data = {"kind": kind, EXTRA: dict.fromkeys(beside)}
-            if is_page and arguments[0] == "verify":
+            if is_page and kind in _TIMED_KINDS:
                 data = samples_of_this_version()[kind]
             elif not is_page or shown not in seen:
                 data = json.loads(printed_by(arguments))
             found.append((arguments, data))
             seen.add(shown)
     return found
+
+
+def write_files():
+    """The files that the command lines name: a tile, a dump in which it lies swizzled, and what lies beside the table."""
+    tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
+    np.save("tile.npy", tile)
+    Path("dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))
+    for kernel in (HERE / "cli").glob("*.ptx"):
+        shutil.copy(kernel, ".")
 
 
 def printed_by(arguments):
@@ -293,7 +302,7 @@ def command_lines():
     for name, printed in commands.items():
         found = dict.fromkeys(data["kind"] for _, data in printed)
         beside = dict.fromkeys(key for _, data in printed for key in data.get(EXTRA, {}))
-        yield f"### {name}\n"
+        yield f"### tilescope {name}\n"
         yield "Prints " + " or ".join(f"[`{kind}`](#{kind})" for kind in found) + "."
         if beside:
             yield "`extra` may have:\n"
@@ -310,7 +319,7 @@ def kind_lines():
     """For every kind, what it is, and a table of its fields."""
     for kind, cls in kinds().items():
         yield f"### {kind}\n"
-        yield f"{first_paragraph(cls)}\n"
+        yield f"{in_json_words(first_paragraph(cls))}\n"
         yield "| field | type | meaning |\n|---|---|---|"
         for name, words, meaning in described_fields(kind, cls):
             yield f"| `{name}` | {words} | {in_json_words(meaning)} |".replace("\n", " ")
@@ -350,7 +359,8 @@ def fresh_samples():
             written = json.dumps(told, separators=(",", ":"))
             if told["kind"] not in found or len(written) < len(found[told["kind"]]):
                 found[told["kind"]] = written
-    for kind, expression in TABLE["samples"].items():
+    made = {kind: expression for kind, expression in TABLE["samples"].items() if kind in kinds()}
+    for kind, expression in made.items():
         names = {"ts": tilescope, "np": np, "Value": Value, "import_module": import_module}
         value = eval(" ".join(expression.split()), names)
         found.setdefault(kind, json.dumps(value.to_dict(), separators=(",", ":")))
