@@ -82,6 +82,12 @@ def test_equal_maps_are_counted_whatever_their_address(ask):
     assert found["maps"][0]["addresses"][:2] == ["0x1000", "0x2000"]
 
 
+def test_remarks_that_name_an_address_keep_no_equal_maps_apart(ask):
+    _, out, _ = ask("check", "-", log="\n".join(line(address=hex(0x1000 + 16 * number)) for number in (1, 2, 3)))
+    assert out.startswith("3 maps, all equal, all accepted.\n")
+    assert "lines 1, 2 and 3: address = 0x1010 under swizzle 128B" in " ".join(out.split())
+
+
 def test_maps_that_differ_in_the_verdict_on_their_address_are_told_apart(ask):
     status, out, _ = ask("check", "-", "-q", log=f"{line(address='0x1000')}\n{line(address='0x1008')}")
     assert status == 1

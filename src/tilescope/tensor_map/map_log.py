@@ -4,7 +4,8 @@
     line 9    the same at another address                               accepted ─┘  x 2, lines 3 and 9
     line 38   tiled 4096 x 4096 bfloat16, box 128 x 128, swizzle 128B   refused      swizzle-span
 
-Maps are equal where all arguments but the global address are, and the rules say the same of them.
+Maps are equal where all arguments but the global address are, and the rules say the same of them. The violations of
+accepted maps are those of the first: a remark may name its address.
 """
 
 from __future__ import annotations
@@ -86,11 +87,10 @@ class MapLog(Value):
     @classmethod
     def of(cls, source: MapSource) -> MapLog:
         """The verdicts on the arguments of a source."""
-        groups: dict[_Same, list[MapArguments]] = {}
+        groups: dict[_Same, list[_Mention]] = {}
         for asked, report in zip(source.asked, source.reports(), strict=True):
-            arguments = _without_address(asked, report)
-            same = _Same(asked.map_class.kind, arguments, _verdict(report), report.violations)
-            groups.setdefault(same, []).append(asked)
+            same = _Same(asked.map_class.kind, _without_address(asked, report), _verdict(report), _said_of(report))
+            groups.setdefault(same, []).append(_Mention(asked, report))
         maps = (_logged(mentions, same) for same, mentions in groups.items())
         return cls(tuple(sorted(maps, key=lambda one: one.line)), source.lines_without_map, source.is_cut)
 
@@ -150,7 +150,21 @@ class _Same(NamedTuple):
     map_kind: str
     arguments: str  # without the address
     verdict: MapVerdict
-    violations: tuple[Violation, ...]
+    said: tuple[object, ...]
+
+
+class _Mention(NamedTuple):
+    """A map of a log, and what the rules say of it."""
+
+    asked: MapArguments
+    report: MapReport
+
+
+def _said_of(report: MapReport) -> tuple[object, ...]:
+    """What the rules say of equal maps; remarks on an accepted one may name its address, and are told by their rules."""
+    if report.accepted:
+        return tuple(remark.rule for remark in report.violations)
+    return report.violations
 
 
 def _without_address(asked: MapArguments, report: MapReport) -> str:
@@ -167,17 +181,18 @@ def _verdict(report: MapReport) -> MapVerdict:
     return "not understood" if report.not_understood else "refused"
 
 
-def _logged(mentions: list[MapArguments], same: _Same) -> LoggedMap:
+def _logged(mentions: list[_Mention], same: _Same) -> LoggedMap:
     """Mentions of equal maps as one."""
     first = mentions[0]
-    addresses = [asked.given["address"] for asked in mentions if isinstance(asked.given.get("address"), int)]
+    given = [mention.asked.given.get("address") for mention in mentions]
+    addresses = [address for address in given if isinstance(address, int)]
     return LoggedMap(
         verdict=same.verdict,
-        lines=tuple(sorted(line for asked in mentions for line in asked.lines)),
+        lines=tuple(sorted(line for mention in mentions for line in mention.asked.lines)),
         map_kind=same.map_kind,
-        arguments=first.given,
+        arguments=first.asked.given,
         addresses=tuple(dict.fromkeys(addresses)),
-        violations=same.violations,
+        violations=first.report.violations,
     )
 
 
