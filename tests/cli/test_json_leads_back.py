@@ -81,8 +81,15 @@ PRINTED = [
         ["element", "place"],
     ),
     (["mma", "tmem", "--m", "64", "--k", "64", "--type", "bf16"], "tmem_layout", []),
+    (
+        ["mma", "tmem", "--m", "128", "--n", "64", "--element", "37,40", "--ld", "32x32b.x32"],
+        "tmem_layout",
+        ["element", "place", "loaded"],
+    ),
+    (["mma", "tmem", "--budget", "D:128x256*2,A:128x64"], "tmem_budget", ["alloc_columns"]),
     (["mma", "scales", "128x256", "nvfp4"], "scale_layout", []),
     (["mma", "scales", "200x256", "mxfp8", "--element", "37,5"], "scale_layout", ["element", "block", "offset"]),
+    (["mma", "scales", "200x256", "mxfp8", "--block", "37,5"], "scale_layout", ["row", "block", "offset"]),
     (["decode", "0x00600025"], "word_readings", []),
     (["mma", "instruction", "f16", "128x256", "--a-type", "bf16"], "instruction_descriptor", ["word", "forms"]),
     (["mma", "descriptors", "64x64", "bf16"], "wgmma_loop", ["descriptors", "explanation", "transpose", "findings"]),
@@ -115,6 +122,8 @@ def test_what_a_command_prints_leads_back_to_its_value(arguments, kind, beside, 
     assert (printed["kind"], list(printed.get(EXTRA, ()))) == (kind, beside)
     found = Value.from_dict(printed)
     assert type(found) is Value._kinds[kind]
+    assert printed["answer"].endswith((".", "?", ")")), printed["answer"]
+    assert "\n" not in printed["answer"]
     assert found.to_dict() == own_data(printed)
     assert Value.from_dict(found.to_dict()) == found
 

@@ -162,6 +162,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     {
       "kind": "swizzle",
       "version": 1,
+      "answer": "Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70), a pattern of 1024 bytes.",
       "name": "128B",
     ...
     0
