@@ -46,14 +46,17 @@ _DEFINING_MODULES = (
     "gpu.benchmark",
     "gpu.verification",
     "gpu.watch_text",
+    "questions.decoding",
     "questions.topics",
 )
-# Keys of plain data that a command adds beside a value's own: its answer in a sentence, what to do where it is no, and
-# further facts. from_dict passes them over.
+# Keys of plain data that a command adds beside a value's own: the version of the format, its answer in a sentence, what to
+# do where it is no, and further facts. from_dict passes them over.
+VERSION = "version"
 ANSWER = "answer"
 ADVICE = "advice"
 EXTRA = "extra"
-_BESIDE = (ANSWER, ADVICE, EXTRA)
+_BESIDE = (VERSION, ANSWER, ADVICE, EXTRA)
+JSON_VERSION = 1  # grows when a field goes, or means something else; what an older version wrote is read all the same
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400
 _ENTRIES_SHOWN = 4  # of a long sequence …
 _ENTRIES_READ = 64  # … and those that are looked at
@@ -295,6 +298,8 @@ def _plain(value: object, described: _Field) -> object:
         return _plain(value.item(), described)
     if isinstance(value, tuple | list):
         return [_plain(item, described) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
     if isinstance(value, Mapping):
         return {key: _plain(item, described) for key, item in value.items()}
     if isinstance(value, int) and not isinstance(value, bool) and described.metadata.get("hex"):

@@ -86,7 +86,7 @@ def test_every_number_is_read_as_all_it_could_be(word):
         (["0x1" + 16 * "0"], "at most 64 bits"),
         (["-1"], "No such option"),
         (["--", "-1"], "at most 64 bits"),
-        (["12", "34"], "one word at a time"),
+        (["12"] * 9, "up to 8 words, which are read one by one"),
         (["twelve"], "no such file: twelve"),
         ([WORD, "--major", "row"], "known: K, MN"),
         ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),

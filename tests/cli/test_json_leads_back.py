@@ -27,6 +27,7 @@ IM2COL = [
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
 LAUNCH = ["--grid", "2", "--block", "32", "--arg", "f32:40", "--arg", "40"]
+LOG = "\n".join([TWO_MAPS, TWO_MAPS.replace("[64, 64]}", "[64, 300]}"), TWO_MAPS])
 CAPTURE = str(Path(__file__).parent.parent / "golden" / "verify_h200.npz")
 NEED_A_CARD = {"bench"}  # tests/gpu_layer tries it with a stand-in
 
@@ -46,6 +47,8 @@ PRINTED = [
     (["run", "double.ptx", "--template"], "launch_description", []),
     (["check", *MAP], "map_report", []),
     (["check", *MAP, "--box", "128,64"], "map_report", []),
+    (["check", LOG], "map_log", []),
+    (["check", LOG, "--fix"], "map_log", ["fixed"]),
     (["encode", *MAP], "inspection", ["hex", "words"]),
     (["encode", *IM2COL], "inspection", ["hex", "words"]),
     (["decode", 256 * "f"], "inspection", []),
@@ -53,6 +56,9 @@ PRINTED = [
     (["decode", "0x4000004000010040", "--addresses"], "word_readings", ["addresses"]),
     (["decode", "0x4000004000010040", "--addresses", "--rows", "8", "--major", "MN"], "word_readings", ["addresses"]),
     (["diff", TWO_MAPS, TWO_MAPS.replace("128]", "256]")], "tensor_map_diff", []),
+    (["diff", LOG, TWO_MAPS], "map_log_diff", []),
+    (["decode", LOG], "decoded_log", []),
+    (["decode", "0x4000004000010040", "0x4000004000010080"], "decoded_log", []),
     (["load", *MAP, "--coords", "224,0"], "trace", []),
     (["load", *IM2COL, "--coords", "0,-1,-1,0"], "trace", []),
     (["conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1"], "convolution", ["encode"]),

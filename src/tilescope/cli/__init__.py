@@ -162,6 +162,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
     {
       "kind": "swizzle",
+      "version": 1,
       "answer": "Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70), a pattern of 1024 bytes.",
       "name": "128B",
     ...

@@ -27,7 +27,7 @@ from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.value import ADVICE, ANSWER, EXTRA, Row, Value
+from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
 Function: TypeAlias = Callable[..., object]
@@ -309,7 +309,7 @@ class Answer:
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
         data = self.value.to_dict()
-        told: dict[str, object] = {"kind": data["kind"]}
+        told: dict[str, object] = {"kind": data["kind"], VERSION: JSON_VERSION}
         if self.first.sentence:
             told[ANSWER] = self.first.sentence
         if self.first.advice:

@@ -48,6 +48,8 @@ _MODULE_OF = {  # the module that draws values of a kind
     "kernel_run": "run_view",
     "layout": "layout_view",
     "layout_search": "banks_view",
+    "map_log": "map_log_view",
+    "map_log_diff": "map_log_view",
     "map_report": "tensor_map_view",
     "mbarrier": "descriptor_view",
     "modes": "fragment_view",

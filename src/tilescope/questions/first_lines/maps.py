@@ -15,7 +15,7 @@ from tilescope.tensor_map.driver_answer import DRIVER_RESULT
 if TYPE_CHECKING:
     from tilescope.bits import Inspection
     from tilescope.errors import Violation
-    from tilescope.tensor_map import AnyMap, Convolution, MapReport, TensorMapDiff
+    from tilescope.tensor_map import AnyMap, Convolution, MapLog, MapReport, TensorMapDiff
     from tilescope.tensor_map.arguments import ArgumentChange
 
 _KIND = {"tiled": "tiled", "im2col": "im2col", "wide": "im2col-wide"}
@@ -71,16 +71,16 @@ def _first_warning(warnings: Sequence[Violation]) -> str:
     return filled("{found}; {limit}", {"found": warnings[0].found, "limit": warnings[0].limit})
 
 
-def of_reports(reports: Sequence[MapReport]) -> FirstLine:
-    """How many of several maps the driver refuses, and why the first of them."""
-    if len(reports) == 1:
-        return of_report(reports[0])
-    refused_maps = [report for report in reports if not report.accepted]
+def of_log(log: MapLog) -> FirstLine:
+    """How many maps of a log are refused, and on which lines; the advice is about the first of them."""
+    refused_maps = [*log.with_verdict("refused"), *log.with_verdict("not understood")]
     if not refused_maps:
-        return line("{maps:map}, none refused.", maps=len(reports))
-    verdict = filled("{maps:map}, {refused} refused", {"maps": len(reports), "refused": len(refused_maps)})
-    first = of_report(refused_maps[0])
-    return FirstLine(filled("{verdict}. {first}", {"verdict": verdict, "first": first.sentence}), first.advice)
+        return FirstLine(log.summary)
+    first = refused_maps[0]
+    errors = [violation for violation in first.violations if violation.severity == "error"]
+    reason = next((violation for violation in errors if violation.rule != DRIVER_RESULT.name), errors[0])
+    facts = {"line": first.line, "found": reason.found, "limit": reason.limit, "fix": reason.fix}
+    return FirstLine(log.summary, filled("Line {line}: {found}; {limit}. {fix}", facts))
 
 
 def of_fixed(tensor_map: AnyMap, changes: Sequence[ArgumentChange]) -> FirstLine:
