@@ -245,7 +245,7 @@ class ScaleLayout(Documented, Value):
     rows: int
     k: int
     format: ScaleFormat = row_field(ScaleFormat.named)
-    atom: ScaleAtomName = "128x4"
+    atom: ScaleAtomName = "128x4"  # how factors of a block of rows lie: 128x4, or 8x4 for few rows
 
     @property
     def blocks(self) -> int:
