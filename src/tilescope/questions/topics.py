@@ -88,6 +88,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
     in_sentences = (_contained_term, _symptom) if asks_for_meaning else (_symptom, _contained_term)
+    in_sentences += (_named_cause,)
     finders: list[Finder] = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences]
     for find_topic in finders:
         topic = find_topic(name)
@@ -273,6 +274,12 @@ def _symptom(name: str) -> Diagnosis | None:
             fix=f"Did you mean {nearest}?" if nearest else _LISTED,
         )
     return None
+
+
+def _named_cause(name: str) -> Diagnosis | None:
+    """The causes that a sentence names without saying what is seen."""
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.named else None
 
 
 def _cause(name: str) -> Topic | None:
