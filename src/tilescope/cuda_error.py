@@ -65,9 +65,11 @@ INVALID_VALUE = 1
 LEAST_DISTINCT_CODE = 98  # smaller numbers are as often counts of something
 _MOST_HEX_DIGITS = 4  # a longer word is an address, a descriptor or a mask
 _NAME = re.compile(r"\b(?:CUDA_ERROR_\w+|CUDA_SUCCESS|cudaError[A-Z]\w*|cudaSuccess)\b", re.IGNORECASE)
-# What the driver's log calls the exception of a warp (Xid 13), and the error that the program gets.
+# What the driver's log (Xid 13) and the debugger call the exception of a warp, and the error that the program gets.
 _EXCEPTIONS = {
     "misaligned address": 716,
+    "illegal address": 700,
+    "illegal instruction": 715,
     "illegal instruction parameter": 715,
     "illegal instruction encoding": 715,
     "out of range address": 700,
@@ -75,11 +77,12 @@ _EXCEPTIONS = {
     "invalid address space": 717,
     "stack error": 714,
 }
-_EXCEPTION = re.compile(rf"exception on \([^)]*\)\W*({'|'.join(_EXCEPTIONS)})")
+_EXCEPTION = re.compile(
+    rf"(?:exception on \([^)]*\)\W*|\b(?:warp|lane|device)[_ ])({'|'.join(sorted(_EXCEPTIONS, key=len, reverse=True))})"
+)
 # What cuda-gdb numbers exceptions by, and the error that the program gets (its manual, "GPU Error Reporting").
 _DEBUGGER_EXCEPTIONS = {
     1: 700,  # lane illegal address
-    2: 714,  # lane user stack overflow
     3: 714,  # device hardware stack overflow
     4: 715,  # warp illegal instruction
     5: 700,  # warp out-of-range address
@@ -91,9 +94,7 @@ _DEBUGGER_EXCEPTIONS = {
     11: 716,  # lane misaligned address
     12: 710,  # warp assert
     14: 700,  # warp illegal address
-    15: 700,  # invalid access of managed memory
     17: 719,  # cluster target block not present
-    18: 719,  # cluster out-of-range address
 }
 _DEBUGGER_EXCEPTION = re.compile(r"\bcuda[_ ]exception[_ ](\d+)", re.IGNORECASE)
 _TYPE_NAMES = ("cudaerror_t", "cudaerror_enum")  # name no error
@@ -167,7 +168,7 @@ def _by_debugger(text: str) -> list[int]:
 
 def _worded(text: str) -> list[int]:
     """The errors in words: the whole text, behind "error" (Triton Error [CUDA]: …), or as a warp's exception in a log."""
-    said = re.sub(r"\s+", " ", text.casefold()).strip(" .")
+    said = re.sub(r"[\s_]+", " ", text.casefold()).strip(" .")
     if said in _number_of_words():
         return [_number_of_words()[said]]
     exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said)]

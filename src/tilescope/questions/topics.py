@@ -34,6 +34,7 @@ _ASKING = re.compile(
     re.IGNORECASE,
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_SENTENCE_WORDS = 2
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
 
@@ -54,6 +55,16 @@ class TopicIndex(Value):
     """The names of all topics, group by group."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NearestTopics(Value):
+    """What somebody may have meant by words that name no topic."""
+
+    question: str
+    reason: str  # why it is not known
+    topics: tuple[str, ...] = ()  # their names, the nearest first; empty where nothing is near
+    advice: str = ""  # what to do instead
 
 
 Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
@@ -79,7 +90,9 @@ def names() -> Iterator[str]:
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
-    """The topic of that name, the rule, or the symptom that the words describe; others are refused with the nearest.
+    """The topic of that name, the rule, or the symptom that the words describe.
+
+    A sentence that names nothing gives a Diagnosis that holds only what is near; other words are refused with the nearest.
 
     >>> find("leading byte offset").name
     'LBO'
@@ -87,30 +100,19 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
-    in_sentences = (_contained_term, _symptom) if asks_for_meaning else (_symptom, _contained_term)
-    in_sentences += (_named_cause,)
-    finders: list[Finder] = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences]
+    in_sentences: list[Finder] = [_contained_term, _symptom] if asks_for_meaning else [_symptom, _contained_term]
+    finders = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences, _named_cause, _near_sentence]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
             return topic
-    nearest = _suggested(name)
+    nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
         found=f"topic {shortened(name)!r}",
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
     )
-
-
-def _suggested(name: str) -> list[str]:
-    """What somebody may have meant: a sentence is near to symptoms, a word to names."""
-    symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
-    if symptoms:
-        symptoms += [_TERM_BY_SPELLING[spelling].name for spelling in _spellings_in(name)[:1]]
-    if len(name.split()) > 1:
-        return symptoms or _nearest(name)
-    return _nearest(name) or symptoms
 
 
 def _nearest(name: str) -> list[str]:
@@ -282,6 +284,14 @@ def _named_cause(name: str) -> Diagnosis | None:
     return diagnosis if diagnosis.named else None
 
 
+def _near_sentence(name: str) -> Diagnosis | None:
+    """What a sentence is near to that names nothing."""
+    if len(name.split()) < _SENTENCE_WORDS:
+        return None
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.suggested or diagnosis.nearest else None
+
+
 def _cause(name: str) -> Topic | None:
     """The cause of that very name, hyphens too: what it is, how to tell, the fix, the test; its word first, if any."""
     asked = name.strip()[:LONGEST_QUESTION]
@@ -331,10 +341,19 @@ GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA e
 
 
 def answer(asked: Asked) -> Answer:
-    """What the words name; without words, everything that can be explained."""
+    """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
     if "topic" not in asked:
         return Answer(index())
-    return Answer(find(" ".join(asked["topic"])))
+    question = " ".join(asked["topic"])
+    try:
+        found = find(question)
+    except RuleError as error:
+        (unknown,) = error.violations
+        near = NearestTopics(
+            shortened(question), f"{unknown.found}: {unknown.limit}.", tuple(_nearest(question)), unknown.fix
+        )
+        return Answer(near, is_yes=False)
+    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known)
 
 
 EXPLAIN = Question(
@@ -342,9 +361,11 @@ EXPLAIN = Question(
     help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or
     what you see.
 
-    What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
+    What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
+    hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
+    A - reads stdin.
 
-    Without TOPIC: list everything that can be explained.
+    Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
     answer=answer,

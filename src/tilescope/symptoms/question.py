@@ -5,7 +5,7 @@
     "715: cute.printf after dealloc"  →  the symptom of 715, and of its causes first the one whose phrase is there
 
 Of the phrases whose words are all in the question the strongest decides; rare words weigh more than common ones. Where
-no phrase fits whole, the symptoms that share its rare words are offered, never one that shares nothing.
+no phrase fits whole, what shares its rare words is offered (nearest.py), never something that shares nothing.
 
 An error code goes before words: "Failed to initialize the TMA descriptor 801" is 801, and no symptom of another code is it,
 however well its phrases fit. The number of an Xid line, which only the driver's log has, goes before words too.
@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
 from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.nearest import nearest
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
     ASKING,
@@ -63,6 +64,12 @@ class Diagnosis(Value):
     unknown_codes: tuple[int, ...] = ()  # error codes of the question that no CUDA error has
     named: tuple[Cause, ...] = row_field(Cause.named, default=())  # causes that the question itself names, best first
     arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
+    nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the question names something; otherwise there are only things near it."""
+        return bool(self.symptoms or self.named)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -100,15 +107,22 @@ def diagnose(question: str) -> Diagnosis:
     by_words.sort(key=lambda name: -fits[name].weight)
     found = [*certain, *by_words]
     named = _named_causes(words, found)
-    near = sorted((name for name in fits if fits[name].shared >= _LEAST_SHARED), key=lambda name: -fits[name].shared)
+    is_known = bool(found or named)
     return Diagnosis(
         question,
         tuple(SYMPTOM[name] for name in found),
-        () if found or named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED]),
+        () if is_known else _suggested(fits),
         codes.unknown,
         tuple(CAUSE[name] for name in named),
-        numbers_read(question) if found or named else (),
+        numbers_read(question) if is_known else (),
+        () if is_known else nearest(words, _SUGGESTED),
     )
+
+
+def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
+    """The symptoms of which most of a phrase is there."""
+    near = sorted((name for name in fits if fits[name].shared >= _LEAST_SHARED), key=lambda name: -fits[name].shared)
+    return tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
 
 
 def _may_be_code(symptom: Symptom, codes: tuple[int, ...]) -> bool:

@@ -46,7 +46,7 @@ def words_of(text: str) -> frozenset[str]:
     ['out', 'smem']
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
-    bare = re.sub(r"[_\-\s]+", " ", apart.casefold().replace("n't", " not").replace("n’t", " not"))
+    bare = re.sub(r"[_\-\s]+", " ", apart.casefold().replace("\u2019", "'").replace("n't", " not"))
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
     if len(pieces) > MAX_WORDS:
         pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
@@ -56,7 +56,7 @@ def words_of(text: str) -> frozenset[str]:
 def _percentages(text: str) -> list[str]:
     """The share that counts of elements make, in percent: "7168 / 8192" is 87 percent."""
     for part, whole in _SHARE.findall(text):
-        if _LEAST_COUNTED <= int(whole) and int(part) <= int(whole):
+        if int(whole) >= _LEAST_COUNTED and int(part) <= int(whole):
             return [str(100 * int(part) // int(whole)), "percent"]
     return []
 
@@ -73,12 +73,12 @@ def folded(word: str) -> str:
 
 
 def read_as(word: str, known: Collection[str]) -> str:
-    """The known word that `word` is a form of (swapped, swaps), or a misspelling; the word itself otherwise.
+    """The known word that `word` is a form of (counts, counted), or a misspelling; the word itself otherwise.
 
-    >>> read_as("swapped", {"swap"}), read_as("adress", {"address"}), read_as("egg", {"address"})
-    ('swap', 'address', 'egg')
+    >>> read_as("counted", {"count"}), read_as("adress", {"address"}), read_as("egg", {"address"})
+    ('count', 'address', 'egg')
     """
-    if word in known or word in FILLER:
+    if word in known or word in FILLER or word in ELSEWHERE:
         return word
     for ending in _ENDINGS:
         if word.endswith(ending):
