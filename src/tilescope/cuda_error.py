@@ -168,10 +168,10 @@ def _by_debugger(text: str) -> list[int]:
 
 def _worded(text: str) -> list[int]:
     """The errors in words: the whole text, behind "error" (Triton Error [CUDA]: …), or as a warp's exception in a log."""
-    said = re.sub(r"[\s_]+", " ", text.casefold()).strip(" .")
+    said = re.sub(r"\s+", " ", text.casefold()).strip(" .")
     if said in _number_of_words():
         return [_number_of_words()[said]]
-    exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said)]
+    exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said.replace("_", " "))]
     return exceptions + [_number_of_words()[found[1]] for found in _worded_error().finditer(said)]
 
 

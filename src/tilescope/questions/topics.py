@@ -23,18 +23,21 @@ from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
+from tilescope.symptoms.nearest import rarity
 from tilescope.symptoms.question import says_nothing_else
+from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 
 LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term
 _ASKING = re.compile(
-    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
+    r"\s*(?:\[[^\]]*\]\s*)*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
     re.IGNORECASE,
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
+_TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
 
@@ -101,7 +104,14 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
     in_sentences: list[Finder] = [_contained_term, _symptom] if asks_for_meaning else [_symptom, _contained_term]
-    finders = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences, _named_cause, _near_sentence]
+    finders = [
+        CAUSES.find,
+        *(group.find for group in WORD_GROUPS),
+        *in_sentences,
+        _named_cause,
+        _mentioned_term,
+        _near_sentence,
+    ]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
@@ -135,12 +145,34 @@ def _term(spelling: str) -> Topic | None:
 
 
 def _contained_term(name: str) -> Topic | None:
-    """The first term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
+    """The term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning".
+
+    Of several, who asks what something is names it first; in a title the rarest is the subject.
+    """
+    asked = _question(name)
     spellings = _spellings_in(name)
-    if not spellings:
+    bare = [word for word in spellings if all(map(says_nothing_else, asked.replace(f" {word} ", " ").split()))]
+    if not bare:
         return None
-    beside = _question(name).replace(f" {spellings[0]} ", " ").split()
-    return _term(spellings[0]) if all(map(says_nothing_else, beside)) else None
+    return _term(bare[0] if _ASKING.match(name) else _rarest(bare))
+
+
+def _rarest(spellings: Iterable[str]) -> str:
+    """The spelling that says most; of those that say as much, the longest."""
+    return max(spellings, key=lambda spelling: (rarity(words_of(spelling)), len(spelling)))
+
+
+def _mentioned_term(name: str) -> Topic | None:
+    """The rarest term that a sentence mentions, where other words of it belong to the trade as well.
+
+    "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
+    """
+    words = set(_question(name).split())
+    of_trade = [word for word in words if not word.isdecimal() and word not in FILLER and says_nothing_else(word)]
+    spellings = _spellings_in(name)
+    if not spellings or len(of_trade) < _TRADE_WORDS:
+        return None
+    return _term(_rarest(spellings))
 
 
 def _spellings_in(name: str) -> list[str]:

@@ -37,8 +37,8 @@ class _Topic(NamedTuple):
 def nearest(words: frozenset[str], count: int) -> tuple[str, ...]:
     """The names of the topics that share most with the words of a question, best first.
 
-    >>> nearest(frozenset({"tmem", "column", "accumulator"}), 1)
-    ('tensor-memory-columns',)
+    >>> nearest(frozenset({"scatter4", "gather4"}), 1)
+    ('gather4',)
     """
     if words & ELSEWHERE:
         return ()
@@ -51,6 +51,15 @@ def nearest(words: frozenset[str], count: int) -> tuple[str, ...]:
             continue
         scores[topic.name] = sum(asked[word] ** 2 * topic.words[word] for word in shared) / sqrt(topic.length)
     return tuple(sorted(scores, key=lambda name: -scores[name])[:count])
+
+
+def rarity(words: frozenset[str]) -> float:
+    """How much words say together: the fewer topics use them, the more.
+
+    >>> rarity(frozenset({"mbarrier"})) > rarity(frozenset({"tile"}))
+    True
+    """
+    return sum(_rarity().get(word, _unknown()) for word in words)
 
 
 @cache
