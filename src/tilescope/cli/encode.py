@@ -9,6 +9,7 @@ import click
 
 from tilescope.cli.command import Output, asked_by, output_options, parameters, show, write_to
 from tilescope.cli.files import with_map
+from tilescope.questions.first_lines.maps import of_encoded
 from tilescope.questions.maps import DESCRIBED_MAP, described
 from tilescope.questions.question import Answer, MisuseError
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
@@ -17,6 +18,8 @@ _WORDS_PER_LINE = 4
 _HELP = """Print the 128 bytes that the driver writes for a tensor map on sm_90, without a driver.
 
 The map is described by options, or by SOURCE as for `tilescope check`: a file, - for stdin, or text.
+
+They are printed as 256 hexadecimal digits, in memory order, below a line that says what they are.
 
 The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
 the driver.
@@ -27,23 +30,40 @@ tilescope encode map.json --swizzle 128B --out map.bin
 """
 
 
-def encode(*, as_json: bool, svg_path: Path | None, out_path: Path | None, in_c: bool | None, **said: object) -> int:
+def encode(
+    *,
+    as_json: bool,
+    is_quiet: bool,
+    svg_path: Path | None,
+    out_path: Path | None,
+    in_c: bool | None,
+    **said: object,
+) -> int:
     """Print or write the bytes of the map that options and SOURCE describe."""
-    output = Output(as_json, svg_path, out_path)
+    output = Output(as_json, svg_path, out_path, is_quiet)
     output.require_one_on_stdout()
     try:
-        blob = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map().encode()
+        tensor_map = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map()
+        blob = tensor_map.encode()
     except MisuseError as error:
         raise click.UsageError(str(error)) from None
     words = struct.unpack("<16Q", blob)
     if out_path is not None:
         write_to(out_path, blob)
-    if as_json or svg_path is not None:
+    first = of_encoded(tensor_map)
+    if as_json or is_quiet or svg_path is not None:
         extra = {"hex": blob.hex(), "words": [hex(word) for word in words]}
-        return show(Answer(inspect_tensor_map(blob), extra=extra), output)
+        return show(Answer(inspect_tensor_map(blob), first=first, extra=extra), output)
     if out_path is None:
-        click.echo(_words_in_c(words) if in_c else blob.hex())
+        click.echo("\n".join(_printed_lines(first.sentence, blob, words, in_c)))
     return 0
+
+
+def _printed_lines(sentence: str, blob: bytes, words: tuple[int, ...], in_c: bool | None) -> list[str]:
+    """The sentence as a comment, which every reader of descriptors passes over, and the bytes; --hex prints them alone."""
+    if in_c:
+        return [f"// {sentence}", _words_in_c(words)]
+    return [blob.hex()] if in_c is False else [f"// {sentence}", blob.hex()]
 
 
 def _words_in_c(words: tuple[int, ...]) -> str:
@@ -61,7 +81,7 @@ COMMANDS = (
             click.Option(
                 ["--hex", "in_c"],
                 flag_value=False,
-                help="Print 256 hexadecimal digits, in memory order. [default]",
+                help="Print nothing but 256 hexadecimal digits, in memory order.",
             ),
             click.Option(["--c", "in_c"], flag_value=True, help="Print an array of 64-bit words in C."),
             *output_options(makes="Write the 128 bytes to a file; - is stdout."),

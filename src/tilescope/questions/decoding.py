@@ -12,6 +12,8 @@ from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.maps import of_inspection
+from tilescope.questions.first_lines.tensor_core import of_word
 from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
@@ -42,6 +44,7 @@ def _map_answer(source: MapSource) -> Answer:
     return Answer(
         inspection,
         call,
+        first=of_inspection(inspection),
         is_yes=inspection.tensor_map is not None,
         violations=inspection.violations,
         told_in="findings",
@@ -64,7 +67,14 @@ def _word_answer(asked: Asked) -> Answer:
             extra["addresses"] = lines
     barriers = barrier_readings(asked["word"])
     extra |= barrier_facts(barriers)
-    return Answer(readings, call, shown={"rows": rows}, extra=extra, is_yes=bool(readings.possible or barriers))
+    return Answer(
+        readings,
+        call,
+        first=of_word(readings, barriers),
+        shown={"rows": rows},
+        extra=extra,
+        is_yes=bool(readings.possible or barriers),
+    )
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines import refused
+from tilescope.questions.first_lines.maps import of_convolution, of_difference, of_fixed, of_reports
 from tilescope.questions.inputs import ELEMENT_TYPE, TYPE
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, defaults, flag, in_words, refuse
@@ -24,7 +26,7 @@ from tilescope.tensor_map import (
     TensorMapDiff,
     inspect_tensor_map,
 )
-from tilescope.tensor_map.arguments import MAP_KINDS
+from tilescope.tensor_map.arguments import MAP_KINDS, ArgumentChange
 from tilescope.tensor_map.convolution import PASSES
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.source import MapSource
@@ -158,6 +160,7 @@ def check_answer(asked: Asked) -> Answer:
     return replace(
         answers[0],
         call=map_call(maps),
+        first=of_reports(reports),
         extra={"others": others} if others else {},
         is_yes=all(report.accepted for report in reports),
         below=tuple(answers[1:]),
@@ -168,37 +171,41 @@ class FixedMap(NamedTuple):
     """A map with the fixes of the rules that it broke, and what was changed."""
 
     tensor_map: AnyMap
-    changes: list[str]
+    changes: tuple[ArgumentChange, ...]
 
 
 def _fixed(maps: MapSource) -> Answer:
     """The encode calls of the maps with the fixes of the broken rules, and what was changed."""
-    fixed = [_repaired(asked) for asked in maps.asked] or [FixedMap(maps.tensor_map(), [])]
+    fixed = [_repaired(asked) for asked in maps.asked] or [FixedMap(maps.tensor_map(), ())]
     others = [one.tensor_map.to_dict() | _fixed_facts(one) for one in fixed[1:]]
     extra = _fixed_facts(fixed[0])
     if others:
         extra["others"] = others
-    return Answer(fixed[0].tensor_map, extra=extra, text="\n".join(map(_fixed_text, fixed)))
+    return Answer(
+        fixed[0].tensor_map,
+        first=of_fixed(fixed[0].tensor_map, fixed[0].changes),
+        extra=extra,
+        text="\n".join(map(_fixed_text, fixed)),
+    )
 
 
 def _repaired(asked: MapArguments) -> FixedMap:
     repaired = asked.repaired()
-    return FixedMap(repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)])
+    return FixedMap(repaired.tensor_map(), tuple(asked.changes_to(repaired)))
 
 
 def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
     """What stands in JSON beside a map that was fixed."""
-    from tilescope.emitter import snippet  # which a check starts without
-
-    return {"changes": fixed.changes, "encode": snippet(fixed.tensor_map, "encode")}
+    return {"changes": [str(change) for change in fixed.changes], "encode": _encode_call(fixed.tensor_map)}
 
 
 def _fixed_text(fixed: FixedMap) -> str:
     """What was changed, and the calls in C++ and Python."""
     from tilescope.emitter import snippet
 
-    lines = [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
-    lines.append(snippet(fixed.tensor_map, "encode"))
+    lines = [f"// {of_fixed(fixed.tensor_map, fixed.changes).sentence}"]
+    lines += [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
+    lines.append(_encode_call(fixed.tensor_map))
     lines.append(snippet(fixed.tensor_map, "encode-bindings"))
     return "\n".join(lines)
 
@@ -206,7 +213,7 @@ def _fixed_text(fixed: FixedMap) -> str:
 def diff_answer(asked: Asked) -> Answer:
     """How two maps differ; a command reads them from what it is given."""
     difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
-    return Answer(difference, is_yes=difference.same)
+    return Answer(difference, first=of_difference(difference), is_yes=difference.same)
 
 
 CONV_OPTIONS = (
@@ -231,9 +238,19 @@ def conv_answer(asked: Asked) -> Answer:
     """The map of a convolution, or why there is none."""
     call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
     try:
-        return Answer(call.run())
+        convolution = call.run()
     except TensorMapError as error:
-        return Answer(MapReport(False, error.violations, None), is_yes=False)
+        report = MapReport(False, error.violations, None)
+        return Answer(report, first=refused("No such map", error.violations), is_yes=False)
+    encode = _encode_call(convolution.tensor_map)
+    return Answer(convolution, first=of_convolution(convolution), extra={"encode": encode}, code=encode)
+
+
+def _encode_call(tensor_map: AnyMap) -> str:
+    """The call of the driver in C++ that makes a map."""
+    from tilescope.emitter import snippet  # which a check starts without
+
+    return snippet(tensor_map, "encode")
 
 
 CHECK = Question(

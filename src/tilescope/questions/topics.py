@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 from tilescope.arch import ARCH, KIB, Arch
 from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_name, nearest_names
+from tilescope.questions.first_lines.topics import of_index, of_nearest, of_topic
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
@@ -375,17 +376,22 @@ GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA e
 def answer(asked: Asked) -> Answer:
     """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
     if "topic" not in asked:
-        return Answer(index())
+        topics = index()
+        return Answer(topics, first=of_index(topics))
     question = " ".join(asked["topic"])
     try:
         found = find(question)
     except RuleError as error:
-        (unknown,) = error.violations
-        near = NearestTopics(
-            shortened(question), f"{unknown.found}: {unknown.limit}.", tuple(_nearest(question)), unknown.fix
-        )
-        return Answer(near, is_yes=False)
-    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known)
+        near = _near_words(question, *error.violations)
+        return Answer(near, is_yes=False, first=of_nearest(near))
+    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=of_topic(found))
+
+
+def _near_words(question: str, unknown: Violation) -> NearestTopics:
+    """What is near to words that name nothing; where nothing is, what to do instead."""
+    topics = tuple(_nearest(question))
+    reason = f"{unknown.found}: {unknown.limit}."
+    return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
 
 
 EXPLAIN = Question(

@@ -26,7 +26,7 @@ from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.repair import repaired_arguments
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
-from tilescope.value import Row, Value
+from tilescope.value import Row, Value, own_data
 
 # Of the kinds whose arguments could be meant, the first one is.
 _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
@@ -125,7 +125,7 @@ class MapArguments:
         """The kind that `kind` or the names of the arguments say; a hexadecimal address may be text."""
         if not isinstance(arguments, Mapping):
             raise RuleError([unknown_name("arguments by name, not", "arguments", arguments, TensorMap.readers)])
-        named = dict(arguments)
+        named = own_data(arguments)
         kind = named.pop("kind", None)
         if kind is None:
             kind = _meant_kind(named)
