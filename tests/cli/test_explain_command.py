@@ -37,7 +37,8 @@ def test_all_topics_are_listed(capsys):
 def test_every_topic_listed_is_found_by_its_name(name, capsys):
     explained(name)
     shown = capsys.readouterr().out
-    title, blank, *text = shown.splitlines()
+    first, _, title, blank, *text = shown.splitlines()
+    assert first.startswith(f"{name}: ")
     assert (title, blank) == (name, "")
     is_long = name in RULES or name in SYMPTOM or name == REPLACE
     assert 1 <= len(text) <= (70 if is_long else 36 if name in CAUSE else 20)
@@ -100,7 +101,7 @@ def test_other_arguments_of_the_driver_are_terms(argument, term):
 
 def test_words_need_no_quotes(capsys):
     explained("base", "offset")
-    assert capsys.readouterr().out.startswith("base offset\n")
+    assert capsys.readouterr().out.startswith("base offset: The line of the swizzle pattern")
 
 
 def test_no_spelling_means_two_things():

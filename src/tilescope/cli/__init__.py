@@ -161,6 +161,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
     {
       "kind": "swizzle",
+      "answer": "Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70), a pattern of 1024 bytes.",
       "name": "128B",
     ...
     0

@@ -94,8 +94,9 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
 def quiet_text(first: FirstLine) -> str:
     """What --quiet prints: the sentence, and on a line of its own what to do where the answer is no.
 
-    >>> quiet_text(FirstLine("Refused: 6 dims; a map has 1 to 5.", "Merge two."))
-    'Refused: 6 dims; a map has 1 to 5.\\nMerge two.'
+    >>> print(quiet_text(FirstLine("Refused: 6 dims; a map has 1 to 5.", "Merge two.")))
+    Refused: 6 dims; a map has 1 to 5.
+    Merge two.
     """
     return "\n".join(said for said in first if said)
 

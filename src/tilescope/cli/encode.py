@@ -36,12 +36,15 @@ def encode(
     is_quiet: bool,
     svg_path: Path | None,
     out_path: Path | None,
-    in_c: bool | None,
+    in_hex: bool,
+    in_c: bool,
     **said: object,
 ) -> int:
     """Print or write the bytes of the map that options and SOURCE describe."""
     output = Output(as_json, svg_path, out_path, is_quiet)
     output.require_one_on_stdout()
+    if in_hex and in_c:
+        raise click.UsageError("--hex and --c print the same bytes; give one of them.")
     try:
         tensor_map = described(with_map(asked_by(DESCRIBED_MAP, said), output)).tensor_map()
         blob = tensor_map.encode()
@@ -55,15 +58,9 @@ def encode(
         extra = {"hex": blob.hex(), "words": [hex(word) for word in words]}
         return show(Answer(inspect_tensor_map(blob), first=first, extra=extra), output)
     if out_path is None:
-        click.echo("\n".join(_printed_lines(first.sentence, blob, words, in_c)))
+        comment = "" if in_hex else f"// {first.sentence}\n"  # which every reader of descriptors passes over
+        click.echo(comment + (_words_in_c(words) if in_c else blob.hex()))
     return 0
-
-
-def _printed_lines(sentence: str, blob: bytes, words: tuple[int, ...], in_c: bool | None) -> list[str]:
-    """The sentence as a comment, which every reader of descriptors passes over, and the bytes; --hex prints them alone."""
-    if in_c:
-        return [f"// {sentence}", _words_in_c(words)]
-    return [blob.hex()] if in_c is False else [f"// {sentence}", blob.hex()]
 
 
 def _words_in_c(words: tuple[int, ...]) -> str:
@@ -79,11 +76,11 @@ COMMANDS = (
         params=[
             *parameters(DESCRIBED_MAP, (TensorMap,)),
             click.Option(
-                ["--hex", "in_c"],
-                flag_value=False,
+                ["--hex", "in_hex"],
+                is_flag=True,
                 help="Print nothing but 256 hexadecimal digits, in memory order.",
             ),
-            click.Option(["--c", "in_c"], flag_value=True, help="Print an array of 64-bit words in C."),
+            click.Option(["--c", "in_c"], is_flag=True, help="Print an array of 64-bit words in C."),
             *output_options(makes="Write the 128 bytes to a file; - is stdout."),
         ],
         help=_HELP,

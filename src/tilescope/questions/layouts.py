@@ -114,12 +114,13 @@ def convert_answer(asked: Asked) -> Answer:
             code=conversion.result,
         )
     first = of_no_equivalent(asked["notation"], conversion)
+    more = [str(violation) for violation in conversion.violations[1:]]
     return Answer(
         conversion,
         first=first,
         extra=extra,
         is_yes=False,
-        text="\n".join(line for line in (first.sentence, first.advice, said) if line),
+        text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
 

@@ -36,7 +36,8 @@ def line(template: str, **facts: object) -> FirstLine:
 def refused(verdict: str, violations: Sequence[Violation]) -> FirstLine:
     """The line of an answer that is no: the first reason, how many more there are, and what to do.
 
-    >>> wrong = Violation("rank", "error", "dims", "6 dims", "a map has 1 to 5", "Merge two.")
+    >>> from tilescope.rule import ARGUMENT_RANGE
+    >>> wrong = ARGUMENT_RANGE.violation(argument="dims", found="6 dims", limit="a map has 1 to 5", fix="Merge two.")
     >>> refused("Refused", [wrong])
     FirstLine(sentence='Refused: 6 dims; a map has 1 to 5.', advice='Merge two.')
     """
