@@ -134,7 +134,7 @@ def test_what_to_read_next_exists():
         ("bflot16", "bfloat16"),
         ("sm_99", "sm_90"),
         ("wavfront", "wavefront"),
-        ("store unswizzles reduced rows", "reduction"),
+        ("driver version insufficient", "toolkit-version"),
     ],
 )
 def test_an_unknown_topic_gets_the_nearest_on_stdout(typed, meant, capsys):
@@ -150,7 +150,7 @@ def test_what_is_near_nothing_points_to_the_list(typed, capsys):
     assert run(["explain", typed]) == 1
     said = capsys.readouterr().out
     assert "tilescope explain lists" in said
-    assert len(said) < 400
+    assert len(said) < 600
 
 
 def test_what_is_near_is_plain_data(capsys):
@@ -163,7 +163,7 @@ def test_what_is_near_is_plain_data(capsys):
 def test_a_dash_reads_stdin(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"NVRM: Xid (PCI:0000:31:00): 79, pid=1896\n")))
     explained("-")
-    assert capsys.readouterr().out.startswith("Xid 79\n")
+    assert capsys.readouterr().out.startswith("Xid 79: The card no longer answers on the bus")
 
 
 def test_an_empty_stdin_is_said_so(capsys, monkeypatch):

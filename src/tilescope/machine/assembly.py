@@ -9,9 +9,11 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.contraction import contractions
 from tilescope.machine.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions import decode
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
+from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module
@@ -83,14 +85,23 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
     for variable in (*function.parameters, *function.results, *function.variables):
         if variable.space != "const":
             assembler.place(variable)
-    for instruction in function.instructions or ():
+    body = function.instructions or ()
+    contracted = contractions(body)
+    products = {contraction.product for contraction in contracted.values()}
+    for number, instruction in enumerate(body):
         assembler.targets_now = []
         decoded: Step | Turn = Return()
         guard: tuple[int, bool] | None = None
         try:
             if instruction.guard is not None:
                 guard = (assembler.register(instruction.guard.register), instruction.guard.is_negated)
-            decoded = _decoded(assembler, instruction)
+            if number in contracted:
+                product = body[contracted[number].product]
+                decoded = decode_contraction(assembler, instruction, product, contracted[number])
+            elif number in products:
+                decoded = keep_factors(assembler, instruction)
+            else:
+                decoded = _decoded(assembler, instruction)
         except RefusedError as reason:
             refused.append(_violation(instruction, str(reason)))
         except (IndexError, ValueError):

@@ -30,6 +30,7 @@ from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALI
 from tilescope.machine.memory import Memory
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
@@ -72,6 +73,7 @@ class Cluster:
         self.local_stride = rounded_up(program.local_bytes, _BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
+        self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
         self.pending = Pending(self.lane_count)
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
@@ -180,6 +182,11 @@ class Cluster:
         if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
             raise _outside_shared(address, self, None)
         return rank, offset
+
+    def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
+        """A fault unless every address is a multiple of the size and lies in the cluster's shared memory."""
+        self._require_aligned(at, addresses, size_bytes)
+        self._places("shared", at, addresses, size_bytes)
 
     def _load_generic(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> Words:
         pieces = self._by_space(addresses)

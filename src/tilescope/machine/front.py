@@ -9,14 +9,7 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
-
-
-class Versions(NamedTuple):
-    """Counts of what changed in a cluster, and in global memory."""
-
-    cluster: int
-    memory: int
+from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes, Versions
 
 
 class LoopVisit(NamedTuple):

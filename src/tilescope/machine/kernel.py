@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,10 @@ from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.machine.run import InstructionCount, KernelRun
 from tilescope.ptx import read_module
-from tilescope.ptx.syntax import Function, Module, Variable
-from tilescope.reading import integer, integers
-from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import by, printed
+from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
+from tilescope.reading import entries, integer, integers
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.sentence import by, counted, printed
 
 DEFAULT_MAX_STEPS = 10_000_000
 
@@ -67,12 +68,20 @@ class Kernel:
     >>> a = np.arange(4, dtype=np.int32)
     >>> kernel.run(grid=1, block=4, args=[a]).outcome, a.tolist()
     ('finished', [0, 2, 4, 6])
+    >>> kernel
+    <Kernel double(.u64 a): 8 instructions, 0 bytes of static shared memory>
     """
 
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
+
+    def __repr__(self) -> str:
+        """The kernel in one line: its parameters, its static shared memory, and how many instructions it has."""
+        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
+        size = counted(len(self.instructions), "instruction")
+        return f"<Kernel {self.entry}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
     @property
     def entry(self) -> str:
@@ -146,6 +155,17 @@ class Kernel:
         return _told(launch, result)
 
 
+def _declared(parameter: Variable) -> str:
+    """A parameter as PTX declares it.
+
+    >>> _declared(Variable("m", 0, "param", "b8", 64, 128))
+    '.b8 m[128]'
+    """
+    bits = BITS_OF_TYPE[parameter.type]
+    is_scalar = parameter.size_bytes == bits // 8
+    return f".{parameter.type} {parameter.name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
+
+
 def _chosen(module: Module, entry: str | None) -> Function:
     """The entry that a name means: its own, or a part that no other has; the only one where none is named."""
     functions = module.entries
@@ -164,8 +184,16 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
     """The blocks to run, inside the grid."""
     if blocks is None:
         return None
+    listed = entries(blocks, prod(grid))
+    if listed is None:
+        raise ARGUMENT_TYPE.error(
+            argument="blocks",
+            found=printed(blocks),
+            limit="a sequence of the coordinates of blocks",
+            fix="Use blocks=[(0, 0, 0)].",
+        )
     wanted = []
-    for index in blocks:
+    for index in listed:
         x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
         if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
             raise ARGUMENT_RANGE.error(

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.reading import integers
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import printed
 from tilescope.tensor_map import TensorMap
@@ -93,7 +94,8 @@ class Memory:
         ((192, 256), (64, 128), 0)
         """
         address = self.place(array)
-        return TensorMap.from_array(_contiguous(array), tuple(box)[::-1], address=address, **options)
+        box_shape = integers("box", box)[::-1]
+        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
 
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
@@ -129,8 +131,9 @@ class Memory:
         pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
         for region, lanes in pieces:
             if not region.content.flags.writeable:
+                address = int(addresses[lanes[0]])
                 raise KernelFaultError(
-                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), int(addresses[lanes[0]])
+                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), address, is_global=True
                 )
         for region, lanes in pieces:
             places = (addresses[lanes] - region.address) // values.dtype.itemsize
@@ -144,7 +147,7 @@ class Memory:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""
         region = self.region_at(address)
         if region is None or address + size_bytes > region.end:
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address, is_global=True)
         start = address - region.address
         return region.content[start : start + size_bytes]
 
@@ -164,11 +167,11 @@ class Memory:
         """The lanes of an access by the array that they touch; a fault where one touches none."""
         index = np.searchsorted(np.array(self._starts, np.int64), addresses, side="right") - 1
         ends = np.array([region.end for region in self._regions] or [0], np.int64)
-        is_outside = (index < 0) | (addresses + size_bytes > ends[np.maximum(index, 0)])
+        is_outside = (index < 0) | (addresses > ends[np.maximum(index, 0)] - size_bytes)
         if is_outside.any():
             lane = int(np.argmax(is_outside))
             address = int(addresses[lane])
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address, is_global=True)
         return [(self._regions[number], np.flatnonzero(index == number)) for number in np.unique(index).tolist()]
 
 
@@ -183,11 +186,11 @@ def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> np
 
 def _contiguous(array: Any) -> npt.NDArray[np.generic]:
     """The argument as a C-contiguous array that shares its bytes, or a refusal."""
-    held = array if isinstance(array, np.ndarray) else np.asarray(array)
     if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
         raise ARGUMENT_TYPE.error(
             argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
         )
+    held = np.asarray(array)
     if not held.flags.c_contiguous or held.dtype.hasobject:
         raise ARGUMENT_TYPE.error(
             argument="array",

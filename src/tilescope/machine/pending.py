@@ -19,6 +19,7 @@ import numpy as np
 from tilescope.machine.step import LaneNumbers
 
 WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "arrival"]
+MOST_WORKS = 1024  # that are under way in a cluster; then the oldest is done, as a queue that is full does it
 GROUP_KINDS: tuple[WorkKind, ...] = ("cp.async", "bulk", "wgmma")
 
 
@@ -61,6 +62,8 @@ class Pending:
         if work.kind in self.open_groups:
             work.groups = self.open_groups[work.kind][work.lanes]
         self.works.append(work)
+        if len(self.works) > MOST_WORKS:
+            self.finish(self.works[0])
 
     def commit(self, kind: WorkKind, lanes: LaneNumbers) -> None:
         """Close the open group of some lanes."""

@@ -85,6 +85,7 @@ class Program:
     clock_reads: set[int] = field(default_factory=set)
     call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
+    register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)
     read_only: dict[int, ReadOnly] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)  # where each starts
     param_offsets: dict[int, int] = field(default_factory=dict)  # of the entry's parameters, by variable number
@@ -133,8 +134,9 @@ class Assembler:
         self.function = entry  # whose instructions are being decoded
         self.start = 0  # of the function, in the program
         self.targets_now: list[int] = []  # registers that the instruction being decoded writes
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers = self.program.register_numbers
         self._constants: dict[ReadOnly, int] = {}
+        self._kept: dict[tuple[str, int, int], int] = {}
 
     # Registers ---------------------------------------------------------------------------------------------------
 
@@ -186,6 +188,13 @@ class Assembler:
         number = self._numbers[key]
         self.targets_now.append(number)
         return number
+
+    def kept(self, instruction: Instruction, index: int, dtype: np.dtype[np.generic]) -> int:
+        """The number of a register without a name, in which an instruction keeps a value for a later one."""
+        key = (self.function.name, id(instruction), index)  # an instruction lives as long as its module
+        if key not in self._kept:
+            self._kept[key] = self._new(dtype)
+        return self._kept[key]
 
     def predicate(self, operand: Operand) -> tuple[int, bool]:
         """The number of a predicate, and whether it is negated; constants are allowed."""

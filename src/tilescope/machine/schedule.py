@@ -4,7 +4,8 @@
     ready        fronts that can run: those at the smallest instruction first, so that the others catch up
     gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, mma.sync, wgmma …)
     barriers     lanes at bar.sync or barrier.cluster.wait
-    spinning     fronts that went round a loop without seeing anything new: they run again when something changes
+    spinning     fronts that went round a loop without seeing anything new: they run again when something changes,
+                 or, where the loop reads a clock, when time has passed
 
 Where nobody is ready, asynchronous work is done: as late as its wait allows. With a seed it may be done at any time before.
 """
@@ -21,14 +22,16 @@ import numpy.typing as npt
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.front import Front, Versions
+from tilescope.machine.front import Front
 from tilescope.machine.pending import Work
-from tilescope.machine.step import LaneNumbers
+from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
+IDLE_QUANTA = 8  # without a change that anybody could see: then another cluster may have its turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
 
-ClusterState = Literal["finished", "blocked", "running"]
+ClusterState = Literal["finished", "blocked", "idle", "stopped"]
+"""blocked: until another cluster changes memory. idle: it looks at a clock, or counts, while it waits. stopped: no steps left."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class Spinning:
 
     front: Front
     versions: Versions
+    reads_clock: bool
 
 
 @dataclass(slots=True)
@@ -52,6 +56,7 @@ class Schedule:
     warp_counts: npt.NDArray[np.int64] = field(init=False)
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
+    _idle_quanta: int = 0  # that ended one after another without a change that anybody could see
     _continues: bool = False  # whether the front of the turn that was just taken goes on
 
     def __post_init__(self) -> None:
@@ -72,24 +77,49 @@ class Schedule:
         launch = cluster.launch
         while True:
             if launch.steps_left <= 0:
-                return "running"
+                return "stopped"
             self._work_at_random_times()
             front = self._next_front()
             if front is not None:
-                self._advance(front)
+                before = self.versions()
+                if self._advance(front) == "quantum" and self._is_idle(before):
+                    return "idle"
                 continue
             if self._meet_elsewhere():
                 continue
             if not cluster.live.any():
                 cluster.pending.finish_all()
                 return "finished"
-            if not self._wake() and not self._work():
-                return "blocked"
+            if self._wake() or self._work():
+                continue
+            return "idle" if any(one.reads_clock for one in self.spinning) else "blocked"
 
     def wake_for_others(self) -> bool:
-        """Let spinning fronts look again, if another cluster changed memory. True where anybody is ready."""
-        self._wake()
-        return bool(self.ready)
+        """Let spinning fronts look again, if another cluster changed memory. True where one does."""
+        return self._wake()
+
+    def pass_time(self) -> bool:
+        """Let fronts go on that look at a clock or count while they wait. False where there are none, or no use."""
+        if self.ready:
+            return True
+        timed = [one for one in self.spinning if one.reads_clock]
+        if not timed or not self.cluster.launch.pass_time(self.versions()):
+            return False
+        for spinning in timed:
+            self.spinning.remove(spinning)
+            self.add(spinning.front)
+        return True
+
+    def _is_idle(self, before: Versions) -> bool:
+        """After a quantum: whether every front has used several without a change, and no asynchronous work is left."""
+        if self.versions() != before or self._work():
+            self._idle_quanta = 0
+            return False
+        self._idle_quanta += 1
+        if self._idle_quanta < IDLE_QUANTA * len(self.ready):
+            return False
+        self._idle_quanta = 0
+        return True
 
     def _next_front(self) -> Front | None:
         if not self.ready:
@@ -103,7 +133,7 @@ class Schedule:
         self.ready.remove(chosen)
         return chosen
 
-    def _advance(self, front: Front) -> None:
+    def _advance(self, front: Front) -> Literal["quantum", "turn"]:
         """Run a front until it is parked, split, ended or has used its quantum, or another one should catch up."""
         cluster = self.cluster
         program = cluster.program
@@ -127,7 +157,7 @@ class Schedule:
                 cluster.pc = pc
                 self._count(front, pc, pc + 1)
                 if not self._turn(front):
-                    return
+                    return "turn"
                 if front.at(cluster) is not at:
                     at = front.at(cluster)
                 pc = front.pc
@@ -135,10 +165,10 @@ class Schedule:
                 front.steps = 0
                 front.rounds += 1
                 self.add(front)
-                return
+                return "quantum"
             if pc >= limit or (turn is not None and self.ready):
                 self.add(front)
-                return
+                return "turn"
 
     def _turn(self, front: Front) -> bool:
         """Take a turn with the lanes whose guard holds; the others go on. True where the front simply continues."""
@@ -223,10 +253,10 @@ class Schedule:
                 self.gathering[pc] = lanes[~complete]
         return moved
 
-    def spin(self, front: Front) -> None:
-        """Park a front until memory, a barrier or asynchronous work changes."""
+    def spin(self, front: Front, *, reads_clock: bool) -> None:
+        """Park a front until memory, a barrier or asynchronous work changes, or time passes."""
         front.loop_visit = None
-        self.spinning.append(Spinning(front, self.versions()))
+        self.spinning.append(Spinning(front, self.versions(), reads_clock))
 
     def versions(self) -> Versions:
         """Counts of what changed in this cluster and in global memory."""

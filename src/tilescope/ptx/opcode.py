@@ -135,7 +135,7 @@ _BY_PREFIX: dict[str, Meaning] = {
     "kind::": "kind",
     "collector::": "hints",
 }
-_SHAPE = re.compile(r"m[0-9]+n[0-9]+(?:k[0-9]+)?|[0-9]+x[0-9]+b")  # m16n8k16, m8n8, 32x32b
+_SHAPE = re.compile(r"m[0-9]+n[0-9]+(?:k[0-9]+)?|[0-9]+x[0-9]+b(?:x2)?")  # m16n8k16, m8n8, 32x32b, 16x32bx2
 
 
 def _meanings(words: dict[Meaning, str]) -> dict[str, Meaning]:

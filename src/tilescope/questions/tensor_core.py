@@ -17,6 +17,7 @@ from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_packing import SCALE_ATOM
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.mma.tmem_load import LoadedElement, loaded_element
@@ -239,7 +240,7 @@ def _budget_answer(asked: Asked) -> Answer:
 def scales_answer(asked: Asked) -> Answer:
     """Where the scale factors of a block-scaled matrix lie."""
     rows, k = asked["shape"]
-    factors = scale_layout(rows, k, asked["kind"])
+    factors = scale_layout(rows, k, asked["kind"], atom=asked.get("atom", "128x4"))
     element: tuple[int, int] | None = asked.get("element")
     block: tuple[int, int] | None = asked.get("block")
     refuse(element is not None and block is not None, "Give one of --element ROW,K and --block ROW,BLOCK.")
@@ -437,6 +438,14 @@ SCALES = Question(
             read=pair,
         ),
         Input("block", "--block", "The same by block", "row,block, as ScaleLayout.offset takes them.", read=pair),
+        Input(
+            "atom",
+            "--atom",
+            "Layout in memory",
+            "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
+            choices=tuple(SCALE_ATOM),
+            unsaid="128x4",
+        ),
     ),
     answer=scales_answer,
 )

@@ -38,6 +38,7 @@ _ASKING = re.compile(
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
+_FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
@@ -104,15 +105,12 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
-    in_sentences: list[Finder] = [_contained_term, _symptom] if asks_for_meaning else [_symptom, _contained_term]
-    finders = [
-        CAUSES.find,
-        *(group.find for group in WORD_GROUPS),
-        *in_sentences,
-        _named_cause,
-        _mentioned_term,
-        _near_sentence,
-    ]
+    in_sentences: list[Finder] = [_symptom, _contained_term, _named_cause]
+    if asks_for_meaning:
+        in_sentences = [_contained_term, _symptom, _named_cause]
+    elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
+        in_sentences = [_symptom, _named_cause, _contained_term]
+    finders = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences, _mentioned_term, _near_sentence]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:

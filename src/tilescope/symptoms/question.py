@@ -30,6 +30,7 @@ from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Sympto
 from tilescope.symptoms.words import (
     ASKING,
     CONTEXT,
+    DECISIVE,
     ELSEWHERE,
     FILLER,
     MAX_CHARACTERS,
@@ -42,6 +43,7 @@ from tilescope.value import Value, row_field
 
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
+_DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 
@@ -82,8 +84,13 @@ class Diagnosis(Value):
 class _Fit(NamedTuple):
     """How well the phrases of something fit a question."""
 
-    weight: float  # of the strongest phrase that is there whole; 0: none is
+    phrase: frozenset[str]  # the strongest that is there whole; empty: none is
     shared: float  # of a phrase that is not: the share of its weight that is there, at best
+
+    @property
+    def weight(self) -> float:
+        """How much the phrase says; 0 if none is there whole."""
+        return _weight(self.phrase)
 
 
 def diagnose(question: str) -> Diagnosis:
@@ -103,10 +110,12 @@ def diagnose(question: str) -> Diagnosis:
     if codes.known or codes.unknown:
         fits = {name: fit for name, fit in fits.items() if _may_be_code(SEEN[name], codes.known)}
     certain = _certain(codes.known, _xids_in(question), words, code_words)
-    by_words = [name for name, fit in fits.items() if fit.weight and name not in certain]
+    by_words = [name for name, fit in fits.items() if fit.phrase and name not in certain]
     by_words.sort(key=lambda name: -fits[name].weight)
     found = [*certain, *by_words]
-    named = _named_causes(words, found)
+    best = SYMPTOM[found[0]] if found else None
+    seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
+    named = _named_causes(words, best, seen)
     is_known = bool(found or named)
     return Diagnosis(
         question,
@@ -154,35 +163,48 @@ def _xids_in(question: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(number) for number in _XID.findall(question[:MAX_CHARACTERS])))
 
 
-def _named_causes(words: frozenset[str], found: list[str]) -> list[str]:
-    """The causes of which a phrase is there whole, the strongest first; a cause of the best symptom weighs more."""
-    expected = SYMPTOM[found[0]].causes if found else ()
-    weights = {
-        name: fit.weight * (_EXPECTED if name in expected else 1)
-        for name, fit in _fits(_cause_phrases(), words).items()
-        if fit.weight
-    }
-    return sorted(weights, key=lambda name: -weights[name])
+def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
+    """The causes of which a phrase is there whole, the strongest first.
+
+    Beside a symptom that was `seen` by a phrase, a cause of it has to say something more, any other cause to say more
+    than the whole phrase: "bank conflicts in the epilogue" is not named again by "bank conflict".
+    """
+    expected = symptom.causes if symptom else ()
+    likeliest = expected[0] if expected else ""  # stays first where nothing says more than its own phrase
+    weights: dict[str, float] = {}
+    for name, fit in _fits(_cause_phrases(), words).items():
+        if name in expected:
+            says_more = fit.weight >= _weight(seen) or not fit.phrase <= seen
+            weight = _EXPECTED * fit.weight
+        else:
+            says_more = fit.weight > _weight(seen)
+            weight = fit.weight
+        if fit.phrase and (says_more or name == likeliest):
+            weights[name] = weight
+    named = sorted(weights, key=lambda name: -weights[name])
+    return named[: named.index(likeliest)] if likeliest in named else named
 
 
 def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str, _Fit]:
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:
         return {}
-    is_strange = not all(word in _weights() or says_nothing_else(word) for word in words)
+    known = _weights().keys() | _vocabulary()
+    is_strange = not all(word in known or word.isdecimal() for word in words)
     fits: dict[str, _Fit] = {}
     for name, phrases in phrases_of.items():
-        weight = shared_weight = 0.0
+        best: frozenset[str] = frozenset()
+        shared_weight = 0.0
         for phrase in phrases:
             shared = phrase & words
             if not _says_enough(phrase, shared, is_strange):
                 continue
             if shared == phrase:
-                weight = max(weight, _weight(phrase))
+                best = max(best, phrase, key=_weight)
             else:
                 shared_weight = max(shared_weight, _weight(shared) / _weight(phrase))
-        if weight or shared_weight:
-            fits[name] = _Fit(weight, shared_weight)
+        if best or shared_weight:
+            fits[name] = _Fit(best, shared_weight)
     return fits
 
 
@@ -204,15 +226,29 @@ def question_words(question: str) -> frozenset[str]:
 
 
 def says_nothing_else(word: str) -> bool:
-    """Whether a word beside a term leads nowhere else: filler, a number, or a word of the trade."""
-    return word in FILLER or word in ASKING or word.isdecimal() or folded(word) in _vocabulary()
+    """Whether a word, as it was written, leads nowhere else beside a term: filler, a number, or a word of the trade."""
+    if word in FILLER or word in ASKING or word.isdecimal():
+        return True
+    return word in _written_words() or folded(word) in _name_words()
+
+
+@cache
+def _written_words() -> frozenset[str]:
+    """The words of the sentences about terms, in no other form than theirs: a line is a term, standing in one is not."""
+    return frozenset(re.findall(r"[\w.:]+", " ".join(term.meaning for term in TERMS).casefold().replace(". ", " ")))
+
+
+@cache
+def _name_words() -> frozenset[str]:
+    """The words of the names of terms, and others of the trade."""
+    names = " ".join(f"{term.name} {' '.join(term.aliases)}" for term in TERMS)
+    return frozenset(map(folded, re.findall(r"[\w.:]+", names.casefold()))) | CONTEXT
 
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words of the glossary, and others of the trade."""
-    text = " ".join(f"{term.name} {' '.join(term.aliases)} {term.meaning}" for term in TERMS)
-    return frozenset(map(folded, (*re.findall(r"[\w.:]+", text.casefold().replace(". ", " ")), *CONTEXT)))
+    """The words of the trade as questions have them."""
+    return frozenset(map(folded, _written_words())) | _name_words() | ASKING
 
 
 @lru_cache(maxsize=4096)
@@ -244,10 +280,11 @@ def _as_words(phrases: Iterable[str]) -> Phrases:
 
 @cache
 def _weights() -> dict[str, float]:
-    """How much a word says: the fewer symptoms and causes use it, the more."""
+    """How much a word says: the fewer symptoms and causes use it, the more; what decides goes before all others."""
     rows = (*_symptom_phrases().values(), *_cause_phrases().values())
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
-    return {word: log(1 + len(rows) / count) for word, count in used.items()}
+    weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
+    return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
 
 
 def _weight(words: frozenset[str]) -> float:

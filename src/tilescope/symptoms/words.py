@@ -31,7 +31,7 @@ _WORDS = table("words")
 SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
 _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
-_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "context", "elsewhere")}
+_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere")}
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
@@ -116,5 +116,6 @@ def _with_folded(words: list[str]) -> frozenset[str]:
 
 ASKING = _with_folded(_RAW["asking"])
 VAGUE = _with_folded(_RAW["vague"])
+DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles

@@ -29,6 +29,7 @@ from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
 from tilescope.mma.tmem_load import LoadedElement
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, extent, extents, number_span
+from tilescope.view.small_scale_view import draw_small_atoms
 from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
@@ -283,6 +284,8 @@ def draw_scale_layout(
     >>> draw_scale_layout(scale_layout(128, 256, "nvfp4")).title
     'Scale factors of 128 x 256 elements, nvfp4: 128 x 16 of ue4m3'
     """
+    if scales.atom == "8x4":
+        return draw_small_atoms(scales, element)
     row = scales.format
     size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     sentence = (

@@ -18,8 +18,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from tilescope.machine.arithmetic.compute import Array, constant
 from tilescope.machine.arithmetic.float_format import Rounding
-from tilescope.machine.arithmetic.operation import Array, constant
 
 _ONE = constant(1, 64)
 _SPLITTER = np.array(134217729.0)  # 2^27 + 1

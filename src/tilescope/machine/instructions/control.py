@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective as Collective
 from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
 from tilescope.machine.front import Front, LoopVisit
 from tilescope.machine.program import Assembler, Decoder, Moves
@@ -30,8 +29,9 @@ class Branch:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go, or park where the loop sees nothing new."""
         if self.target <= front.pc and _sees_nothing_new(schedule, front, self.target):
+            loop = schedule.cluster.program.registers_written(self.target, front.pc)
             front.pc = self.target
-            schedule.spin(front)
+            schedule.spin(front, reads_clock=loop is None)
             return
         schedule.go_on(front, self.target)
 
@@ -46,8 +46,8 @@ def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
         return False
     cluster = schedule.cluster
     numbers = cluster.program.registers_written(target, pc)
-    if numbers is None:  # a clock is read: the loop may end by itself
-        return False
+    if numbers is None:  # a clock is read, which changes; nothing else does
+        return True
     held = b"".join(cluster.registers[number][front.lanes].tobytes() for number in numbers)
     front.loop_visit = LoopVisit(pc, versions, held)
     return last.registers == held

@@ -160,30 +160,40 @@ def of_budget(budget: TmemBudget) -> FirstLine:
     return FirstLine(sentence, budget.violations[0].fix)
 
 
+_SCALE_IN_MEMORY = (
+    "The scale of row {row}, block {block} (k {first} to {last}) is byte {offset} ({offset:#x}) in memory"
+)
+TENSOR_CORE_ATOM = "128x4"  # in which tcgen05 finds scale factors
+
+
 def of_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> FirstLine:
     """Where the scale of a (row, block) lies, or how much room all scales take."""
     if block is None:
         return line(
             "{shape: x } scale factors of {scale_type}, one for {width} elements of k, take {size_bytes} bytes: {atoms: x } "
-            "atoms of 128 x 4.",
+            "atoms of {atom}.",
             shape=scales.shape,
             scale_type=scales.format.scale_type,
             width=scales.format.block,
             size_bytes=scales.size_bytes,
             atoms=scales.atoms,
+            atom=scales.atom.replace("x", " x "),
         )
     row, number = block
     width = scales.format.block
-    offset = int(scales.offset(row, number))
+    in_memory = {
+        "row": row,
+        "block": number,
+        "first": number * width,
+        "last": number * width + width - 1,
+        "offset": int(scales.offset(row, number)),
+    }
+    if scales.atom != TENSOR_CORE_ATOM:  # how others come to tensor memory stands in no document
+        return line(f"{_SCALE_IN_MEMORY}.", **in_memory)
     place = scales.tensor_memory("A").place(row, number)
     return line(
-        "The scale of row {row}, block {block} (k {first} to {last}) is byte {offset} ({offset:#x}) in memory; in tensor "
-        "memory it lies in lanes {lanes:and}, column {column}, byte {byte}.",
-        row=row,
-        block=number,
-        first=number * width,
-        last=number * width + width - 1,
-        offset=offset,
+        f"{_SCALE_IN_MEMORY}; in tensor memory it lies in lanes {{lanes:and}}, column {{column}}, byte {{byte}}.",
+        **in_memory,
         lanes=place.lanes,
         column=place.column,
         byte=place.bit // 8,
