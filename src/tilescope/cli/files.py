@@ -130,6 +130,18 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
     return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
 
 
+def with_pasted_words(asked: Asked, _: Output) -> Asked:
+    """What stdin holds, where - stands for the words."""
+    from tilescope.cli.map_source import read_input
+
+    if asked.get("topic") != (STDIN,):
+        return asked
+    pasted = read_input(STDIN).decode("utf-8", errors="replace").strip()
+    if not pasted:
+        raise click.UsageError("stdin holds no words; paste a line of a log, or name a topic.")
+    return asked.saying(topic=(pasted,))
+
+
 def with_kernel(asked: Asked, _: Output) -> Asked:
     """The text of a kernel, the launch file, and how arrays are read; what a launch file names lies beside it."""
     from tilescope.cli.map_source import read_input
@@ -159,6 +171,7 @@ def read_array_beside(folder: Path, name: str) -> Array:
 
 
 GATHERED: dict[str, Gather] = {  # by the question that asks about them
+    "explain": with_pasted_words,
     "check": with_map,
     "mma check": with_map,
     "load": with_map_and_array,

@@ -53,6 +53,7 @@ _MODULE_OF = {  # the module that draws values of a kind
     "map_report": "tensor_map_view",
     "mbarrier": "descriptor_view",
     "modes": "fragment_view",
+    "nearest_topics": "topic_view",
     "pipeline": "pipeline_view",
     "plan": "plan_view",
     "plan_report": "plan_view",

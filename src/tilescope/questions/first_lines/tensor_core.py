@@ -163,6 +163,7 @@ def of_budget(budget: TmemBudget) -> FirstLine:
 _SCALE_IN_MEMORY = (
     "The scale of row {row}, block {block} (k {first} to {last}) is byte {offset} ({offset:#x}) in memory"
 )
+TENSOR_CORE_ATOM = "128x4"  # in which tcgen05 finds scale factors
 
 
 def of_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> FirstLine:
@@ -187,15 +188,15 @@ def of_scales(scales: ScaleLayout, block: tuple[int, int] | None) -> FirstLine:
         "last": number * width + width - 1,
         "offset": int(scales.offset(row, number)),
     }
-    if scales.atom != "128x4":  # how others come to tensor memory stands in no document
+    if scales.atom != TENSOR_CORE_ATOM:  # how others come to tensor memory stands in no document
         return line(f"{_SCALE_IN_MEMORY}.", **in_memory)
     place = scales.tensor_memory("A").place(row, number)
     return line(
         f"{_SCALE_IN_MEMORY}; in tensor memory it lies in lanes {{lanes:and}}, column {{column}}, byte {{byte}}.",
+        **in_memory,
         lanes=place.lanes,
         column=place.column,
         byte=place.bit // 8,
-        **in_memory,
     )
 
 

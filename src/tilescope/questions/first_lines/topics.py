@@ -11,8 +11,9 @@ from tilescope.sentence import filled, first_sentence
 from tilescope.symptoms import Diagnosis
 
 if TYPE_CHECKING:
-    from tilescope.questions.topics import Topic, TopicIndex
+    from tilescope.questions.topics import NearestTopics, Topic, TopicIndex
 
+_NEAREST_SAID = 3
 _CODE_SIGN = "`"  # around code in a text
 
 
@@ -25,15 +26,36 @@ def of_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
 
 
 def _of_diagnosis(diagnosis: Diagnosis) -> FirstLine:
+    if not diagnosis.is_known:
+        near = (*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest)
+        return _nothing_known(tuple(dict.fromkeys(near))[:_NEAREST_SAID])
+    if diagnosis.arithmetic:
+        fix = diagnosis.causes[0].fix if diagnosis.causes else ""
+        return FirstLine(" ".join(diagnosis.arithmetic[:2]), _plain(fix))
     if not diagnosis.symptoms:
-        suggested = tuple(f'"{symptom.name}"' for symptom in diagnosis.suggested)
-        return line("Nothing is known by these words[[; is it {suggested:or}?]]", suggested=suggested)
+        cause = diagnosis.named[0]
+        return FirstLine(filled("{name}: {said}", _told(cause.name, cause.mechanism)), _plain(cause.fix))
     symptom = diagnosis.symptoms[0]
     if not diagnosis.causes:
-        return line("{name}: {said}", name=symptom.name, said=_plain(first_sentence(symptom.note)))
+        return line("{name}: {said}", **_told(symptom.name, symptom.note))
     cause = diagnosis.causes[0]
-    facts = {"name": symptom.name, "cause": cause.name, "said": _plain(first_sentence(cause.mechanism))}
-    return FirstLine(filled("{name}: look first at {cause}. {said}", facts), _plain(cause.fix))
+    facts = {"symptom": symptom.name, **_told(cause.name, cause.mechanism)}
+    return FirstLine(filled("{symptom}: look first at {name}. {said}", facts), _plain(cause.fix))
+
+
+def _told(name: str, text: str) -> dict[str, str]:
+    """A name, and what is said of it first."""
+    return {"name": name, "said": _plain(first_sentence(text))}
+
+
+def of_nearest(near: NearestTopics) -> FirstLine:
+    """That the words name nothing, and what they are near to."""
+    return _nothing_known(near.topics) if near.topics else FirstLine(near.reason, _plain(near.advice))
+
+
+def _nothing_known(names: tuple[str, ...]) -> FirstLine:
+    near = tuple(f'"{name}"' for name in names)
+    return line("Nothing is known by these words[[; is it {near:or}?]]", near=near)
 
 
 def of_index(index: TopicIndex) -> FirstLine:
