@@ -1,4 +1,4 @@
-"""Titles and error lines of public threads, word for word: the right cause is first for nine of ten.
+"""Titles and error lines of public threads in the words of their authors: the right cause is first for nine of ten.
 
 titles_and_error_lines.tsv holds them with what a person judged right from the line and from how its thread ended: one or
 several causes, terms or symptoms. None of them was written with tilescope's tables in sight.
