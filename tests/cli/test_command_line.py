@@ -265,7 +265,8 @@ def test_json_and_svg_do_not_share_stdout(capsys):
 def test_a_narrow_terminal_gets_narrow_text(arguments, width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     assert run(arguments) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+    _, *lines = capsys.readouterr().out.splitlines()  # the answer stands in one line, however narrow the terminal
+    assert max(map(len, lines)) <= width
 
 
 def test_no_terminal_is_narrower_than_40_columns(monkeypatch, capsys):

@@ -220,12 +220,14 @@ REFUSED = {
 def test_a_copy_that_faults_is_answered_with_no(options, rule, code, capsys):
     assert run(["load", *MAP, *options]) == 1
     shown = capsys.readouterr()
-    assert shown.out.startswith(f"error: {rule}: ")
-    assert f"The chip answers with error {code}" in shown.out
+    assert shown.out.startswith(f"The chip answers with error {code}, ")
+    assert f"\nerror: {rule}: " in shown.out
     assert shown.err == ""
     assert run(["load", *MAP, *options, "--json"]) == 1
     plain = json.loads(capsys.readouterr().out)
     assert (plain["code"], [violation["rule"] for violation in plain["violations"]]) == (code, [rule])
+    assert plain["answer"] == shown.out.splitlines()[0]
+    assert plain["advice"] == plain["violations"][0]["fix"]
 
 
 @pytest.mark.parametrize("name", REFUSED)

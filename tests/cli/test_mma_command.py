@@ -11,10 +11,15 @@ from tilescope.cli import run
 from tilescope.value import Value
 
 
+def drawing(capsys):
+    """What was printed below the first line."""
+    return capsys.readouterr().out.split("\n\n", 1)[1]
+
+
 def test_draws_an_operand(capsys):
     assert run(["mma", "layout", "128x64", "bf16", "--major", "MN", "--swizzle", "64B", "--atom-order", "row"]) == 0
     tile = ts.canonical_layout("MN", "64B", "bf16").tile((128, 64), atom_order="row")
-    assert capsys.readouterr().out == view.text(tile) + "\n"
+    assert drawing(capsys) == view.text(tile) + "\n"
 
 
 def test_marks_an_element(capsys):
@@ -27,7 +32,7 @@ def test_marks_an_element(capsys):
 def test_draws_a_fragment(capsys):
     assert run(["mma", "fragment", "mma.m16n8k16", "--operand", "A", "--type", "bf16", "--lane", "22"]) == 0
     expected = view.text(ts.fragment("mma.m16n8k16", "A", "bf16"), lane=22)
-    assert capsys.readouterr().out == expected + "\n"
+    assert drawing(capsys) == expected + "\n"
 
 
 def test_says_what_a_lane_holds_and_who_holds_an_element(capsys):
@@ -48,7 +53,7 @@ def test_says_of_which_matrix_a_lane_holds_an_element(capsys):
 
 def test_ldmatrix_needs_neither_operand_nor_type(capsys):
     assert run(["mma", "fragment", "ldmatrix.x4.trans"]) == 0
-    assert capsys.readouterr().out.startswith("ldmatrix.x4.trans: 4 x 8 x 8 uint16 (row x column)\n")
+    assert drawing(capsys).startswith("ldmatrix.x4.trans: 4 x 8 x 8 uint16 (row x column)\n")
 
 
 def test_lists_the_descriptors_of_a_loop(capsys):
@@ -59,7 +64,9 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     assert found["descriptors"] == [[hex(each.encode()) for each in steps] for steps in loop]
     assert found["explanation"] == list(loop.explanation)
     assert run(arguments) == 0
-    assert "stride   512 bytes" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "stride     512 bytes" in shown
+    assert "transpose  imm-trans-a = 0 (tnspA: Major::K)" in shown
 
 
 def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
@@ -132,7 +139,7 @@ def test_says_that_a_descriptor_reads_what_was_written(capsys, tmp_path):
     picture = tmp_path / "agreement.svg"
     arguments = ["mma", "check", WORD, *MAP, "--smem-address", "0x400"]
     assert run([*arguments, "--svg", str(picture)]) == 0
-    assert capsys.readouterr().out.startswith("Copies and descriptor agree\n")
+    assert drawing(capsys).startswith("Copies and descriptor agree\n")
     ET.parse(picture)
     assert run([*arguments, "--json"]) == 0
     found = Value.from_dict(json.loads(capsys.readouterr().out))
@@ -195,17 +202,17 @@ def test_an_unknown_operand_is_told_in_a_sentence(capsys):
 def test_draws_tensor_memory(capsys):
     assert run(["mma", "tmem", "--m", "128", "--n", "128", "--cta-group", "2", "--element", "70,100"]) == 0
     expected = view.text(ts.tmem_layout((128, 128), cta_group=2), element=(70, 100))
-    assert capsys.readouterr().out == expected + "\n"
+    assert drawing(capsys) == expected + "\n"
     assert run(["mma", "tmem", "--m", "64", "--k", "64", "--ws", "--type", "e4m3", "--address", "0x40"]) == 0
     placed = ts.tmem_layout((64, 64), operand="A", data_type="e4m3", ws=True, address=0x40)
-    assert capsys.readouterr().out == view.text(placed) + "\n"
+    assert drawing(capsys) == view.text(placed) + "\n"
     assert run(["mma", "tmem", "--m", "128", "--k", "32", "--metadata", "--element", "21,19", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["extra"]["place"] == {"cta": 0, "lanes": [29], "column": 0, "bit": 3}
 
 
 def test_draws_scale_factors(capsys):
     assert run(["mma", "scales", "128x256", "nvfp4", "--element", "37,80"]) == 0
-    assert capsys.readouterr().out == view.text(ts.scale_layout(128, 256, "nvfp4"), element=(37, 80)) + "\n"
+    assert drawing(capsys) == view.text(ts.scale_layout(128, 256, "nvfp4"), element=(37, 80)) + "\n"
     assert run(["mma", "scales", "128x256", "nvfp4", "--element", "37,80", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["extra"] == {"element": [37, 80], "block": 5, "offset": 597}
 

@@ -220,7 +220,8 @@ def test_its_lines_are_maps_for_check_diff_and_load(watch, tmp_path, capsys):
     capsys.readouterr()
     assert run(["check", str(path), "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
-    assert [each["accepted"] for each in (answer, *answer["extra"]["others"])] == [True, False, True, True, False]
+    assert (answer["total"], answer["refused"], answer["refused_lines"]) == (5, 2, [2, 5])
+    assert answer["lines_without_map"] == [6, 7]
     assert run(["diff", f"{path}:1", f"{path}:4"]) == 1
     assert "address" in capsys.readouterr().out
     assert run(["load", f"{path}:1", "--coords", "64,0"]) == 0

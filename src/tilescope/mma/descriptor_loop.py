@@ -316,8 +316,8 @@ class DescriptorLoop(Value):
         """Leading, stride and the K loop: name and meaning.
 
         >>> from tilescope.mma.consumer import wgmma_descriptors
-        >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
-        ('k step', '+32 bytes (+2 encoded), inside the atom')
+        >>> wgmma_descriptors((64, 64), "bf16").facts[-2:]
+        (('k step', '+32 bytes (+2 encoded), inside the atom'), ('transpose', 'imm-trans-a = 0 (tnspA: Major::K)'))
         """
         canonical = self.canonical
         leading = f"{self.leading_bytes} bytes {canonical.neighbours('leading_bytes')}"
@@ -326,7 +326,20 @@ class DescriptorLoop(Value):
             ("leading", leading + self._unreached(canonical.leading_step)),
             ("stride", stride + self._unreached(canonical.stride_step)),
             *(("k step", step) for step in self._steps(canonical.atom[1])),
+            ("transpose", self.transpose_bit),
         )
+
+    @property
+    def transpose_bit(self) -> str:
+        """What the instruction is told of majorness, which no operand descriptor holds.
+
+        >>> from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
+        >>> wgmma_descriptors((64, 64), "bf16", major="MN", operand="B").transpose_bit
+        'imm-trans-b = 1 (tnspB: Major::MN)'
+        >>> tcgen05_descriptors((128, 64), "bf16", major="MN").transpose_bit
+        'bit 15 of the instruction descriptor = 1 (transpose A)'
+        """
+        raise NotImplementedError
 
     def _unreached(self, step: tuple[int, int] | None) -> str:
         """A note where one instruction does not go as far as a field leads."""

@@ -18,8 +18,8 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
-from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import shortened
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.sentence import counted, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -47,19 +47,18 @@ def answer(asked: Asked) -> Answer:
     kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
-        return Answer(template.launch, text=template.text)
+        wanted = f"A launch file for {kernel.entry}, which has {counted(len(kernel.parameters), 'parameter')}."
+        return Answer(template.launch, first=FirstLine(wanted), text=template.text)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
     start = time.perf_counter()
     done = launched(kernel, launch, asked["read_array"])
     seconds = time.perf_counter() - start
     run = done.run
-    told = outcome_sentence(run, seconds)
-    if run.printed:
-        told = f"{told}\n\n{run.printed.rstrip()}"
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,
+        first=FirstLine(outcome_sentence(run, seconds), errors[0].fix if errors else ""),
         shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "is_told": True},
         extra={
             "seconds": round(seconds, 6),
@@ -70,7 +69,6 @@ def answer(asked: Asked) -> Answer:
         is_yes=run.outcome == "finished" and not errors,
         violations=run.findings,
         told_in="findings",
-        headline=told,
         files=_saved(asked.get("saved", ()), done),
     )
 

@@ -22,7 +22,7 @@ def draw_kernel_run(
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
-    With `is_told` the first two are left out, for a command that has printed them itself.
+    With `is_told` the first is left out, for a command that has said it itself.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -36,7 +36,7 @@ def draw_kernel_run(
         title,
         {
             "outcome": "" if is_told else outcome_sentence(run),
-            "printed": None if is_told else Table(([line] for line in _code_lines(run.printed)), title="printf"),
+            "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
             "lines": _lines(run, all_lines=all_lines),

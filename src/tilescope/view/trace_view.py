@@ -11,7 +11,7 @@ dim 1                        byte     chunk   0    1    2    3  …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
@@ -25,6 +25,8 @@ from tilescope.view.step import Step
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, chunks_of_row, plane, takes_pixels
 
 MAX_LINES = 32
+_MAX_PLACE_ROWS = 8  # of a plane beside one place
+_NO_PLANE = Grid("", (), ())
 _MAX_STEPS = 512  # of a walk
 _CUT_SIGN = "~"  # behind the name of a chunk: the tensor ends within it
 _SWAPPED_SIGN = "x"  # its halves are exchanged
@@ -40,7 +42,8 @@ def draw_trace(
 ) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
 
-    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked.
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked: the
+    lines that are drawn are then those around them.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -49,13 +52,16 @@ def draw_trace(
     """
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
     tensor = plane(trace, exact).marked(links)
-    shared = _memory(trace, lines).marked(links)
+    asked = {place.address // SMEM_LINE_BYTES * SMEM_LINE_BYTES for place in places}
+    shared = _memory(trace, lines, asked).marked(links)
+    # Beside one place, a plane to scale shows nothing of it, and a large one hides it.
+    is_plane_shown = not places or (len(tensor.rows) <= _MAX_PLACE_ROWS and _is_marked(tensor))
     return Drawing(
         _title(trace),
         {
             "places": tuple(_place(trace, place) for place in places),
-            "grids": Beside({"plane": tensor, "memory": shared}),
-            "legend": _legend(trace, tensor, shared),
+            "grids": Beside({"plane": tensor if is_plane_shown else None, "memory": shared}),
+            "legend": _legend(trace, tensor if is_plane_shown else _NO_PLANE, shared),
             "facts": _facts(trace),
         },
     )
@@ -73,8 +79,12 @@ def _title(trace: Trace) -> str:
     return f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
 
 
-def _memory(trace: Trace, most: int | None) -> Grid:
-    """The lines of shared memory that the copy covers."""
+def _is_marked(grid: Grid) -> bool:
+    return any(cell.mark for row in grid.rows for cell in row.cells)
+
+
+def _memory(trace: Trace, most: int | None, asked: Collection[int]) -> Grid:
+    """The lines of shared memory that the copy covers; those that were asked for are among them."""
     swizzle = trace.tensor_map.swizzle
     start = trace.smem_address
     return memory_grid(
@@ -82,6 +92,7 @@ def _memory(trace: Trace, most: int | None) -> Grid:
         lines_of_bytes(start, start + trace.footprint_bytes),
         lambda address: _chunk(trace, address),
         most=most,
+        asked=asked,
         period=swizzle.period_lines if swizzle.bits else 0,
         numbered=True,
     )
