@@ -65,8 +65,8 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     assert found["explanation"] == list(loop.explanation)
     assert run(arguments) == 0
     shown = capsys.readouterr().out
-    assert "stride     512 bytes" in shown
-    assert "transpose  imm-trans-a = 0 (tnspA: Major::K)" in shown
+    assert "stride       512 bytes" in shown
+    assert "imm-trans-a  0 (tnspA: Major::K)" in shown
 
 
 def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):

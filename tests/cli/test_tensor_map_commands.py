@@ -509,7 +509,7 @@ def test_encode_takes_what_check_takes(tmp_path, answer):
     for source, stdin in (([str(file)], ""), (["-"], MATRIX.encode()), ([], MATRIX.encode()), ([str(file)], "")):
         assert answer("encode", "--hex", *source, stdin=stdin)[1] == MATRIX.encode().hex() + "\n"
     smaller = MATRIX.with_fields(box=(64, 8))
-    assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
+    assert answer("encode", "--hex", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
 
 
 @pytest.mark.parametrize("command", [["check"], ["encode"], ["load"], ["mma", "check", "0x4000004000010040"]])

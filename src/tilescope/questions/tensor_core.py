@@ -159,7 +159,7 @@ def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
     return {
         "descriptors": [[hex(step.encode()) for step in steps] for steps in loop],
         "explanation": list(loop.explanation),
-        "transpose": loop.transpose_bit,
+        "transpose": loop.transpose,
         "findings": [finding.to_dict() for finding in loop.findings],
     }
 
