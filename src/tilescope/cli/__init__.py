@@ -128,7 +128,7 @@ def mma_group() -> click.Group:
     return click.Group(
         "mma",
         callback=_show_help,
-        help="Draw what tensor cores read and hold: operands, fragments, descriptors.",
+        help="What tensor cores read and hold: operands, fragments, descriptors, tensor memory.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )

@@ -63,8 +63,8 @@ class WgmmaLoop(DescriptorLoop):
     ...     print(sentence)
     leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
     stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
-    k step = +2048 bytes (+128 encoded), to the next atom
     imm-trans-a = 0 (tnspA: Major::K)
+    k step = +2048 bytes (+128 encoded), to the next atom
     """
 
     described: ClassVar[type[OperandDescriptor]] = WgmmaDescriptor

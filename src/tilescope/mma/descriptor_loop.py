@@ -317,7 +317,7 @@ class DescriptorLoop(Value):
 
         >>> from tilescope.mma.consumer import wgmma_descriptors
         >>> wgmma_descriptors((64, 64), "bf16").facts[-2:]
-        (('k step', '+32 bytes (+2 encoded), inside the atom'), ('imm-trans-a', '0 (tnspA: Major::K)'))
+        (('imm-trans-a', '0 (tnspA: Major::K)'), ('k step', '+32 bytes (+2 encoded), inside the atom'))
         """
         canonical = self.canonical
         leading = f"{self.leading_bytes} bytes {canonical.neighbours('leading_bytes')}"
@@ -325,8 +325,8 @@ class DescriptorLoop(Value):
         return (
             ("leading", leading + self._unreached(canonical.leading_step)),
             ("stride", stride + self._unreached(canonical.stride_step)),
-            *(("k step", step) for step in self._steps(canonical.atom[1])),
             self.transpose_fact,
+            *(("k step", step) for step in self._steps(canonical.atom[1])),
         )
 
     @property

@@ -88,8 +88,8 @@ def of_description(pipeline: Pipeline) -> FirstLine:
 def of_sweep(table: Sweep) -> FirstLine:
     """How many problems have a plan."""
     if table.planned == len(table.rows):
-        return line("All {rows:problem} have a plan.", rows=len(table.rows))
+        return line("{planned} of {rows} problems have a plan.", planned=table.planned, rows=len(table.rows))
     lacking = next(row for row in table.rows if not row.has_plan)
     said = {"planned": table.planned, "rows": len(table.rows), "asked": lacking.asked}
-    verdict = filled("{planned} of {rows:problem} have a plan; {asked} has none", said)
+    verdict = filled("{planned} of {rows} problems have a plan; {asked} has none", said)
     return refused(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")
