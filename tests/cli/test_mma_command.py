@@ -294,6 +294,14 @@ def test_ld_names_warp_lane_and_register(capsys):
     assert "give it with --element ROW,COLUMN" in capsys.readouterr().err
 
 
+def test_the_scale_factors_of_a_pair_take_fewer_columns(capsys):
+    parts = ["mma", "tmem", "--budget", "D:128x256,SFB:256x1024:nvfp4", "--json"]
+    assert run([*parts, "--cta-group", "2"]) == 0
+    assert [part["columns"] for part in json.loads(capsys.readouterr().out)["parts"]] == [128, 64]
+    assert run(parts) == 0
+    assert [part["columns"] for part in json.loads(capsys.readouterr().out)["parts"]] == [256, 128]
+
+
 def test_a_budget_adds_up_columns_and_shares_lanes(capsys):
     assert run(["mma", "tmem", "--budget", "D:64x128*2,D:64x64,A:64x64,SFA:128x256:nvfp4,32"]) == 0
     shown = capsys.readouterr().out
@@ -308,7 +316,8 @@ def test_a_budget_adds_up_columns_and_shares_lanes(capsys):
         (["tmem"], "Give --m M"),
         (["tmem", "--budget", "128by64"], "is no matrix of tensor memory"),
         (["tmem", "--budget", "SFA:128x256"], "does not say the kind of its scale factors; write SFA:128x256:nvfp4"),
-        (["tmem", "--budget", "D:128x256", "--m", "128"], "leave --m"),
+        (["tmem", "--budget", "D:128x256", "--m", "128"], "--budget lists whole matrices"),
+        (["tmem", "--budget", "D:128x256", "--address", "64"], "--budget lists whole matrices"),
         (["tmem", "--budget", "D:96x256"], "tmem-datapath"),
         (["tmem", "--budget", "D:128x256*0"], "argument-type"),
         (["scales", "128x256", "nvfp4", "--element", "0,0", "--block", "0,0"], "one of --element ROW,K and --block"),

@@ -35,7 +35,7 @@ from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR,
 from tilescope.questions.maps import DESCRIBED_MAP, described
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
-from tilescope.questions.tmem_parts import numbered_parts, tmem_parts
+from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, tile, word
@@ -222,11 +222,10 @@ def tmem_answer(asked: Asked) -> Answer:
 def _budget_answer(asked: Asked) -> Answer:
     """Whether matrices fit into tensor memory together."""
     refuse(
-        any(name in asked for name in ("m", "n", "k", "metadata", "element", "load")),
-        "--budget lists whole matrices; leave --m, --n, --k, --metadata, --element and --ld out.",
+        any(name in asked for name in ("m", "n", "k", "metadata", "data_type", "address", "element", "load")),
+        "--budget lists whole matrices, and places them; --cta-group, --ws and --sparse alone go with it.",
     )
-    form = asked.options(TMEM_FORM)
-    budget = tmem_budget({name: part.in_memory(form) for name, part in numbered_parts(asked["budget"]).items()})
+    budget = tmem_budget(named_layouts(asked["budget"], asked.options(TMEM_FORM)))
     return Answer(
         budget,
         first=of_budget(budget),
@@ -324,7 +323,7 @@ READ_OPTIONS = (
 COPIES = Input(
     "copies",
     "--copy",
-    "A copy that brings the tile, such as 64,0@8192; may be repeated",
+    "A copy that brings the tile, such as 64,0@8192: coordinates innermost first, bytes; may be repeated",
     read=placed_copy,
     unsaid="one, to its start",
     is_many=True,
