@@ -78,6 +78,14 @@ QUIET = [
         ),
     ),
     (
+        ["check", "maps.jsonl"],
+        1,
+        (
+            "2 maps, 1 refused. Refused: strides_bytes[0] = 120 bytes; strides are multiples of 16 bytes.\n"
+            "Pad dimension 0 so that the next one steps 128 bytes."
+        ),
+    ),
+    (
         ["encode", *MAP],
         0,
         "128 bytes, as the driver writes them on sm_90: tiled map of 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B.",
@@ -172,6 +180,17 @@ QUIET = [
         (
             "ld.b32 columns: 32-way conflict, 1024 wavefronts where 32 would do; st.b32 rows: no conflict, 32 wavefronts. "
             "Without a conflict: swizzle xor:5,2,5."
+        ),
+    ),
+    (
+        ["banks", "32x32", "bf16", "--pattern", "transpose", "--pattern", "st.b128 rows", "--fix"],
+        1,
+        (
+            "ld.b16 columns: 16-way conflict, 512 wavefronts where 32 would do; st.b128 rows: no conflict, 16 wavefronts. "
+            "No layout of 34 tried is without a conflict; swizzle 64B has the least, 96 wavefronts too many.\n"
+            "No layout can: 16-byte stores leave a column 8 banks, so ld.b16 columns takes at least 128 wavefronts, 32 "
+            "without conflicts. With the lanes dealt otherwise, ld.b16 lanes 8x4 in place of ld.b16 columns (rows x pieces), "
+            "swizzle 64B leaves no conflict."
         ),
     ),
     (
@@ -348,12 +367,13 @@ IDS = [f"{' '.join(command)[:50]}-{number}" for number, (command, _, _) in enume
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
-    """A tile, a dump in which it lies swizzled, one in which it does not lie, and a pipeline that hangs."""
+    """A tile, a dump in which it lies swizzled, one in which it does not lie, a pipeline that hangs, and two maps."""
     tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
     np.save(tmp_path / "tile.npy", tile)
     (tmp_path / "dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))
     (tmp_path / "noise.bin").write_bytes(bytes([255]) * 8192)
     (tmp_path / "hang.toml").write_text(HANG)
+    (tmp_path / "maps.jsonl").write_text(f"{ONE}\n{ONE.replace('[128]', '[120]')}\n")
     monkeypatch.chdir(tmp_path)
 
 
