@@ -205,6 +205,7 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
 def test_every_example_runs_and_ends_as_it_should(example):
     last = {
         "bank_conflicts": "best: swizzle 128B",
+        "run_kernel": "equal to numpy: True",
         "invalid_value": "accepted: box (64, 64), strides (8208,)",
         "tile_to_tensor_core": "emulated product is right: True",
         "wrong_parity": "consumer reads a[0] before anything has filled it",

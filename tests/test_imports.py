@@ -16,6 +16,7 @@ PACKAGE = Path(tilescope.__file__).parent
 # A module imports from its own package and from those above it.
 ORDER = (
     "arithmetic",
+    "one_rounding",
     "names",
     "sentence",
     "errors",
@@ -225,5 +226,6 @@ def test_the_walk_sees_each_form_of_import(tmp_path, path, source, seen):
 
 def test_starting_up_loads_neither_drawing_nor_extras():
     names = ["rich", "click", "starlette", "uvicorn", "jinja2", "cuda", "numba", "tilescope.view", "tilescope.cli"]
+    names += ["tilescope.ptx", "tilescope.machine"]
     loaded = f"import sys, tilescope; tilescope.Swizzle; print([name for name in {names} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "[]\n"

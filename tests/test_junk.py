@@ -94,6 +94,7 @@ DESCRIPTOR = ts.WgmmaDescriptor(0x400, leading_bytes=16, stride_bytes=1024, swiz
 SMEM = ts.load(MAP, MEMORY, (0, 0))
 WORD = DESCRIPTOR.encode()
 MATRIX = np.ones((64, 64), np.float32)
+KERNEL = ".version 8.0 .target sm_90 .address_size 64 .entry k(.param .u32 n) { ret; }"
 NONE: dict[str, object] = {}
 TMEM = ts.TensorMemory().alloc(64)
 TMEM_D = ts.tmem_layout((128, 64))
@@ -205,6 +206,11 @@ CALLS = {
     ts.load_tiles: {"tensor_map": MAP, "memory": MEMORY},
     ts.bulk_load: {"memory": MEMORY, "address": 0, "size_bytes": 16},
     ts.bulk_store: {"smem": SMEM, "memory": MEMORY.copy(), "address": 0, "size_bytes": 16},
+    ts.Kernel: {"ptx": KERNEL},
+    ts.Kernel(KERNEL).run: {"grid": 1, "block": 32, "args": [7]},
+    ts.Memory: NONE,
+    ts.Memory().place: {"array": np.zeros(4, np.float32)},
+    ts.Memory().map: {"array": np.zeros((64, 64), np.float16), "box": (64, 8)},
     ts.Mbarrier: {"count": 2},
     ts.Mbarrier(2).arrive: {"count": 1},
     ts.Mbarrier(2).arrive_drop: {"count": 1},

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         Violation,
     )
     from tilescope.layout import Layout
+    from tilescope.machine.kernel import Kernel
+    from tilescope.machine.memory import Memory
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
@@ -111,6 +113,8 @@ _NAMES_IN = {
         "trace",
     ),
     "emitter": ("emit", "snippet"),
+    "machine.kernel": ("Kernel",),
+    "machine.memory": ("Memory",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
     "mma.consumer": ("tcgen05_descriptors", "wgmma_descriptors"),
@@ -155,9 +159,11 @@ __all__ = [
     "Im2colMap",
     "Im2colWideMap",
     "InstructionDescriptor",
+    "Kernel",
     "LaunchFailureError",
     "Layout",
     "Mbarrier",
+    "Memory",
     "MisalignedAddressError",
     "PlanError",
     "Problem",

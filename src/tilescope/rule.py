@@ -64,6 +64,8 @@ _ROW_MODULES = (
     "pipeline.mbarrier",
     "pipeline.simulation",
     "ptx",
+    "machine.launching",
+    "machine.launch_file",
     "planner.barrier_roles",
     "emitter.source",
     "view",

@@ -40,6 +40,8 @@ _DEFINING_MODULES = (
     "notation",
     "pipeline.mbarrier",
     "pipeline.simulation",
+    "machine.line_count",
+    "machine.launching",
     "planner",
     "gpu.benchmark",
     "gpu.verification",

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+from pathlib import Path
 
 import click
 import pytest
@@ -33,6 +35,21 @@ sweep nosuchfile.txt
 pipeline 128x64
 pipeline 128x64 bf16 --stages 99
 pipeline 128x64 256x64 bf16 --cta-group 2
+run
+run nosuch.ptx
+run double.ptx
+run double.ptx --grid 1 --arg f17:8 --arg map:3,box=8 --arg seven --arg f32:8:zeroes
+run double.ptx --grid 1 --block 32
+run double.ptx --grid 1 --block 32 --arg 7 --arg f32:8:zeros
+run double.ptx --grid 1x1x1x1 --block 32 --arg f32:32 --arg 32
+run double.ptx --grid 1 --block 1025 --arg f32:32 --arg 32
+run double.ptx --grid 1 --block 32 --arg f32:32 --arg 32 --entry nope
+run double.ptx --grid 1 --block 32 --arg f32:32 --arg 32 --blocks here
+run double.ptx --grid 1 --block 32 --arg f32:32 --arg 32 --blocks 4,4
+run double.ptx --grid 1 --block 32 --arg f32:32 --arg 32 --save 3=x.npy
+run double.ptx --grid 1 --block 32 --arg @nosuch.npy --arg 32
+run double.ptx --grid 1 --block 32 --arg f32:16 --arg 32
+run --launch double.ptx
 check nosuch.json
 check --type bf16 --dims 64,64
 check --type bf16 --dims 64,64 --box 64,64 --swizzle 128
@@ -89,6 +106,13 @@ explain zzzzqqqq
 explain error 12345
 chek
 """.strip().splitlines()
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    """A kernel, in a folder of its own."""
+    shutil.copy(Path(__file__).parent / "double.ptx", tmp_path)
+    monkeypatch.chdir(tmp_path)
 
 
 def options_of(words):

@@ -1,6 +1,7 @@
 """What a command prints with --json is a value: `Value.from_dict` takes it back, whatever was added beside it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ IM2COL = [
 ]
 ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 TWO_MAPS = '{"data_type": "bf16", "dims": [64, 64], "strides_bytes": [128], "box": [64, 64]}'
+LAUNCH = ["--grid", "2", "--block", "32", "--arg", "f32:40", "--arg", "40"]
 CAPTURE = str(Path(__file__).parent.parent / "golden" / "verify_h200.npz")
 NEED_A_CARD = {"bench"}  # tests/gpu_layer tries it with a stand-in
 
@@ -40,6 +42,8 @@ PRINTED = [
     (["pipeline", "128x64", "bf16", "--stages", "2"], "simulation", []),
     (["pipeline", "128x64", "128x64", "bf16", "--cluster", "2x1", "--steps", "2"], "simulation", []),
     (["pipeline", "128x64", "bf16", "--direction", "store", "--describe"], "pipeline", []),
+    (["run", "double.ptx", *LAUNCH], "kernel_run", ["seconds", "exact", "outputs", "lines"]),
+    (["run", "double.ptx", "--template"], "launch_description", []),
     (["check", *MAP], "map_report", []),
     (["check", *MAP, "--box", "128,64"], "map_report", []),
     (["encode", *MAP], "inspection", ["hex", "words"]),
@@ -102,7 +106,8 @@ PRINTED = [
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
-    """A tile, and a dump in which it lies swizzled."""
+    """A kernel, a tile, and a dump in which it lies swizzled."""
+    shutil.copy(Path(__file__).parent / "double.ptx", tmp_path)
     tile = np.arange(4096, dtype=np.uint16).reshape(64, 64)
     np.save(tmp_path / "tile.npy", tile)
     (tmp_path / "dump.bin").write_bytes(Swizzle.named("128B").swizzle(tile.tobytes()))

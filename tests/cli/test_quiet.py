@@ -26,7 +26,7 @@ steps = [
     { read = ["a"] },
 ]
 """
-WITHOUT = {"serve", "watch", "verify", "bench", "run"}  # a browser; tests/watch; tests/gpu_layer; tests of the machine
+WITHOUT = {"serve", "watch", "verify", "bench", "run"}  # a browser; tests/watch; tests/gpu_layer; test_run_command.py
 
 # command line: exit status, and what it prints with --quiet
 QUIET = [

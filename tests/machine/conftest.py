@@ -3,4 +3,22 @@
 import sys
 from pathlib import Path
 
+import pytest
+
+from tilescope.machine import kernel as kernel_module
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """The launches that a test ran, with the records of their copies and barriers."""
+    seen = []
+    told = kernel_module._told
+
+    def told_and_kept(launch, result):
+        seen.append(launch)
+        return told(launch, result)
+
+    monkeypatch.setattr(kernel_module, "_told", told_and_kept)
+    return seen

@@ -36,3 +36,17 @@ def per_thread(body, value="%r1"):
         st.global.u32 [%d31], {value};
         ret;
     """)
+
+
+def finished(made, threads, arguments, blocks=1, **options):
+    """A run that came to its end."""
+    run = made.run(blocks, threads, arguments, **options)
+    assert run.outcome == "finished", run.findings
+    return run
+
+
+def fault_code(made, threads, arguments, **options):
+    """The number of the fault that a kernel of one block ends with."""
+    run = made.run(1, threads, arguments, **options)
+    assert run.outcome == "fault", run.outcome
+    return run.findings[0].values["code"]

@@ -185,6 +185,23 @@ def test_every_addition_of_floats_rounds_once(kind, places):
     np.testing.assert_array_equal(after, expected.view(bits))
 
 
+@pytest.mark.parametrize("special", [0x7FC12345, 0xFF800000, 0x00000005, 0x80000000])
+def test_one_strange_float_among_many_that_meet(special):
+    """A NaN, an infinity, a denormal, -0: what 64 threads add to one word, and what each found there."""
+    random = np.random.default_rng(5)
+    operand = random.standard_normal(64).astype(np.float32).view(np.uint32)
+    operand[40] = special
+    memory = np.array([0x80000000], np.uint32)
+    together, found, _ = changed("atom.global.add.f32 %r2, [%d4], %r1;", memory, np.zeros(64, np.uint32), operand)
+    one_by_one = memory.copy()
+    for thread in range(64):
+        assert found[thread] == one_by_one[0], thread
+        one_by_one, _, _ = changed(
+            "atom.global.add.f32 %r2, [%d4], %r1;", one_by_one, np.zeros(1, np.uint32), operand[thread : thread + 1]
+        )
+    assert together[0] == one_by_one[0]
+
+
 DENORMAL = 0x00000003
 
 

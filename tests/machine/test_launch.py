@@ -146,3 +146,32 @@ def test_special_registers_count_blocks_and_threads():
     assert numbers.run((1, 2, 2), (20, 3), [out]).outcome == "finished"
     thread = np.arange(len(out)) % 60
     np.testing.assert_array_equal(out, np.stack([thread % 32, thread // 32], axis=1))
+
+
+def test_a_run_lists_its_copies_and_the_phases_of_its_barriers():
+    """One bulk load of 64 bytes into a barrier that one thread arms: a copy, and a phase that it ends."""
+    loads = kernel(
+        """
+        .shared .align 128 .b8 tile[64];
+        .shared .align 8 .b64 full;
+        mov.u32 %r1, tile;
+        mov.u32 %r2, full;
+        ld.param.u64 %d1, [from];
+        mbarrier.init.shared.b64 [%r2], 1;
+        mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 64, [%r2];
+    WAIT:
+        mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0;
+        @!%p1 bra WAIT;
+        """,
+        ".param .u64 from",
+    )
+    memory = ts.Memory()
+    source = np.zeros(64, np.uint8)
+    run = loads.run(1, 1, [source], memory=memory)
+    (copy,) = run.copies
+    (phase,) = run.barriers
+    assert (copy.direction, copy.bytes, copy.thread, copy.other_address) == ("load", 64, 0, memory.place(source))
+    assert (phase.address, phase.number, phase.arrivals, phase.bytes) == (copy.barrier, 0, 1, 64)
+    assert "cp.async.bulk" in run.instructions[5].ptx_text
+    assert phase.ptx_line == copy.ptx_line == run.instructions[5].ptx_line

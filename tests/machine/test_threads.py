@@ -261,3 +261,51 @@ def test_a_grid_of_a_billion_blocks_is_not_listed_first():
     run = kernel("ret;", "").run(1_000_000_000, 32, max_steps=10_000, seed=3)
     assert run.outcome == "stopped"
     assert 0 < run.blocks_run < 200
+
+
+def test_a_wait_that_counts_its_turns_lets_other_blocks_run():
+    """Block 0 counts while it polls: it never sees the same registers twice, and still does not starve block 1."""
+    counted = kernel("""
+        ld.param.u64 %d1, [out];
+        mov.u32 %r1, %ctaid.x;
+        setp.eq.u32 %p1, %r1, 1;
+        @%p1 bra STORE;
+        mov.u32 %r2, 0;
+    POLL:
+        add.u32 %r2, %r2, 1;
+        ld.volatile.global.u32 %r3, [%d1];
+        setp.eq.u32 %p2, %r3, 0;
+        @%p2 bra POLL;
+        st.global.u32 [%d1+4], %r3;
+        ret;
+    STORE:
+        st.volatile.global.u32 [%d1], 5;
+    """)
+    out = np.zeros(2, np.uint32)
+    assert counted.run(2, 32, [out]).outcome == "finished"
+    assert out.tolist() == [5, 5]
+
+
+def test_a_wait_of_a_thousand_clock_ticks_ends():
+    timed = kernel("""
+        mov.u64 %d1, %globaltimer;
+    WAIT:
+        mov.u64 %d2, %globaltimer;
+        sub.u64 %d3, %d2, %d1;
+        setp.lt.u64 %p1, %d3, 1000000000;
+        @%p1 bra WAIT;
+    """)
+    assert timed.run(1, 32, [0], max_steps=100_000).outcome == "finished"
+
+
+def test_a_wait_with_a_clock_that_nobody_ends_is_a_hang():
+    """The loop sleeps longer and longer by the clock, and looks at a word that nobody writes."""
+    timed = kernel("""
+        ld.param.u64 %d1, [out];
+    POLL:
+        mov.u64 %d2, %globaltimer;
+        ld.acquire.gpu.global.u32 %r1, [%d1];
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 bra POLL;
+    """)
+    assert timed.run(2, 32, [np.zeros(1, np.uint32)]).outcome == "hang"

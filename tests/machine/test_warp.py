@@ -146,8 +146,8 @@ def test_lanes_that_ended_are_not_waited_for():
 
 
 VOTES = {
-    "all": lambda votes: all(votes),
-    "any": lambda votes: any(votes),
+    "all": all,
+    "any": any,
     "uni": lambda votes: len(set(votes)) == 1,
 }
 
@@ -156,7 +156,7 @@ VOTES = {
 @pytest.mark.parametrize("threshold", [0, 1, 200, 256])
 def test_a_vote_counts_every_lane_of_the_warp(mode, threshold):
     a = words(8, 50, bits=8)  # the second warp has 18 lanes
-    out, flag = results(f"setp.lt.u32 %p2, %r1, {threshold}; vote.sync.{mode}.pred %p1, %p2, -1;", a, a)
+    _, flag = results(f"setp.lt.u32 %p2, %r1, {threshold}; vote.sync.{mode}.pred %p1, %p2, -1;", a, a)
     expected = []
     for warp in (a[:32], a[32:]):
         expected += [VOTES[mode]([bool(value < threshold) for value in warp])] * len(warp)
@@ -215,6 +215,16 @@ def test_redux_reduces_the_lanes_that_are_there(form, threads):
     out, _ = results(f"redux.sync.{form} %r3, %r1, -1;", a, a)
     expected = [INTEGER_REDUCTIONS[form](a[first : first + 32]) for first in range(0, threads, 32)]
     np.testing.assert_array_equal(out, np.repeat(expected, 32)[:threads])
+
+
+LEAST_OF_ALL = {"min.u32": FULL, "max.s32": 0x80000000, "min.s32": 0x7FFFFFFF, "and.b32": FULL, "max.u32": 0}
+
+
+@pytest.mark.parametrize("form", LEAST_OF_ALL)
+def test_lanes_that_are_not_there_change_no_reduction(form):
+    a = np.full(20, LEAST_OF_ALL[form], np.uint32)
+    out, _ = results(f"redux.sync.{form} %r3, %r1, -1;", a, a)
+    np.testing.assert_array_equal(out, a)
 
 
 NAN = 0x7FC00001

@@ -78,6 +78,7 @@ def test_scaled_products_are_right(kind, data_type, group, m, n):
         swizzle="128B",
         cta_group=group,
         scale_kind=kind,
+        exact_sum=True,
         a_scales=a_scales,
         b_scales=b_scales,
     )
@@ -102,6 +103,7 @@ def test_products_of_k_96_are_right(kind, group, m, n):
         consumer="tcgen05",
         cta_group=group,
         scale_kind=kind,
+        exact_sum=True,
         a_scales=a_scales,
         b_scales=b_scales,
         instruction_k=96,
@@ -144,6 +146,7 @@ def test_sparse_scaled_products_are_right(kind, data_type, group, m):
         consumer="tcgen05",
         cta_group=group,
         scale_kind=kind,
+        exact_sum=True,
         a_scales=a_scales,
         b_scales=b_scales,
         sparse=True,
@@ -210,6 +213,7 @@ def test_scaled_products_with_a_in_tensor_memory_are_right(group):
         scale_kind="nvfp4",
         a_scales=scales[0],
         b_scales=scales[1],
+        exact_sum=True,
     )
     assert (d == plainly_scaled(*(each.astype(np.float64) for each in (a, b, *scales))).astype(np.float32)).all()
 
@@ -236,6 +240,7 @@ def test_products_of_a_cluster_with_multicast_are_right(cluster, m):
             scale_kind="mxfp8",
             a_scales=scales[0],
             b_scales=scales[1],
+            exact_sum=True,
         )
         wanted = plainly_scaled(*(each.astype(np.float64) for each in (one, other, *scales)))
         assert (d == wanted.astype(np.float32)).all()

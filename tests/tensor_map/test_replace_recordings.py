@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tilescope as ts
+from tilescope.tensor_map.replacement import edited_descriptor
 
 GOLDEN = np.load(Path(__file__).parent.parent / "golden" / "tensormap_replace.npz")
 NAMES = {"box_dim": "box", "global_dim": "dims", "element_stride": "element_strides", "global_stride": "strides_bytes"}
@@ -55,6 +56,25 @@ def test_an_edited_map_reads_as_the_replaced_one(index):
         return
     expected = edited(before, field, value)
     assert found.tensor_map == (before if expected is None else expected)
+
+
+PTX_NAMES = {
+    "elemtype": "elemtype",
+    "interleave": "interleave_layout",
+    "swizzle": "swizzle_mode",
+    "fill": "fill_mode",
+}
+
+
+@pytest.mark.parametrize("index", range(len(GOLDEN["field"])))
+def test_the_bytes_of_an_edited_map_are_the_cards(index):
+    field, value, ordinal = str(GOLDEN["field"][index]), int(GOLDEN["value"][index]), 0
+    if immediate := re.fullmatch(r"(\w+)=(\d+)", field):
+        field, value = PTX_NAMES[immediate[1]], int(immediate[2])
+    elif entry := re.fullmatch(r"(\w+)\[(\d)\]", field):
+        field, ordinal = entry[1], int(entry[2])
+    found = edited_descriptor(GOLDEN["before"][index].tobytes(), field, value, ordinal)
+    assert found == GOLDEN["after"][index].tobytes()
 
 
 def test_stale_words_are_a_warning_that_names_them():

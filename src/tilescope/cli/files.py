@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from tilescope.cli.command import STDOUT, Gather, Output, reading
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
 from tilescope.written import extents
+
+if TYPE_CHECKING:
+    from tilescope.tma.array_file import Array
 
 STDIN = "-"
 
@@ -121,6 +125,34 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
     return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
 
 
+def with_kernel(asked: Asked, _: Output) -> Asked:
+    """The text of a kernel, the launch file, and how arrays are read; what a launch file names lies beside it."""
+    from tilescope.cli.map_source import read_input
+    from tilescope.machine.launch_file import read_launch
+
+    if asked.get("kernel") == asked.get("launch") == STDIN:
+        raise click.UsageError("- can stand for one of them: stdin holds one file.")
+    folder = Path()
+    if "launch" in asked:
+        name: str = asked["launch"]
+        launch = read_launch(read_input(name), "stdin" if name == STDIN else Path(name).name)
+        asked = asked.saying(described=launch)
+        folder = Path() if name == STDIN else Path(name).parent
+        if "kernel" not in asked and launch.ptx:
+            asked = asked.saying(kernel=str(folder / launch.ptx))
+    if "kernel" not in asked:
+        raise click.UsageError('name a file of PTX, or a --launch file with ptx = "kernel.ptx".')
+    text = read_input(asked["kernel"]).decode("utf-8", errors="replace")
+    return asked.saying(ptx=text, read_array=lambda name: read_array_beside(folder, name))
+
+
+def read_array_beside(folder: Path, name: str) -> Array:
+    """The array of a .npy file that is named by its place in a folder."""
+    from tilescope.tma.array_file import read_array
+
+    return read_array(folder / name)
+
+
 GATHERED: dict[str, Gather] = {  # by the question that asks about them
     "check": with_map,
     "mma check": with_map,
@@ -129,4 +161,5 @@ GATHERED: dict[str, Gather] = {  # by the question that asks about them
     "decode": with_word_or_map,
     "identify": with_dump_and_tile,
     "pipeline": with_description_or_tiles,
+    "run": with_kernel,
 }

@@ -30,3 +30,8 @@ SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 SHARED_RESERVED_BYTES = 0x400
 
 WINDOW_OF_SPACE: dict[str, int] = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "shared": SHARED_WINDOW, "global": 0}
+
+
+def is_in_window(address: int) -> bool:
+    """Whether a generic address lies in the window of shared, local or parameter memory."""
+    return any(start <= address < start + WINDOW_BYTES for start in (PARAM_WINDOW, LOCAL_WINDOW, SHARED_WINDOW))

@@ -19,8 +19,8 @@ from tilescope.errors import Violation, raise_all
 from tilescope.machine.memory import Memory
 from tilescope.machine.program import Program
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
-from tilescope.reading import plain_int
-from tilescope.rule import rule
+from tilescope.reading import entries, plain_int
+from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import printed
 from tilescope.tensor_map import AnyMap
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, is_encodable
@@ -50,6 +50,7 @@ ARGUMENT_KIND = rule(
     failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
 )
 
+_MOST_ARGUMENTS = 4096  # that are counted; the parameters of a kernel take at most 32764 bytes
 Argument = object  # an int, a float, a tensor map, bytes or an array
 
 
@@ -62,9 +63,14 @@ class Parameters:
         self.content: npt.NDArray[np.uint8] = np.zeros(rounded_up(program.param_bytes, 16), np.uint8)
         self.given_maps: dict[bytes, AnyMap] = {}
 
-    def fill(self, arguments: Sequence[Argument]) -> None:
+    def fill(self, given: Sequence[Argument]) -> None:
         """Lay out all arguments; a RuleError names all that do not fit."""
         parameters = self._program.entry.parameters
+        arguments = entries(given, _MOST_ARGUMENTS)
+        if arguments is None:
+            raise ARGUMENT_TYPE.error(
+                argument="args", found=printed(given), limit="a sequence of arguments", fix="Use args=[…]."
+            )
         if len(arguments) != len(parameters):
             raise ARGUMENT_COUNT.error(
                 given=len(arguments),
@@ -117,15 +123,24 @@ def _number_bytes(type_name: str, bits: int, argument: Argument) -> bytes | None
     if isinstance(argument, np.generic | np.ndarray):
         argument = argument.item()
     if type_name.startswith("f") and isinstance(argument, int | float):
-        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument)
+        return _float_bytes(argument, bits)
     number = plain_int(argument)
     if number is None:
-        if isinstance(argument, float):  # an f32 that the text declares as b32
-            return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], argument) if bits >= 16 else None
+        is_bare = type_name.startswith("b") and bits >= 16  # an f32 that the text declares as b32
+        if isinstance(argument, float) and is_bare:
+            return _float_bytes(argument, bits)
         return None
     if not -(1 << (bits - 1)) <= number < 1 << bits:
         return None
     return (number & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _float_bytes(number: float, bits: int) -> bytes | None:
+    """A float of a width; None for one that is too large for it."""
+    try:
+        return struct.pack({16: "<e", 32: "<f", 64: "<d"}[bits], number)
+    except (OverflowError, struct.error):  # the second for integers beyond every float
+        return None
 
 
 def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:

@@ -5,16 +5,22 @@ What cannot be run is refused here, all of it at once, each with its line and so
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tilescope.errors import RuleError, Violation
 from tilescope.machine.cluster import Cluster
+from tilescope.machine.collective import Collective
+from tilescope.machine.contraction import contractions
 from tilescope.machine.host_calls import HOST_CALLS, decode_host_call
 from tilescope.machine.instructions import decode
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
+from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
+from tilescope.machine.instructions.wgmma import WARPGROUP_LANES
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
-from tilescope.ptx.syntax import Function, Instruction, Module
+from tilescope.ptx.syntax import Function, Instruction, Module, Vector
 from tilescope.rule import rule
 
 _SHORTENED_CHARACTERS = 120
@@ -46,6 +52,7 @@ def assemble(module: Module, entry: Function) -> Program:
         if isinstance(turn, Call):
             turn.start = program.functions[turn.function]
     assembler.place_dynamic_memory()
+    _wait_for_accumulators(program)
     _find_straight_runs(program)
     return program
 
@@ -83,19 +90,33 @@ def _append(assembler: Assembler, function: Function, refused: list[Violation]) 
     for variable in (*function.parameters, *function.results, *function.variables):
         if variable.space != "const":
             assembler.place(variable)
-    for instruction in function.instructions or ():
+    body = function.instructions or ()
+    contracted = contractions(body)
+    products = {contraction.product for contraction in contracted.values()}
+    for number, instruction in enumerate(body):
         assembler.targets_now = []
         decoded: Step | Turn = Return()
         guard: tuple[int, bool] | None = None
         try:
             if instruction.guard is not None:
                 guard = (assembler.register(instruction.guard.register), instruction.guard.is_negated)
-            decoded = _decoded(assembler, instruction)
+            if number in contracted:
+                product = body[contracted[number].product]
+                decoded = decode_contraction(assembler, instruction, product, contracted[number])
+            elif number in products:
+                decoded = keep_factors(assembler, instruction)
+            else:
+                decoded = _decoded(assembler, instruction)
         except RefusedError as reason:
             refused.append(_violation(instruction, str(reason)))
         except (IndexError, ValueError):
             refused.append(_violation(instruction, "the operands are not those that the instruction takes"))
+        program.registers_named.append(assembler.named(instruction.operands))
+        if instruction.name == "wgmma":
+            matrices = [operand for operand in instruction.operands if isinstance(operand, Vector)]
+            program.wgmma_registers |= assembler.named(matrices)
         _add(program, instruction, decoded, guard, tuple(assembler.targets_now))
+    program.registers_named.append(frozenset())
     _add(program, None, Return(), None, ())
 
 
@@ -142,6 +163,29 @@ def _guarded(step: Step, guard: tuple[int, bool] | None) -> Step:
             step(cluster, np.flatnonzero(holds) if isinstance(at, slice) else at[holds])
 
     return take_where_it_holds
+
+
+def _wait_for_accumulators(program: Program) -> None:
+    """Let every instruction that names a register of a wgmma finish the products first that use it."""
+    for pc, instruction in enumerate(program.instructions):
+        touched = program.registers_named[pc] & program.wgmma_registers
+        if instruction is None or instruction.name == "wgmma" or not touched:
+            continue
+        step = program.steps[pc]
+        turn = program.turns[pc]
+        if step is not None:
+            program.steps[pc] = _settled(step, touched)
+        elif isinstance(turn, Collective):
+            program.turns[pc] = replace(turn, step=_settled(turn.step, touched))
+
+
+def _settled(step: Step, registers: frozenset[int]) -> Step:
+    def take_when_settled(cluster: Cluster, at: Lanes) -> None:
+        if cluster.pending.works:
+            cluster.pending.settle(registers, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
+        step(cluster, at)
+
+    return take_when_settled
 
 
 def _find_straight_runs(program: Program) -> None:

@@ -75,6 +75,8 @@ class BlockBarriers:
         if barrier.arrived < expected or not barrier.arrived:
             return []
         del self.named[rank, number]
+        if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
+            self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _released(barrier.waiting)
 
     def after_exit(self, lanes: LaneNumbers) -> list[Front]:

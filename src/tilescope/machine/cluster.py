@@ -27,9 +27,10 @@ from tilescope.machine.address import (
     Space,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
@@ -56,7 +57,7 @@ class Cluster:
         program = launch.program
         self.launch = launch
         self.program: Program = program
-        self.memory: Memory = launch.memory
+        self.memory: GlobalMemory = launch.memory
         self.blocks = launch.cluster_blocks
         self.block_threads = launch.block_threads
         self.block_lanes = rounded_up(launch.block_threads, WARP_LANES)
@@ -72,6 +73,7 @@ class Cluster:
         self.local_stride = rounded_up(program.local_bytes, _BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
+        self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
         self.pending = Pending(self.lane_count)
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
@@ -159,14 +161,12 @@ class Cluster:
         buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
         if space == "param":
             return  # the card neither faults nor changes the parameters (measured on an H200)
-        if space == "shared":
-            self.version += 1
         words = buffer.view(values.dtype)
         first = places // values.dtype.itemsize
-        if count == 1:
-            words[first] = values
-        else:
-            words[first[:, None] + np.arange(count)] = values
+        chosen = first if count == 1 else first[:, None] + np.arange(count)
+        if not np.array_equal(words[chosen], values):  # storing what lies there is no news to anybody who waits
+            self.version += 1
+            words[chosen] = values
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
         """The shared memory of one block, from address 0 of its window on."""
@@ -180,6 +180,11 @@ class Cluster:
         if not 0 <= rank < self.blocks or offset >= self.launch.shared_end:
             raise _outside_shared(address, self, None)
         return rank, offset
+
+    def require_shared(self, at: Lanes, addresses: Addresses, size_bytes: int) -> None:
+        """A fault unless every address is a multiple of the size and lies in the cluster's shared memory."""
+        self._require_aligned(at, addresses, size_bytes)
+        self._places("shared", at, addresses, size_bytes)
 
     def _load_generic(self, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int) -> Words:
         pieces = self._by_space(addresses)

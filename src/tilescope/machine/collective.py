@@ -1,4 +1,4 @@
-"""Instructions that a warp or a warpgroup executes together: shfl.sync, vote, mma.sync, wgmma, bar.warp.sync …"""
+"""Instructions that a warp or a warpgroup executes together, such as shfl.sync, mma.sync, wgmma and bar.warp.sync."""
 
 from __future__ import annotations
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilescope.errors import FaultError, RuleError
+
 ILLEGAL_ADDRESS = 700
 ASSERT = 710
 ILLEGAL_INSTRUCTION = 715
 MISALIGNED_ADDRESS = 716
+INVALID_ADDRESS_SPACE = 717
 LAUNCH_FAILURE = 719
 
 
@@ -24,3 +27,19 @@ class KernelFaultError(Exception):
     address: int | None = None
     rule: str | None = None  # of tilescope, where one says more
     details: tuple[str, ...] = field(default=())
+    is_global: bool = False  # `address` is one of global memory
+
+
+def fault_of(
+    error: RuleError, lane: int, address: int | None = None, code: int = ILLEGAL_INSTRUCTION
+) -> KernelFaultError:
+    """The fault that broken rules of tilescope are: with their own code, or `code` where they have none."""
+    first = error.violations[0]
+    return KernelFaultError(
+        error.code if isinstance(error, FaultError) else code,
+        f"{first.found}; {first.limit}",
+        lane,
+        address,
+        first.rule,
+        tuple(map(str, error.violations)),
+    )

@@ -1,12 +1,186 @@
-"""What is wrong with a run: faults, hangs and the end of its budget, each with the instruction and the threads."""
+"""What is wrong with a run: its fault, its hang, or the end of its budget, with the instruction and the threads.
+
+The rules of faults are told apart by the number that CUDA returns; a tilescope rule that says more is named.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilescope.errors import Violation
+from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
+from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
+from tilescope.machine.places import block_of, instruction_named, thread_index, threads_named, threads_of, where_it_lies
+from tilescope.machine.schedule import Schedule
+from tilescope.rule import Rule, rule
+
+_PLACES_TOLD = 4
+_SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
+_HEAD = ".version 8.0 .target sm_90 .address_size 64"
+_LOAD = (
+    f"{_HEAD} .visible .entry k(.param .u64 a)"
+    " {{ .reg .b64 %d; .reg .b32 %r; ld.param.u64 %d, [a]; ld.global.u32 %r, [%d{offset}]; ret; }}"
+)
+_ONE_WORD = "run(1, 32, [np.zeros(1, np.uint32)]).findings"
+_BODY = f"{_HEAD} .visible .entry k() {{{{ .reg .pred %p; .reg .b32 %r; {{body}} ret; }}}}"
+_COPY = (
+    f"{_HEAD} .visible .entry k(.param .u64 a)"
+    " { .shared .align 16 .b8 s[16]; .reg .b64 %d; ld.param.u64 %d, [a];"
+    " cp.async.ca.shared.global [s], [%d], 4; cp.async.wait_all; ret; }"
+)
+_ASSERT = (
+    f"{_HEAD} .extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 c);"
+    " .global .b8 text[2] = {{120, 0}};"
+    " .visible .entry k() {{ .reg .b64 %d; .reg .b32 %r; .reg .pred %p; mov.u32 %r, %ntid.x; setp.le.u32 %p, %r, {most};"
+    " @%p bra END; mov.u64 %d, text; .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 c;"
+    " st.param.b64 [m], %d; st.param.b64 [f], %d; st.param.b32 [l], 1; st.param.b64 [n], %d; st.param.b64 [c], 1;"
+    " call.uni __assertfail, (m, f, l, n, c); END: ret; }}"
+)
+_FOUND = "{where}: {who}: {reason}[[, {lies}]]"
+
+OUT_OF_BOUNDS = rule(
+    "run-out-of-bounds",
+    "Every access of a kernel lies in an array, in its own local memory or in the shared memory of its cluster.",
+    argument="{where}",
+    found=_FOUND,
+    limit="an access outside is error {code}, illegal memory access",
+    fix="Compare the index with the extent before the access, or give the kernel a larger array.[[ Rule {rule_name} says more.]]",
+    source=_SOURCE,
+    basis="measured",
+    code=700,
+    passing=f'ts.Kernel("{_LOAD.format(offset="")}").{_ONE_WORD}',
+    failing=f'ts.Kernel("{_LOAD.format(offset="+4")}").{_ONE_WORD}',
+)
+ASSERTION = rule(
+    "run-assert",
+    "The assertions of a kernel hold.",
+    argument="{where}",
+    found=_FOUND,
+    limit="an assertion that fails is error {code}, device-side assert",
+    fix="Look at what the assertion compares; printf shows it.",
+    source="CUDA C++ Programming Guide, Assertion",
+    code=710,
+    passing=f'ts.Kernel("{_ASSERT.format(most=32)}").run(1, 32).findings',
+    failing=f'ts.Kernel("{_ASSERT.format(most=31)}").run(1, 32).findings',
+)
+ILLEGAL_OPERATION = rule(
+    "run-illegal-instruction",
+    "Operands of an instruction are such that the chip can execute it.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the chip answers with error {code}, illegal instruction",
+    fix="Change the operands of the instruction.[[ Rule {rule_name} says how.]]",
+    source=_SOURCE,
+    basis="measured",
+    code=715,
+    passing=f'ts.Kernel("{_BODY.format(body="ld.shared::cluster.u32 %r, [0x10];")}").run(1, 32).findings',
+    failing=f'ts.Kernel("{_BODY.format(body="ld.shared::cluster.u32 %r, [0x5000010];")}").run(1, 32).findings',
+)
+MISALIGNED = rule(
+    "run-misaligned",
+    "An access lies at a multiple of its size.",
+    argument="{where}",
+    found=_FOUND,
+    limit="a misaligned access is error {code}, misaligned address",
+    fix="Align the address, or use a narrower access.[[ Rule {rule_name} says more.]]",
+    source=_SOURCE,
+    basis="measured",
+    code=716,
+    passing=f'ts.Kernel("{_LOAD.format(offset="")}").{_ONE_WORD}',
+    failing=f'ts.Kernel("{_LOAD.format(offset="+2")}").{_ONE_WORD}',
+)
+WRONG_SPACE = rule(
+    "run-address-space",
+    "cp.async reads global memory, not an address of shared, local or parameter memory.",
+    argument="{where}",
+    found=_FOUND,
+    limit="another source is error {code}, operation not supported on global/shared address space",
+    fix="Give the copy an address of global memory, or a source size of 0 where there is nothing to read.",
+    source=_SOURCE,
+    basis="measured",
+    code=717,
+    passing=f'ts.Kernel("{_COPY}").{_ONE_WORD}',
+    failing=f'ts.Kernel("{_COPY}").run(1, 32, [0x7E0000000800]).findings',
+)
+FAILURE = rule(
+    "run-launch-failure",
+    "No thread comes to a trap, a branch beyond its table, or an operation that an mbarrier cannot count.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the chip answers with error {code}, unspecified launch failure",
+    fix="Look at what led the thread there.[[ Rule {rule_name} says more.]]",
+    source=_SOURCE,
+    basis="measured",
+    code=719,
+    passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32).findings',
+    failing=f'ts.Kernel("{_BODY.format(body="trap;")}").run(1, 32).findings',
+)
+STOPPED = rule(
+    "run-stopped",
+    "A run ends within max_steps.",
+    argument="max_steps",
+    found="{steps:step} were made, and threads still run: {standing}",
+    limit="max_steps = {max_steps}",
+    fix="Use a greater max_steps, fewer blocks, or give the loop an end.",
+    source="the call: an instruction that many threads run together is one step",
+    passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32, max_steps=1000).findings',
+    failing=f'ts.Kernel("{_BODY.format(body="A: add.u32 %r, %r, 1; bra A;")}").run(1, 32, max_steps=1000).findings',
+)
+FAULT_RULES: dict[int, Rule] = {
+    row.code: row
+    for row in (OUT_OF_BOUNDS, ASSERTION, ILLEGAL_OPERATION, MISALIGNED, WRONG_SPACE, FAILURE)
+    if row.code is not None
+}
 
 
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """The findings of a run."""
+    """What is wrong with a run; nothing where it finished."""
+    if result.fault is not None:
+        return (_fault_finding(launch, result.waiting[-1], result.fault),)
+    if result.outcome == "hang":
+        return hang_findings(result.waiting)
+    if result.outcome == "stopped":
+        return (_stopped_finding(launch, result.waiting[-1]),)
     return ()
+
+
+def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) -> Violation:
+    cluster = schedule.cluster
+    if fault.lane is None:
+        who = f"block {block_of(cluster, 0)}"
+    else:
+        rank, thread = divmod(fault.lane, cluster.block_lanes)
+        who = f"thread {thread_index(launch, thread)} of block {block_of(cluster, rank)}"
+    lies = None
+    if fault.is_global and fault.address is not None:
+        lies = where_it_lies(launch, fault.address)
+    return FAULT_RULES[fault.code].violation(
+        where=instruction_named(launch.program, cluster.pc),
+        who=who,
+        reason=fault.reason,
+        lies=lies,
+        code=fault.code,
+        rule_name=fault.rule,
+        address=fault.address,
+    )
+
+
+def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
+    """Where the threads of the cluster were that ran last."""
+    cluster = schedule.cluster
+    parts = []
+    for front in sorted(schedule.ready, key=lambda front: front.pc):
+        place = instruction_named(launch.program, front.pc)
+        ranks = cluster.block_of_lane[front.lanes]
+        for rank in np.unique(ranks).tolist():
+            threads = threads_named(threads_of(cluster, front.lanes[ranks == rank]))
+            parts.append(f"{threads} of block {block_of(cluster, rank)} at {place}")
+    told = parts[:_PLACES_TOLD]
+    if len(parts) > _PLACES_TOLD:
+        told.append("others elsewhere")
+    if not told:
+        told.append(f"block {block_of(cluster, 0)} has just started")
+    steps = launch.max_steps - launch.steps_left
+    return STOPPED.violation(steps=steps, standing=", ".join(told), max_steps=launch.max_steps)

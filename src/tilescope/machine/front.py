@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
-
-
-class Versions(NamedTuple):
-    """Counts of what changed in a cluster, and in global memory."""
-
-    cluster: int
-    memory: int
-
-
-class LoopVisit(NamedTuple):
-    """What a front saw when it last went back to the start of a loop; `registers` only where memory stood still."""
-
-    pc: int
-    versions: Versions
-    registers: bytes | None
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +22,6 @@ class Front:
     lanes: LaneNumbers
     rounds: int = 0
     steps: int = 0
-    loop_visit: LoopVisit | None = None
     _counted: LaneNumbers | None = None  # the lanes whose warps were counted last
     _warps: int = 0
 

@@ -16,6 +16,7 @@ from tilescope.machine.run import Outcome
 from tilescope.machine.schedule import Schedule
 
 BlockIndex = tuple[int, int, int]
+IDLE_CLUSTERS = 32  # that compute at once, turn by turn; beyond them no new one is started
 CLUSTER_START_STEPS = 100  # what starting a cluster counts for: making its registers takes about as long
 
 
@@ -75,27 +76,22 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     to_start = iter(starts)
     waiting = result.waiting
     while True:
-        schedule = _runnable(waiting)
+        schedule = _next(launch, waiting, to_start)
         if schedule is None:
-            start = next(to_start, None)
-            if start is None:
-                break
-            launch.steps_left -= CLUSTER_START_STEPS
-            schedule = Schedule(Cluster(launch, start))
+            break
         try:
             state = schedule.run()
         except KernelFaultError as fault:
-            _count(result, schedule)
             result.outcome = "fault"
             result.fault = fault
             waiting.append(schedule)
-            return result
+            break
         if state == "finished":
             _count(result, schedule)
             result.finished_blocks += launch.cluster_blocks
             continue
         waiting.append(schedule)
-        if state == "running":
+        if state == "stopped":
             result.outcome = "stopped"
             break
     for schedule in waiting:
@@ -105,10 +101,20 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     return result
 
 
-def _runnable(waiting: list[Schedule]) -> Schedule | None:
-    """A cluster that was waiting and can go on."""
+def _next(launch: Launch, waiting: list[Schedule], to_start: Iterator[BlockIndex]) -> Schedule | None:
+    """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
     for schedule in waiting:
         if schedule.wake_for_others():
+            waiting.remove(schedule)
+            return schedule
+    idle = [schedule for schedule in waiting if schedule.ready]
+    if len(idle) < IDLE_CLUSTERS:
+        start = next(to_start, None)
+        if start is not None:
+            launch.steps_left -= CLUSTER_START_STEPS
+            return Schedule(Cluster(launch, start))
+    for schedule in waiting:
+        if schedule.pass_time():
             waiting.remove(schedule)
             return schedule
     return None

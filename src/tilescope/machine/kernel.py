@@ -10,25 +10,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tilescope.arch import Arch
+from tilescope.arch import WARP_LANES, Arch
+from tilescope.arithmetic import rounded_up
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
-from tilescope.machine.run import InstructionCount, KernelRun
+from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
 from tilescope.ptx import read_module
-from tilescope.ptx.syntax import Function, Module, Variable
-from tilescope.reading import integer, integers
-from tilescope.rule import ARGUMENT_RANGE, rule
-from tilescope.sentence import by, printed
+from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
+from tilescope.reading import entries, integer, integers
+from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
+from tilescope.sentence import by, counted, printed
 
 DEFAULT_MAX_STEPS = 10_000_000
 
@@ -67,12 +70,20 @@ class Kernel:
     >>> a = np.arange(4, dtype=np.int32)
     >>> kernel.run(grid=1, block=4, args=[a]).outcome, a.tolist()
     ('finished', [0, 2, 4, 6])
+    >>> kernel
+    <Kernel double(.u64 a): 8 instructions, 0 bytes of static shared memory>
     """
 
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
+
+    def __repr__(self) -> str:
+        """The kernel in one line: its parameters, its static shared memory, and how many instructions it has."""
+        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
+        size = counted(len(self.instructions), "instruction")
+        return f"<Kernel {self.entry}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
     @property
     def entry(self) -> str:
@@ -123,12 +134,12 @@ class Kernel:
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
-        own_memory = Memory() if memory is None else memory
+        own_memory = _memory(memory)
         parameters = Parameters(self.program, own_memory)
         parameters.fill(args)
         launch = Launch(
             program=self.program,
-            memory=own_memory,
+            memory=contents_of(own_memory),
             grid=shape.grid,
             block=shape.block,
             cluster=shape.cluster,
@@ -136,7 +147,7 @@ class Kernel:
             smem_bytes=shape.smem_bytes,
             parameters=parameters.content,
             given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.module, own_memory),
+            variable_addresses=place_variables(self.module, contents_of(own_memory)),
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
@@ -144,6 +155,17 @@ class Kernel:
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
         return _told(launch, result)
+
+
+def _declared(parameter: Variable) -> str:
+    """A parameter as PTX declares it.
+
+    >>> _declared(Variable("m", 0, "param", "b8", 64, 128))
+    '.b8 m[128]'
+    """
+    bits = BITS_OF_TYPE[parameter.type]
+    is_scalar = parameter.size_bytes == bits // 8
+    return f".{parameter.type} {parameter.name}" + ("" if is_scalar else f"[{parameter.size_bytes}]")
 
 
 def _chosen(module: Module, entry: str | None) -> Function:
@@ -160,12 +182,30 @@ def _chosen(module: Module, entry: str | None) -> Function:
     raise ENTRY.error(asked=asked, known=[function.name for function in functions] or ["no entry"])
 
 
+def _memory(memory: object) -> Memory:
+    if memory is None:
+        return Memory()
+    if isinstance(memory, Memory):
+        return memory
+    raise ARGUMENT_TYPE.error(
+        argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+    )
+
+
 def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:
     """The blocks to run, inside the grid."""
     if blocks is None:
         return None
+    listed = entries(blocks, prod(grid))
+    if listed is None:
+        raise ARGUMENT_TYPE.error(
+            argument="blocks",
+            found=printed(blocks),
+            limit="a sequence of the coordinates of blocks",
+            fix="Use blocks=[(0, 0, 0)].",
+        )
     wanted = []
-    for index in blocks:
+    for index in listed:
         x, y, z = (*integers("blocks", index), 0, 0, 0)[:3]
         if not (0 <= x < grid[0] and 0 <= y < grid[1] and 0 <= z < grid[2]):
             raise ARGUMENT_RANGE.error(
@@ -176,6 +216,44 @@ def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[Block
             )
         wanted.append((x, y, z))
     return wanted
+
+
+def _lines(launch: Launch, pc: int) -> tuple[int, str | None]:
+    """The PTX line and the source line of an instruction."""
+    instruction = launch.program.instructions[pc]
+    if instruction is None:
+        return 0, None
+    return instruction.line, None if instruction.source is None else str(instruction.source)
+
+
+def _copy(launch: Launch, record: CopyRecord) -> KernelCopy:
+    ptx_line, source_line = _lines(launch, record.pc)
+    return KernelCopy(
+        ptx_line=ptx_line,
+        source_line=source_line,
+        block=record.block,
+        thread=record.lane % rounded_up(launch.block_threads, WARP_LANES),
+        direction=record.kind,
+        bytes=record.bytes,
+        shared_address=record.shared_address,
+        barrier=record.barrier,
+        coords=record.coords,
+        map_number=record.map_number,
+        other_address=record.other_address,
+    )
+
+
+def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
+    ptx_line, source_line = _lines(launch, record.pc)
+    return BarrierPhase(
+        address=record.address,
+        block=record.block,
+        number=record.number,
+        arrivals=record.arrivals,
+        bytes=record.bytes,
+        ptx_line=ptx_line,
+        source_line=source_line,
+    )
 
 
 def _told(launch: Launch, result: GridRun) -> KernelRun:
@@ -204,10 +282,13 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         block=launch.block,
         cluster=launch.cluster,
         blocks_run=result.finished_blocks,
-        steps=launch.max_steps - launch.steps_left,
+        steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
         findings=findings_of(launch, result),
         instructions=tuple(rows),
+        copies=tuple(_copy(launch, record) for record in launch.copies),
+        barriers=tuple(_phase(launch, record) for record in launch.phases),
+        maps=tuple(launch.maps),
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
     )

@@ -14,12 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.float_adds import FloatAdds
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.program import Program
+from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.step import Versions
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 
-CLOCK_STEP = 1  # cycles that a step counts for: nothing here claims to be time
+WAITED_CYCLES = 100_000_000  # that pass where everybody waits: nothing here claims to be time
+MAPS_KEPT = 10_000
+COPIED_BYTES_OF_A_STEP = 4096  # a copy of more counts for more steps
+QUIET_JUMPS = 100  # of the clock: a wait that seconds of a card's time did not end is a hang
 
 
 @dataclass(slots=True)
@@ -27,7 +32,7 @@ class Launch:
     """Everything that the clusters of a grid share while they run."""
 
     program: Program
-    memory: Memory
+    memory: GlobalMemory
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
@@ -39,12 +44,20 @@ class Launch:
     random: random.Random | None
     max_steps: int
     steps_left: int = field(init=False)
+    steps: int = 0  # that were made; starting clusters and large copies count against `steps_left` too
     multiprocessors: int = 132
     given_maps: dict[bytes, AnyMap] = field(default_factory=dict)  # arguments that no card can encode
+    waited: int = 0  # cycles
     printed: list[str] = field(default_factory=list)
+    printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
     float_adds: FloatAdds = field(default_factory=FloatAdds)
-    _decoded_maps: dict[bytes, AnyMap] = field(default_factory=dict)
+    copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
+    phases: list[PhaseRecord] = field(default_factory=list)
+    maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
+    _map_numbers: dict[bytes, int] = field(default_factory=dict)
+    _versions_seen: Versions | None = None
+    _quiet_jumps: int = 0
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -66,23 +79,47 @@ class Launch:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
 
+    def count_steps(self, steps: int) -> None:
+        """Instructions were run, each counted once for all threads that ran it together."""
+        self.steps += steps
+        self.steps_left -= steps
+
     def clock(self) -> int:
         """A number that grows as the kernel runs."""
-        return (1 << 40) - self.steps_left * CLOCK_STEP
+        return self.max_steps - self.steps_left + self.waited
 
-    def tensor_map(self, content: bytes) -> AnyMap:
-        """The map that 128 bytes are; each is decoded once."""
+    def pass_time(self, versions: Versions) -> bool:
+        """Let the clock jump where everybody waits. False after many jumps that changed nothing: time does not help."""
+        if versions != self._versions_seen:
+            self._versions_seen = versions
+            self._quiet_jumps = 0
+        self._quiet_jumps += 1
+        self.waited += WAITED_CYCLES
+        return self._quiet_jumps <= QUIET_JUMPS
+
+    def charge(self, actions: int, copied_bytes: int = 0) -> None:
+        """Count what one instruction does one after another: the first action is counted by the step itself."""
+        self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
+
+    def map_number(self, content: bytes) -> int:
+        """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none.
+
+        A kernel may edit maps without end: those beyond the first MAPS_KEPT share the last number.
+        """
+        number = self._map_numbers.get(content)
+        if number is not None:
+            return number
         given = self.given_maps.get(content)
-        if given is not None:
-            return given
-        decoded = self._decoded_maps.get(content)
-        if decoded is None:
-            decoded = decode_tensor_map(content)
-            self._decoded_maps[content] = decoded
-        return decoded
+        decoded = decode_tensor_map(content) if given is None else given
+        if len(self.maps) == MAPS_KEPT:
+            self.maps[-1] = decoded
+        else:
+            self.maps.append(decoded)
+            self._map_numbers[content] = len(self.maps) - 1
+        return len(self.maps) - 1
 
 
-def place_variables(module: Module, memory: Memory) -> dict[str, int]:
+def place_variables(module: Module, memory: GlobalMemory) -> dict[str, int]:
     """Addresses of the .global and .const variables of a module, placed for this launch; initial values included."""
     variables = [one for one in module.variables.values() if one.space in ("global", "const")]
     contents = {one.name: np.zeros(max(one.size_bytes or 0, 1), np.uint8) for one in variables}

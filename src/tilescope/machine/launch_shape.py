@@ -18,7 +18,9 @@ Extents = tuple[int, int, int]
 
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() {directives} {{ ret; }}"
 _PLAIN = _PTX.format(directives="")
-_LOCAL = ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .local .b8 depot[SIZE]; ret; }"
+_LOCAL = (
+    ".version 8.0 .target sm_90 .address_size 64 .visible .entry k() { .local .b8 a[SIZE]; .local .b8 b[SIZE]; ret; }"
+)
 _LOCAL_MOST_BYTES = 512 << 10
 _GRID_END = (1 << 31, 1 << 16, 1 << 16)
 
@@ -64,7 +66,7 @@ LOCAL_SIZE = rule(
     fix="Put the array in global memory.",
     source="CUDA, compute capabilities: local memory of a thread",
     passing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "64")).run(1, 32)',
-    failing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "1000000")).run(1, 32)',
+    failing=f'ts.Kernel("{_LOCAL}".replace("SIZE", "300000")).run(1, 32)',
 )
 
 

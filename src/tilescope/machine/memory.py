@@ -20,6 +20,7 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.reading import integers
 from tilescope.rule import ARGUMENT_TYPE
 from tilescope.sentence import printed
 from tilescope.tensor_map import TensorMap
@@ -49,15 +50,8 @@ class Region:
         return self.content[:whole].view(dtype)
 
 
-class Memory:
-    """Global memory: arrays, placed where a kernel finds them.
-
-    >>> memory = Memory()
-    >>> a = np.zeros(100, np.float32)
-    >>> address = memory.place(a)
-    >>> address % 256, memory.place(a) == address, memory.place(a[10:]) == address + 40
-    (0, True, True)
-    """
+class GlobalMemory:
+    """What the machine loads from and stores to: the arrays of a `Memory` by their addresses."""
 
     def __init__(self) -> None:
         self._regions: list[Region] = []
@@ -66,12 +60,8 @@ class Memory:
         self._latest: Region | None = None
         self.version = 0  # counts the stores that were made: a spin that nobody disturbs sees none
 
-    def place(self, array: Any) -> int:
-        """The address of an array, which is memory from now on; one that was placed before keeps its address.
-
-        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
-        """
-        placed = _contiguous(array)
+    def place(self, placed: npt.NDArray[np.generic]) -> int:
+        """The address of a C-contiguous array; one that lies inside a placed array is found there."""
         host_address: int = placed.__array_interface__["data"][0]
         for region in self._regions:
             offset = host_address - region.host_address
@@ -83,17 +73,6 @@ class Memory:
         self._starts.append(region.address)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
         return region.address
-
-    def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
-        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
-
-        >>> memory = Memory()
-        >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")
-        >>> tensor_map.dims, tensor_map.box, tensor_map.address % 256
-        ((192, 256), (64, 128), 0)
-        """
-        address = self.place(array)
-        return TensorMap.from_array(_contiguous(array), tuple(box)[::-1], address=address, **options)
 
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
@@ -129,8 +108,9 @@ class Memory:
         pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
         for region, lanes in pieces:
             if not region.content.flags.writeable:
+                address = int(addresses[lanes[0]])
                 raise KernelFaultError(
-                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), int(addresses[lanes[0]])
+                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), address, is_global=True
                 )
         for region, lanes in pieces:
             places = (addresses[lanes] - region.address) // values.dtype.itemsize
@@ -144,7 +124,7 @@ class Memory:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""
         region = self.region_at(address)
         if region is None or address + size_bytes > region.end:
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), None, address, is_global=True)
         start = address - region.address
         return region.content[start : start + size_bytes]
 
@@ -164,12 +144,50 @@ class Memory:
         """The lanes of an access by the array that they touch; a fault where one touches none."""
         index = np.searchsorted(np.array(self._starts, np.int64), addresses, side="right") - 1
         ends = np.array([region.end for region in self._regions] or [0], np.int64)
-        is_outside = (index < 0) | (addresses + size_bytes > ends[np.maximum(index, 0)])
+        is_outside = (index < 0) | (addresses > ends[np.maximum(index, 0)] - size_bytes)
         if is_outside.any():
             lane = int(np.argmax(is_outside))
             address = int(addresses[lane])
-            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address)
+            raise KernelFaultError(ILLEGAL_ADDRESS, _outside(address, size_bytes), lane, address, is_global=True)
         return [(self._regions[number], np.flatnonzero(index == number)) for number in np.unique(index).tolist()]
+
+
+class Memory:
+    """Global memory: arrays, placed where a kernel finds them.
+
+    >>> memory = Memory()
+    >>> a = np.zeros(100, np.float32)
+    >>> address = memory.place(a)
+    >>> address % 256, memory.place(a) == address, memory.place(a[10:]) == address + 40
+    (0, True, True)
+    """
+
+    def __init__(self) -> None:
+        self._contents = GlobalMemory()
+
+    def place(self, array: Any) -> int:
+        """The address of an array, which is memory from now on; one that was placed before keeps its address.
+
+        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
+        """
+        return self._contents.place(_contiguous(array))
+
+    def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
+        """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
+
+        >>> memory = Memory()
+        >>> tensor_map = memory.map(np.zeros((256, 192), np.float16), (64, 128), swizzle="128B")
+        >>> tensor_map.dims, tensor_map.box, tensor_map.address % 256
+        ((192, 256), (64, 128), 0)
+        """
+        address = self.place(array)
+        box_shape = integers("box", box)[::-1]
+        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
+
+
+def contents_of(memory: Memory) -> GlobalMemory:
+    """What the machine works on."""
+    return memory._contents
 
 
 def _outside(address: int, size_bytes: int) -> str:
@@ -183,11 +201,11 @@ def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> np
 
 def _contiguous(array: Any) -> npt.NDArray[np.generic]:
     """The argument as a C-contiguous array that shares its bytes, or a refusal."""
-    held = array if isinstance(array, np.ndarray) else np.asarray(array)
     if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
         raise ARGUMENT_TYPE.error(
             argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
         )
+    held = np.asarray(array)
     if not held.flags.c_contiguous or held.dtype.hasobject:
         raise ARGUMENT_TYPE.error(
             argument="array",

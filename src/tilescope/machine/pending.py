@@ -19,6 +19,7 @@ import numpy as np
 from tilescope.machine.step import LaneNumbers
 
 WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "arrival"]
+MOST_WORKS = 1024  # that are under way in a cluster; then the oldest is done, as a queue that is full does it
 GROUP_KINDS: tuple[WorkKind, ...] = ("cp.async", "bulk", "wgmma")
 
 
@@ -37,6 +38,7 @@ class Work:
     groups: LaneNumbers | None = None
     barrier: int | None = None
     read: Callable[[], None] | None = None
+    registers: frozenset[int] = frozenset()  # that a wgmma reads or writes when it is performed
 
     def read_source(self) -> None:
         """Do the first half of a bulk store."""
@@ -61,6 +63,8 @@ class Pending:
         if work.kind in self.open_groups:
             work.groups = self.open_groups[work.kind][work.lanes]
         self.works.append(work)
+        if len(self.works) > MOST_WORKS:
+            self.finish(self.works[0])
 
     def commit(self, kind: WorkKind, lanes: LaneNumbers) -> None:
         """Close the open group of some lanes."""
@@ -84,6 +88,21 @@ class Pending:
         """Finish all work of the lanes, committed or not."""
         for work in [work for work in self.works if work.kind == kind]:
             due = work.lanes[np.isin(work.lanes, lanes)]
+            if len(due):
+                self.finish(work, due)
+
+    def settle(self, registers: frozenset[int], lanes: LaneNumbers, group_of_lane: LaneNumbers) -> None:
+        """Finish the wgmma of some lanes that use these registers, and those before them.
+
+        ptxas waits before an instruction that touches an accumulator under way, whether or not the text says so.
+        """
+        products = [work for work in self.works if work.kind == "wgmma"]
+        using = [number for number, work in enumerate(products) if work.registers & registers]
+        if not using:
+            return
+        groups = np.unique(group_of_lane[lanes])
+        for work in products[: using[-1] + 1]:
+            due = work.lanes[np.isin(group_of_lane[work.lanes], groups)]
             if len(due):
                 self.finish(work, due)
 

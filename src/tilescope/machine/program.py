@@ -9,7 +9,7 @@ The functions that the entry calls follow it; each body ends with a return, writ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from tilescope.ptx.syntax import (
     SpecialRegister,
     Variable,
     Vector,
+    nested_operands,
 )
 
 DTYPE_OF_BITS = {
@@ -82,9 +83,12 @@ class Program:
     guards: list[tuple[int, bool] | None] = field(default_factory=list)  # of turns: (register, is negated)
     straight_end: list[int] = field(default_factory=list)  # the next turn or label, from each instruction on
     targets: list[tuple[int, ...]] = field(default_factory=list)  # the registers that each instruction writes
+    registers_named: list[frozenset[int]] = field(default_factory=list)  # all that each instruction names
     clock_reads: set[int] = field(default_factory=set)
+    wgmma_registers: set[int] = field(default_factory=set)  # accumulators of wgmma, and A where it lies in registers
     call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
+    register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)
     read_only: dict[int, ReadOnly] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)  # where each starts
     param_offsets: dict[int, int] = field(default_factory=dict)  # of the entry's parameters, by variable number
@@ -133,8 +137,9 @@ class Assembler:
         self.function = entry  # whose instructions are being decoded
         self.start = 0  # of the function, in the program
         self.targets_now: list[int] = []  # registers that the instruction being decoded writes
-        self._numbers: dict[tuple[str, int], int] = {}
+        self._numbers = self.program.register_numbers
         self._constants: dict[ReadOnly, int] = {}
+        self._kept: dict[tuple[str, int, int], int] = {}
 
     # Registers ---------------------------------------------------------------------------------------------------
 
@@ -186,6 +191,22 @@ class Assembler:
         number = self._numbers[key]
         self.targets_now.append(number)
         return number
+
+    def kept(self, instruction: Instruction, index: int, dtype: np.dtype[np.generic]) -> int:
+        """The number of a register without a name, in which an instruction keeps a value for a later one."""
+        key = (self.function.name, id(instruction), index)  # an instruction lives as long as its module
+        if key not in self._kept:
+            self._kept[key] = self._new(dtype)
+        return self._kept[key]
+
+    def named(self, operands: Iterable[Operand]) -> frozenset[int]:
+        """The numbers of all registers in some operands."""
+        numbers = set()
+        for operand in operands:
+            for inner in nested_operands(operand):
+                if isinstance(inner, Register):
+                    numbers.add(self.register(inner))
+        return frozenset(numbers)
 
     def predicate(self, operand: Operand) -> tuple[int, bool]:
         """The number of a predicate, and whether it is negated; constants are allowed."""

@@ -33,40 +33,31 @@ Elements = npt.NDArray[Any]  # codes of elements: unsigned integers
 
 
 class LaneGroups(NamedTuple):
-    """The whole warps or warpgroups that execute an instruction.
+    """The whole warps or warpgroups that execute an instruction: all their lanes, group after group.
 
-    `lanes` are all lanes of the groups, group after group; `executing` are the positions among them of those that
-    take part, None where all do. The registers of the others are read, and stay as they are.
+    Some of the lanes may have ended, or never existed: their registers take part, and nobody sees what becomes of them.
     """
 
     lanes: Lanes
     group_count: int
-    executing: LaneNumbers | None
 
     def lane_numbers(self, cluster: Cluster) -> LaneNumbers:
         """The lanes as numbers, also where they are a slice."""
         return np.arange(cluster.lane_count)[self.lanes]
 
 
-def warps_of(cluster: Cluster, at: Lanes) -> LaneGroups:
-    """The warps that some lanes belong to."""
-    if isinstance(at, slice):
-        return LaneGroups(at, cluster.lane_count // WARP_LANES, None)
-    first = int(at[0])
-    if first % WARP_LANES == 0 and len(at) % WARP_LANES == 0 and int(at[-1]) - first + 1 == len(at):
-        return LaneGroups(slice(first, first + len(at)), len(at) // WARP_LANES, None)
-    return groups_from(np.unique(at // WARP_LANES) * WARP_LANES, WARP_LANES, at)
-
-
-def groups_from(first_lanes: LaneNumbers, group_lanes: int, executing: LaneNumbers) -> LaneGroups:
-    """Groups that begin at these lanes."""
+def lane_groups(cluster: Cluster, at: Lanes, group_lanes: int = WARP_LANES) -> LaneGroups:
+    """The warps, or groups of more lanes, that some lanes belong to; none of them lacks lanes at the end of its block."""
+    if cluster.block_lanes % group_lanes == 0:  # groups follow each other without a gap: most fronts are whole ones
+        first = 0 if isinstance(at, slice) else int(at[0])
+        end = cluster.lane_count if isinstance(at, slice) else int(at[-1]) + 1
+        is_run = isinstance(at, slice) or end - first == len(at)
+        if is_run and first % group_lanes == 0 and end % group_lanes == 0:
+            return LaneGroups(slice(first, end), (end - first) // group_lanes)
+    grouping = cluster.grouping(group_lanes)
+    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[at])]
     lanes = (first_lanes[:, None] + np.arange(group_lanes)).ravel()
-    positions = None
-    if len(executing) < len(lanes):
-        positions = np.searchsorted(lanes, executing)
-    if int(lanes[-1]) - int(lanes[0]) + 1 == len(lanes):
-        return LaneGroups(slice(int(lanes[0]), int(lanes[-1]) + 1), len(first_lanes), positions)
-    return LaneGroups(lanes, len(first_lanes), positions)
+    return LaneGroups(lanes, len(first_lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +126,13 @@ class RegisterTile:
         return elements.take(places.gather, axis=1).reshape(groups.group_count, *places.shape)
 
     def fill(self, cluster: Cluster, numbers: Sequence[int], groups: LaneGroups, elements: Elements) -> None:
-        """Put the elements of (groups, matrices, rows, columns) into registers of the lanes that execute."""
+        """Put the elements of (groups, matrices, rows, columns) into registers."""
         places = _places(self)
         held = np.ascontiguousarray(elements).reshape(groups.group_count, -1).take(places.scatter, axis=1)
-        words = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
-        for index, number in enumerate(numbers):
-            values = words[:, index].reshape(-1)
-            register = cluster.registers[number]
-            if groups.executing is None:
-                register[groups.lanes] = values
-            else:
-                register[groups.lane_numbers(cluster)[groups.executing]] = values[groups.executing]
+        by_group = held.view(f"u{places.register_bits // 8}").reshape(groups.group_count, places.registers, -1)
+        words = np.ascontiguousarray(by_group.swapaxes(0, 1)).reshape(places.registers, -1)
+        for number, values in zip(numbers, words, strict=True):
+            cluster.registers[number][groups.lanes] = values
 
 
 def _elements(words: npt.NDArray[np.unsignedinteger], bits: int) -> Elements:

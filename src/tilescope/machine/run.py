@@ -7,7 +7,8 @@ from typing import Literal
 
 from tilescope.errors import Violation
 from tilescope.rule import Basis
-from tilescope.value import Value
+from tilescope.tensor_map import AnyMap
+from tilescope.value import Value, hex_field
 
 Outcome = Literal["finished", "hang", "fault", "stopped"]
 
@@ -27,11 +28,46 @@ class InstructionCount(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCopy(Value):
+    """One TMA or bulk copy, as it was issued; a multicast is one for each block that receives it.
+
+    A tensor copy has `coords` and the number of its map among those of the run; a bulk copy has the address of its other end.
+    `barrier` is the shared address of the mbarrier that counts its bytes; without one it belongs to a bulk group.
+    """
+
+    ptx_line: int
+    source_line: str | None
+    block: tuple[int, int, int]
+    thread: int  # its number in the block
+    direction: Literal["load", "store", "reduce"]
+    bytes: int
+    shared_address: int = hex_field()
+    barrier: int | None = hex_field()
+    coords: tuple[int, ...] | None
+    map_number: int | None
+    other_address: int | None = hex_field()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierPhase(Value):
+    """A phase of an mbarrier that ended: how many arrivals and bytes it counted, and the instruction that ended it."""
+
+    address: int = hex_field()
+    block: tuple[int, int, int]
+    number: int  # 0 after init
+    arrivals: int
+    bytes: int
+    ptx_line: int
+    source_line: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun(Value):
     """A kernel that was run without a card.
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
-    `printed` is what printf wrote.
+    `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
+    the order in which they were issued and ended; `maps` are the tensor maps that copies went through.
     """
 
     entry: str
@@ -44,6 +80,9 @@ class KernelRun(Value):
     inexact: tuple[str, ...]
     findings: tuple[Violation, ...]
     instructions: tuple[InstructionCount, ...] = field(repr=False)
+    copies: tuple[KernelCopy, ...] = field(repr=False)
+    barriers: tuple[BarrierPhase, ...] = field(repr=False)
+    maps: tuple[AnyMap, ...] = field(repr=False)
     printed: str
     basis: Basis
 

@@ -4,7 +4,8 @@
     ready        fronts that can run: those at the smallest instruction first, so that the others catch up
     gathering    lanes at an instruction that waits for the rest of their warp (shfl.sync, mma.sync, wgmma …)
     barriers     lanes at bar.sync or barrier.cluster.wait
-    spinning     fronts that went round a loop without seeing anything new: they run again when something changes
+    spinning     fronts that went round a loop without seeing anything new: they run again when something changes,
+                 or, where the loop reads a clock, when time has passed
 
 Where nobody is ready, asynchronous work is done: as late as its wait allows. With a seed it may be done at any time before.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +22,25 @@ import numpy.typing as npt
 from tilescope.machine.block_barrier import BlockBarriers
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.front import Front, Versions
+from tilescope.machine.fault import KernelFaultError
+from tilescope.machine.front import Front
 from tilescope.machine.pending import Work
-from tilescope.machine.step import LaneNumbers
+from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
+IDLE_STEPS = 8 * QUANTUM_STEPS  # without a change of global memory: then another cluster may have its turn
 _EARLY_CHANCE = 0.3  # with a seed: that a piece of work is done when the scheduler chooses
 
-ClusterState = Literal["finished", "blocked", "running"]
+LoopKey = tuple[int, int, int]  # a branch back, the first of the lanes that take it, and how many they are
+ClusterState = Literal["finished", "blocked", "idle", "stopped"]
+"""blocked: until another cluster changes memory. idle: it looks at a clock, or counts, while it waits. stopped: no steps left."""
+
+
+class LoopVisit(NamedTuple):
+    """What lanes saw when they last went back to the start of a loop; `registers` only where memory stood still."""
+
+    versions: Versions
+    registers: bytes | None
 
 
 @dataclass(slots=True)
@@ -37,6 +49,7 @@ class Spinning:
 
     front: Front
     versions: Versions
+    reads_clock: bool
 
 
 @dataclass(slots=True)
@@ -52,6 +65,8 @@ class Schedule:
     warp_counts: npt.NDArray[np.int64] = field(init=False)
     returns: npt.NDArray[np.int32] = field(init=False)  # (depth, lanes): where calls go back to
     depth: npt.NDArray[np.intp] = field(init=False)
+    loop_visits: dict[LoopKey, LoopVisit] = field(default_factory=dict)
+    _quiet_steps: int = 0  # since global memory changed, or asynchronous work was done
     _continues: bool = False  # whether the front of the turn that was just taken goes on
 
     def __post_init__(self) -> None:
@@ -72,24 +87,51 @@ class Schedule:
         launch = cluster.launch
         while True:
             if launch.steps_left <= 0:
-                return "running"
+                return "stopped"
             self._work_at_random_times()
             front = self._next_front()
             if front is not None:
-                self._advance(front)
+                if self._advance_idly(front):
+                    return "idle"
                 continue
             if self._meet_elsewhere():
                 continue
             if not cluster.live.any():
                 cluster.pending.finish_all()
                 return "finished"
-            if not self._wake() and not self._work():
-                return "blocked"
+            if self._wake() or self._work():
+                continue
+            return "idle" if any(one.reads_clock for one in self.spinning) else "blocked"
 
     def wake_for_others(self) -> bool:
-        """Let spinning fronts look again, if another cluster changed memory. True where anybody is ready."""
-        self._wake()
-        return bool(self.ready)
+        """Let spinning fronts look again, if another cluster changed memory. True where one does."""
+        return self._wake()
+
+    def pass_time(self) -> bool:
+        """Let fronts go on that look at a clock or count while they wait. False where there are none, or no use."""
+        if self.ready:
+            return True
+        timed = [one for one in self.spinning if one.reads_clock]
+        if not timed or not self.cluster.launch.pass_time(self.versions()):
+            return False
+        for spinning in timed:
+            self.spinning.remove(spinning)
+            self.add(spinning.front)
+        return True
+
+    def _advance_idly(self, front: Front) -> bool:
+        """Run a front. True where the cluster has made many steps that nobody else sees: another may have its turn."""
+        launch = self.cluster.launch
+        version = self.cluster.memory.version
+        steps_left = launch.steps_left
+        self._advance(front)
+        self._quiet_steps += steps_left - launch.steps_left
+        if self.cluster.memory.version != version:
+            self._quiet_steps = 0
+        if self._quiet_steps < IDLE_STEPS:
+            return False
+        self._quiet_steps = 0
+        return not self._work()
 
     def _next_front(self) -> Front | None:
         if not self.ready:
@@ -116,9 +158,13 @@ class Schedule:
         while True:
             end = ends[pc]
             if end > pc:
-                for place in range(pc, end):
-                    cluster.pc = place
-                    steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                try:
+                    for place in range(pc, end):
+                        cluster.pc = place
+                        steps[place](cluster, at)  # type: ignore[misc]  # between turns every entry is a step
+                except KernelFaultError:
+                    self._count(front, pc, place + 1)
+                    raise
                 self._count(front, pc, end)
                 pc = end
                 front.pc = pc
@@ -173,7 +219,7 @@ class Schedule:
         self.warp_counts[start] += warps
         self.warp_counts[end] -= warps
         front.steps += end - start
-        self.cluster.launch.steps_left -= end - start
+        self.cluster.launch.count_steps(end - start)
 
     # Fronts ------------------------------------------------------------------------------------------------------
 
@@ -185,7 +231,6 @@ class Schedule:
             if other.pc == front.pc:
                 other.lanes = np.sort(np.concatenate([other.lanes, front.lanes]))
                 other.rounds = max(other.rounds, front.rounds)
-                other.loop_visit = None
                 return
         self.ready.append(front)
 
@@ -223,10 +268,9 @@ class Schedule:
                 self.gathering[pc] = lanes[~complete]
         return moved
 
-    def spin(self, front: Front) -> None:
-        """Park a front until memory, a barrier or asynchronous work changes."""
-        front.loop_visit = None
-        self.spinning.append(Spinning(front, self.versions()))
+    def spin(self, front: Front, *, reads_clock: bool) -> None:
+        """Park a front until memory, a barrier or asynchronous work changes, or time passes."""
+        self.spinning.append(Spinning(front, self.versions(), reads_clock))
 
     def versions(self) -> Versions:
         """Counts of what changed in this cluster and in global memory."""

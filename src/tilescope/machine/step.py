@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,13 @@ LaneNumbers: TypeAlias = npt.NDArray[np.intp]
 Lanes: TypeAlias = slice | LaneNumbers
 Step: TypeAlias = Callable[["Cluster", Lanes], None]
 EVERYONE = slice(None)
+
+
+class Versions(NamedTuple):
+    """Counts of what changed in a cluster, and in global memory."""
+
+    cluster: int
+    memory: int
 
 
 class Turn(Protocol):

@@ -8,6 +8,10 @@ tcgen05_kind.py              the kinds of tcgen05.mma: types, codes, shapes
 instruction_descriptor.py    the 32-bit descriptor of tcgen05.mma
 readings.py                  all that a number could be, every word explained field by field
 agreement.py                 whether a descriptor reads a tile where copies leave it; diagnosis.py: where that is, and why not
+arithmetic.py                how tensor cores add, by architecture: the table
+accumulation.py              the sum of one instruction, bit for bit, and of a K loop
+aligned_sum.py               the adder: align, cut, add; aligned_sum_loop.py: the same compiled by numba
+element_value.py             elements as values and exponents
 emulation.py                 a matrix product by the whole path: to shared memory, read from there, multiplied
 tcgen05_product.py           how a product is cut into tcgen05.mma, which block of a cluster holds what, and what instructions do
 tmem_address.py              tensor memory (Blackwell): its cells, and the word that names one

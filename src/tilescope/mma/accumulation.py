@@ -19,7 +19,7 @@ from tilescope.data_type import DataType
 from tilescope.mma.aligned_sum import Terms, aligned_sum, cut_to_float32, rounded_to_float16
 from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.element_value import Array, Doubles, Elements, addends, factors
-from tilescope.mma.fused_multiply_add import fma32, fma64
+from tilescope.one_rounding import fma32, fma64
 
 BitOperation = Literal["and", "xor"]
 Floats = npt.NDArray[np.float32]
@@ -33,6 +33,12 @@ class ScaleFactors(NamedTuple):
     a: npt.NDArray[np.uint8]
     b: npt.NDArray[np.uint8]
     data_type: DataType  # ue8m0, or e4m3 for ue4m3
+
+    def part(self, step: int, steps: int) -> ScaleFactors:
+        """Those of one of several instructions along k."""
+        blocks = self.a.shape[-1] // steps
+        part = slice(step * blocks, (step + 1) * blocks)
+        return ScaleFactors(self.a[..., part], self.b[..., part], self.data_type)
 
 
 def tensor_core_sum(
@@ -83,6 +89,53 @@ def tensor_core_sum(
         right = _operand(b[..., step], types[1], arithmetic, scales and (scales.b, scales.data_type))
         d = _aligned(left, right, d, of_d, arithmetic)
     return d
+
+
+def k_loop_sum(
+    a: Array,
+    b: Array,
+    c: Array,
+    instruction_k: int,
+    *,
+    arithmetic: Arithmetic,
+    data_type: DataType,
+    scales: ScaleFactors | None = None,
+) -> Array:
+    """D of a K loop: one instruction for every `instruction_k` elements of k, each beginning with what the last one left.
+
+    >>> from tilescope.mma.arithmetic import arithmetic_of
+    >>> f16 = DataType.named("f16")
+    >>> a = np.array([[2.0**-13] * 31 + [1]], np.float16)
+    >>> once = {"arithmetic": arithmetic_of("sm_90", "mma", f16), "data_type": f16}
+    >>> k_loop_sum(a, a, np.full((1, 1), 2, np.float32), 16, **once).item()  # 31 products of 2**-26, each cut off
+    3.0
+    """
+    steps = a.shape[-1] // instruction_k
+    d = c
+    for step in range(steps):
+        part = slice(step * instruction_k, (step + 1) * instruction_k)
+        own_scales = None if scales is None else scales.part(step, steps)
+        d = tensor_core_sum(a[..., part], b[..., part], d, arithmetic=arithmetic, a_type=data_type, scales=own_scales)
+    return d
+
+
+def summed_once(a: Array, b: Array, c: Array, data_type: DataType, scales: ScaleFactors | None = None) -> Array:
+    """D as no chip makes it: everything added in double precision or int64, and rounded once.
+
+    >>> e4m3 = DataType.named("e4m3")
+    >>> a = np.array([[1, 2.0**-9]]).astype(e4m3.numpy)
+    >>> summed_once(a, a, np.zeros((1, 1), np.float32), e4m3).item() == 1 + 2.0**-18
+    True
+    """
+    wide = np.float64 if data_type.is_float else np.int64
+    left = a.astype(wide)
+    right = b.astype(wide)
+    if scales is not None:
+        left = left * _spread(factors(scales.a, scales.data_type).with_specials, left.shape[-1])
+        right = right * _spread(factors(scales.b, scales.data_type).with_specials, right.shape[-1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.asarray(left @ right.swapaxes(-1, -2) + c)
+        return total.astype(c.dtype)
 
 
 class _Operand(NamedTuple):

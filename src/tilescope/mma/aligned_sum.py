@@ -77,7 +77,7 @@ def aligned_sum(a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Double
     is_worth_loading = _work.products >= _LOOP_FROM_PRODUCTS or "numba" in sys.modules
     loop = compiled_loop() if elements == 1 and is_worth_loading else None
     if loop is not None:
-        return _by_loop(loop, a, b, c, fractional_bits)
+        return by_loop(loop, a, b, c, fractional_bits)
     return by_numpy(a, b, c, fractional_bits)
 
 
@@ -91,7 +91,7 @@ def compiled_loop() -> Callable[..., None] | None:
     return add
 
 
-def _by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:
+def by_loop(loop: Callable[..., None], a: Terms, b: Terms, c: Elements, fractional_bits: int) -> Doubles:
     """The sum by the compiled loop, which takes B with its columns side by side."""
     sums = np.array(c.values)
     b_values = np.ascontiguousarray(b.values[..., 0].transpose(0, 2, 1))

@@ -2,8 +2,8 @@
 
 No document says how an mma adds. Two papers do (arXiv 2511.10909 with the repository microsoft/MMA-Sim, and arXiv 2512.07004).
 On an H200 every dense form of mma.sync and wgmma was run on operands of all kinds (subnormals, zeros, infinities, NaN); the
-rows of sm_90 are what it answered, all bits equal. What the papers have otherwise for sm_90 is not followed: a product that
-is zero takes no part in the alignment, and fp8 in mma.sync is done in f16. Other architectures are the papers'.
+rows of sm_90 are what it answered, all bits equal. Where the papers differ the card is followed: nothing is aligned to a
+product that is zero, and fp8 in mma.sync is done in f16. Rows of other architectures are the papers', with zeros as on sm_90.
 
     method          what happens
     aligned         products and C are aligned, cut to F fractional bits and added at once (see aligned_sum.py)
@@ -33,11 +33,14 @@ MMA_ARITHMETIC = rule(
     "Sums are those of an instruction that the architecture has, for a type that it multiplies.",
     argument="arch",
     found="{instruction} of {data_type} on {arch}",
-    limit="{known:; }",
-    fix="Use one of these.",
+    limit="{family} multiplies it on {known:, }",
+    fix="Use {own}.",
     source="PTX ISA, mma, wgmma.mma_async and tcgen05.mma: target notes",
     passing='ts.emulate_mma(np.eye(64), np.eye(64), data_type="bf16", arch="sm_90")',
     failing='ts.emulate_mma(np.eye(64), np.eye(64), data_type="bf16", arch="sm_80")',
+)
+NO_SUCH_PRODUCT = MMA_ARITHMETIC.worded(
+    argument="data_type", limit="{family} does not multiply that type", fix="Use bfloat16."
 )
 
 
@@ -100,7 +103,6 @@ _ROWS = (
 )
 
 
-@cache
 def arithmetic_of(arch: Any, instruction: str, data_type: Any) -> Arithmetic:
     """How an instruction adds: "mma", "wgmma", "tcgen05", or one shape or kind: "mma.m8n8k4", "tcgen05.mxf4".
 
@@ -109,18 +111,23 @@ def arithmetic_of(arch: Any, instruction: str, data_type: Any) -> Arithmetic:
     >>> arithmetic_of("sm_90", "mma.m16n8k32", "e4m3").method, arithmetic_of("sm_100", "tcgen05", "e4m3").basis
     ('in f16', 'documented')
     """
-    arch_name = Arch.named(arch).name
-    type_name = DataType.named(data_type).name
+    return _named_arithmetic(Arch.named(arch).name, instruction, DataType.named(data_type).name)
+
+
+@cache
+def _named_arithmetic(arch: str, instruction: str, data_type: str) -> Arithmetic:
+    """The row of one shape or kind, or else that of its family."""
     family = instruction.split(".", maxsplit=1)[0]
     for name in (instruction, family):
         for row in _ROWS:
-            if row.instruction == name and arch_name in row.architectures and type_name in row.types:
-                basis: Basis = "measured" if arch_name == _MEASURED_ON else "documented"
-                return row.arithmetic._replace(basis=basis)
-    known = {
-        arch: None
-        for row in _ROWS
-        if row.instruction == family and type_name in row.types
-        for arch in row.architectures
-    }
-    raise MMA_ARITHMETIC.error(instruction=instruction, data_type=type_name, arch=arch_name, known=tuple(known))
+            if row.instruction == name and arch in row.architectures and data_type in row.types:
+                return row.arithmetic._replace(basis="measured" if arch == _MEASURED_ON else "documented")
+    known: list[str] = []
+    for row in _ROWS:
+        if row.instruction == family and data_type in row.types:
+            known.extend(name for name in row.architectures if name not in known)
+    if not known:
+        raise NO_SUCH_PRODUCT.error(instruction=instruction, data_type=data_type, arch=arch, family=family)
+    raise MMA_ARITHMETIC.error(
+        instruction=instruction, data_type=data_type, arch=arch, known=tuple(known), family=family, own=known[0]
+    )

@@ -4,8 +4,8 @@
     2**-16   significand 0.25    exponent -14     of f16, where it is subnormal: no exponent lies below the type's least
     2**-16   significand 1       exponent -16     of bf16
 
-A product is aligned by the sum of its factors' exponents; a product that is zero is not aligned to at all, so a zero among
-the factors has an exponent below all others. The accumulator counts with -126 at least, also where it is zero.
+A product is aligned by the sum of its factors' exponents; nothing is aligned to a product that is zero, so a zero among
+the factors has an exponent below all others. An accumulator of zero counts with exponent -133, which is then the least.
 
 Types of up to 16 bits are looked up in a table of all their codes; float32 and tf32 are taken apart by their bits. A tf32
 keeps ten of its 23 fractional bits: the rest is cut off, whatever it is, so that some NaN become infinite.
@@ -25,7 +25,7 @@ Doubles = npt.NDArray[np.float64]
 Exponents = npt.NDArray[np.int16]
 Array = npt.NDArray[Any]  # elements of any type, or their codes
 
-LEAST_ADDEND_EXPONENT = -126  # of float32, and of a zero
+ZERO_ADDEND_EXPONENT = -133
 NO_EXPONENT = -16000  # of a zero factor: the sum of two still fits 16 bits
 _SPECIAL_EXPONENT = NO_EXPONENT - 1  # of an infinity or NaN in a table
 _FLOAT32_BIAS = 127
@@ -89,16 +89,18 @@ def addends(array: Array) -> Elements:
 
     >>> c = addends(np.array([3, 2.0**-140, 0], np.float32))
     >>> c.exponents.tolist()
-    [1, -126, -126]
+    [1, -126, -133]
     """
     if array.dtype == np.float32:
-        return _of_float32(array.view(np.uint32))
+        found = _of_float32(array.view(np.uint32))
+        found.exponents[found.values == 0] = ZERO_ADDEND_EXPONENT
+        return found
     halves = factors(array, DataType.named("float16"))
-    return halves._replace(exponents=np.maximum(halves.exponents, np.int16(LEAST_ADDEND_EXPONENT)))
+    return halves._replace(exponents=np.maximum(halves.exponents, np.int16(ZERO_ADDEND_EXPONENT)))
 
 
 def _of_float32(bits: npt.NDArray[np.uint32]) -> Elements:
-    """float32 by its bits: a subnormal and a zero have the least exponent by themselves."""
+    """float32 by its bits: a subnormal has the least exponent by itself; so has a zero here."""
     field = (bits >> np.uint32(_FLOAT32_FRACTION_BITS)).astype(np.int16) & np.int16(_FLOAT32_EXPONENT_MASK)
     exponents = np.maximum(field, np.int16(1)) - np.int16(_FLOAT32_BIAS)
     with np.errstate(invalid="ignore"):  # signalling NaN

@@ -4,7 +4,7 @@
     B (k, n)  ──┘  K-major or MN-major           canonical atoms └─ descriptors, K step by K step: wgmma, ├─▶ D (m, n)
                                                                     tcgen05                              ─┘
 
-Integers are summed exactly, floats in double precision and rounded once at the end: how the chip rounds is not claimed.
+Sums are those of the chip, bit for bit, one instruction after the other along k (see accumulation.py).
 
 What is read comes back as a matrix of (mn, k) elements, so that a byte that went astray shows as a wrong element.
 """
@@ -12,24 +12,27 @@ What is read comes back as a matrix of (mn, k) elements, so that a byte that wen
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES, ArchName
+from tilescope.arch import WARP_LANES, ArchName, architectures_with
 from tilescope.arithmetic import rounded_up
 from tilescope.data_type import DataType
 from tilescope.layout import AtomOrder, Layout, Major, major_named
+from tilescope.mma.accumulation import k_loop_sum, summed_once
+from tilescope.mma.arithmetic import Arithmetic, arithmetic_of
 from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
 from tilescope.mma.descriptor_loop import SMEM_OPERANDS, SmemOperand, smem_tile
 from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction, wgmma_for
 from tilescope.mma.ldmatrix import ldmatrix
-from tilescope.mma.scale_packing import scaling_of
+from tilescope.mma.scale_packing import Scaling, scaling_of
 from tilescope.mma.sparsity import compressed
-from tilescope.mma.tcgen05_kind import MMA_GROUP
+from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -42,6 +45,7 @@ from tilescope.tma.elements import packed, unpacked
 
 _MMA_M = 16
 _MMA_N = 8
+_MMA_PRODUCTS = [mma for mma in INSTRUCTIONS if (mma.family, mma.m, mma.n) == ("mma", _MMA_M, (_MMA_N,))]
 
 MMA_SHAPE = rule(
     "mma-shape",
@@ -122,6 +126,8 @@ def emulate_mma(
     a_scales: npt.ArrayLike | None = None,
     b_scales: npt.ArrayLike | None = None,
     disable_output_lane: tuple[int, ...] | None = None,
+    arch: ArchName | None = None,
+    exact_sum: bool = False,
 ) -> Matrix:
     """The product D = A B of an (m, k) and a (k, n) matrix, brought by TMA and read by `consumer`.
 
@@ -136,6 +142,11 @@ def emulate_mma(
     blocks what several of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and
     .sp instructions and the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with
     scale factors `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
+
+    Sums are made as `arch` makes them, bit for bit: those of sm_90 are measured, others are documented (by papers); for one
+    instruction `tilescope.mma.arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` says which. Without `arch` it is sm_90, sm_100 for
+    tcgen05, sm_120 for the narrow types that only its mma multiplies. With `exact_sum` all of k is added in double
+    precision instead (integers in 64 bits), and rounded once.
 
     >>> a = np.arange(64 * 64).reshape(64, 64) % 7 - 3.0
     >>> b = np.arange(64 * 32).reshape(64, 32) % 5 - 2.0
@@ -152,6 +163,7 @@ def emulate_mma(
     True
     """
     core = CONSUMER[known_name("consumer", consumer, CONSUMER)]
+    exact_sum = flag("exact_sum", exact_sum)
     row = DataType.named(as_array("a", a).dtype if data_type is None else data_type)
     left = _elements("a", a, row)
     right = _elements("b", b, row).T
@@ -188,7 +200,10 @@ def emulate_mma(
         options = tuple(name for name, is_asked in asked.items() if is_asked)
         if options:
             raise TCGEN05_ALONE.error(consumer=consumer, options=options, cta_group=plain_int(cta_group))
-        return _summed_in_registers(path, left, right, initial)
+        a_read, b_read = path.read([left], [right])[0]
+        if exact_sum:
+            return summed_once(a_read, b_read, initial, row)
+        return _summed_in_registers(path, (a_read, b_read), initial, arch)
     scaling = scaling_of(scale_kind, a_scales, b_scales, (m, n, k), sparse=sparse)
     parts_m, parts_n = (1, 1) if cluster is None else pairs_of(cluster, cta_group, (m, n))
     product = tcgen05_product(
@@ -202,6 +217,8 @@ def emulate_mma(
         instruction_k=instruction_k,
         exact=cluster is not None,
     )
+    if not exact_sum:
+        product = replace(product, arithmetic=_tcgen05_arithmetic(arch, row, scaling))
     shares = () if cluster is None else pair_shares(cluster, product.m, product.n)
     path = path._replace(product=product, shares=shares)
     operands = _of_every_block(path, product, left, right)
@@ -217,12 +234,34 @@ def emulate_mma(
     return d
 
 
-def _summed_in_registers(path: OperandPath, left: Matrix, right: Matrix, initial: Matrix) -> Matrix:
-    """D of mma or wgmma: one block reads both operands, and multiplies all of them."""
-    wide = np.float64 if path.row.is_float else np.int64
-    a_read, b_read = path.read([left], [right])[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(a_read.astype(wide) @ b_read.astype(wide).T + initial).astype(initial.dtype)
+def _summed_in_registers(
+    path: OperandPath, operands: tuple[Matrix, Matrix], initial: Matrix, arch: ArchName | None
+) -> Matrix:
+    """D of mma or wgmma, of A (m, k) and B (n, k) as they were read: 32 bytes of k an instruction."""
+    row = path.row
+    instruction_k = K_STEP_BYTES * 8 // row.smem_bits
+    if path.consumer.name == "wgmma":
+        instruction = wgmma_for(row).name
+        feature = path.consumer.feature
+    else:
+        mma = _mma_rows(row, instruction_k)[0]
+        instruction = mma.name
+        feature = mma.feature
+    arithmetic = arithmetic_of(_own_arch(feature) if arch is None else arch, instruction, row)
+    a_read, b_read = operands
+    return k_loop_sum(a_read, b_read, initial, instruction_k, arithmetic=arithmetic, data_type=row)
+
+
+def _own_arch(feature: str) -> str:
+    """The architecture whose sums are meant where none is named: sm_90, which was measured, or the first that can."""
+    known = architectures_with(feature)
+    return "sm_90" if "sm_90" in known else known[0]
+
+
+def _tcgen05_arithmetic(arch: ArchName | None, row: DataType, scaling: Scaling | None) -> Arithmetic:
+    """How tcgen05.mma adds products of the type, of the kind that its scale factors ask for."""
+    kind = tcgen05_for(row) if scaling is None else scaling.format.kind_row
+    return arithmetic_of(_own_arch("tcgen05") if arch is None else arch, f"tcgen05.{kind.name}", row)
 
 
 def _of_every_block(
@@ -458,12 +497,15 @@ def _mma_for(consumer: Consumer, row: DataType, tile: Layout, block_k: int) -> s
     """The mma whose k is 32 bytes of the type as it lies in shared memory."""
     major = tile.major or "K"
     canonical = CanonicalLayout.of(tile) or CanonicalLayout(major, "none", tile.element_bits)
-    products = [mma for mma in INSTRUCTIONS if (mma.family, mma.m, mma.n) == ("mma", _MMA_M, (_MMA_N,))]
-    if consumer.reads(canonical, major):
-        for mma in products:
-            if mma.k == block_k and row.name in mma.types:
-                return mma.name
-    types = [DataType.named(name) for name in dict.fromkeys(name for mma in products for name in mma.types)]
+    fitting = _mma_rows(row, block_k)
+    if consumer.reads(canonical, major) and fitting:
+        return fitting[0].name
+    types = [DataType.named(name) for name in dict.fromkeys(name for mma in _MMA_PRODUCTS for name in mma.types)]
     known = tuple(known.name for known in types if known.numpy_name and known.smem_bits <= 32)
     told = MN_MAJOR_TYPE if row.name in known else MMA_TYPE.wording
     raise told.error(data_type=row.name, major=tile.major, known=known, element_bits=row.smem_bits)
+
+
+def _mma_rows(row: DataType, k: int) -> list[Instruction]:
+    """The mma with this k that multiply the type."""
+    return [mma for mma in _MMA_PRODUCTS if mma.k == k and row.name in mma.types]

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.arithmetic import ceil_div
+from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
@@ -118,6 +119,11 @@ class ScaleFormat(Row):
     def kind_row(self) -> Tcgen05Kind:
         """The kind of tcgen05.mma that multiplies it."""
         return KINDS[self.mma_kind]
+
+    @property
+    def scale_data_type(self) -> DataType:
+        """The type of a scale factor; ue4m3 is e4m3 without its sign."""
+        return DataType.named("ue8m0" if self.scale_type == "ue8m0" else "e4m3")
 
     @property
     def k_steps(self) -> tuple[int, ...]:

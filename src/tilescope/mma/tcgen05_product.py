@@ -46,6 +46,8 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import raise_all
+from tilescope.mma.accumulation import ScaleFactors, k_loop_sum, summed_once
+from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_layout import ScaleOperand, scale_layout
 from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
@@ -151,6 +153,7 @@ class Tcgen05Product:
     ws: bool = False
     sparse: bool = False
     a_in_tensor_memory: bool = False
+    arithmetic: Arithmetic | None = None  # how its instructions add; None: in double precision or int64, rounded once
 
     @property
     def loop(self) -> type[Tcgen05Loop]:
@@ -177,7 +180,7 @@ class Tcgen05Product:
     def multiplied(
         self, operands: list[BlockOperands], scaling: Scaling | None, initial: Matrix, disabled: object
     ) -> Matrix:
-        """D (m, n) of what the blocks read (A, B, the metadata of a sparse A), in double precision or int64.
+        """D (m, n) of what the blocks read (A, B, the metadata of a sparse A).
 
         `initial` is what D held before; lanes that `disabled` masks keep it.
         """
@@ -371,27 +374,38 @@ def _instruction(
     """The accumulator of one place of the product, over all of k."""
     rows = product.m // product.cta_group
     layout = product.layout("D", product.n)
-    wide = np.float64 if product.data_type.is_float else np.int64
-    all_b: Matrix = np.concatenate([b for _, b, _ in operands]).astype(wide)
-    if scaling is not None:
-        all_b = all_b * _scales_read(scaling, "B", product)
+    all_b: Matrix = np.concatenate([b for _, b, _ in operands])
+    b_scales = None if scaling is None else _scales_read(scaling, "B", product)
     lane, column = np.divmod(layout.bit_addresses()[..., 0] >> 5, 1 << 16)
     accumulators = []
     for cta, (stored_a, _, metadata) in enumerate(operands):
         part = slice(cta * rows, (cta + 1) * rows)
         before = initial[part]
-        copies: list[Matrix] = [copy.astype(wide) for copy in _a_read(product, stored_a, metadata, layout)]
-        parts = np.split(all_b, len(copies))  # lanes of a second part of n read a copy of A of their own
-        with np.errstate(over="ignore", invalid="ignore"):
-            if scaling is not None:
-                factors = _scales_read(scaling.part(part, slice(0)), "A", product)
-                copies = [copy * factors for copy in copies]
-            sums = [copy @ columns.T for copy, columns in zip(copies, parts, strict=True)]
-            d = (np.concatenate(sums, axis=1) + before).astype(initial.dtype)
+        scales = None
+        if scaling is not None and b_scales is not None:
+            a_scales = _scales_read(scaling.part(part, slice(0)), "A", product)
+            scales = ScaleFactors(a_scales, b_scales, scaling.format.scale_data_type)
+        copies = _a_read(product, stored_a, metadata, layout)
+        width = product.n // len(copies)  # lanes of a second part of n read a copy of A of their own
+        sums = []
+        for number, copy in enumerate(copies):
+            columns = slice(number * width, (number + 1) * width)
+            own_scales = None if scales is None else scales._replace(b=scales.b[columns])
+            sums.append(_summed(product, copy, all_b[columns], before[:, columns], own_scales))
+        d = np.concatenate(sums, axis=1)
         cells = np.zeros((TMEM_LANES, TMEM_COLUMNS), np.uint32)
         cells[lane, column] = np.where(masks[cta, lane], before, d).view(np.uint32)
         accumulators.append(_drained(cells, layout.columns)[lane, column].view(initial.dtype))
     return np.concatenate(accumulators)
+
+
+def _summed(product: Tcgen05Product, a: Matrix, b: Matrix, before: Matrix, scales: ScaleFactors | None) -> Matrix:
+    """What one block makes of its rows of A, and of B: as its instructions add, or rounded once."""
+    if product.arithmetic is not None:
+        instruction_k = 2 * product.k if product.sparse else product.k
+        own = product.arithmetic
+        return k_loop_sum(a, b, before, instruction_k, arithmetic=own, data_type=product.data_type, scales=scales)
+    return summed_once(a, b, before, product.data_type, scales)
 
 
 def _drained(cells: npt.NDArray[np.uint32], columns: int) -> npt.NDArray[np.uint32]:
@@ -462,8 +476,8 @@ def _metadata_read(product: Tcgen05Product, nibbles: Nibbles) -> list[Nibbles]:
     return [np.bitwise_or.reduce(copy.reshape(codes.shape) << shift, axis=-1) for copy in read]
 
 
-def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Product) -> npt.NDArray[np.float64]:
-    """The factor of every element (row, k), as the instructions find it: by column of the word, and id."""
+def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Product) -> npt.NDArray[np.uint8]:
+    """The factor of every block (row, block), as the instructions find it: by column of the word, and id."""
     row = scaling.format
     scales = scaling.a if operand == "A" else scaling.b
     m, cta_group = product.m, product.cta_group
@@ -484,9 +498,7 @@ def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Produc
             column = first_column + step.column + further * word_columns
             read[..., block] = cells[lane, column * 4 + byte]
     assert (read == read[:, :1]).all()  # every quarter reads its own
-    scale_type = DataType.named("ue8m0" if row.scale_type == "ue8m0" else "e4m3")
-    values = read[:, 0].copy().view(scale_type.numpy).astype(np.float64)
-    return np.repeat(values, 2 * row.block if product.sparse else row.block, axis=1)
+    return read[:, 0]
 
 
 def _lane_masks(disabled: object, ctas: int) -> LaneMasks:

@@ -39,17 +39,19 @@ def toml_text(pipeline: Pipeline) -> str:
     True
     """
     data = pipeline.to_dict()
-    lines = [f"{name} = {_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data]
+    lines = [
+        f"{name} = {toml_value(data[name])}" for name in ("name", "cluster", "constants", "registers") if name in data
+    ]
     rows = {"barriers": Barrier, "slots": Slot, "flags": Flag}
     for kind, row_class in rows.items():
         if data.get(kind):
             lines += ["", f"[{kind}]"]
             defaults = field_defaults(row_class)
-            lines += [f"{_key(name)} = {_value(_stated(row, defaults))}" for name, row in data[kind].items()]
+            lines += [f"{_key(name)} = {toml_value(_stated(row, defaults))}" for name, row in data[kind].items()]
     for role in pipeline.roles:
         stated = _stated(role.plain(), field_defaults(Role))
         lines += ["", "[[roles]]"]
-        lines += [f"{name} = {_value(value)}" for name, value in stated.items() if name != "steps"]
+        lines += [f"{name} = {toml_value(value)}" for name, value in stated.items() if name != "steps"]
         lines += ["steps = [", *_steps(role.steps, _INDENT), "]"]
     return "\n".join(lines) + "\n"
 
@@ -63,24 +65,24 @@ def _steps(steps: Iterable[Step | Loop], indent: str) -> Iterator[str]:
     """A line for each step; those of a loop stand below it."""
     for step in steps:
         if isinstance(step, Loop):
-            fields = [f"{_key(name)} = {_value(value)}" for name, value in step.plain().items() if name != "steps"]
+            fields = [f"{_key(name)} = {toml_value(value)}" for name, value in step.plain().items() if name != "steps"]
             yield f"{indent}{{{', '.join(fields)}, steps = ["
             yield from _steps(step.steps, indent + _INDENT)
             yield f"{indent}]}},"
         else:
-            yield f"{indent}{_value(step.plain())},"
+            yield f"{indent}{toml_value(step.plain())},"
 
 
-def _value(value: object) -> str:
+def toml_value(value: object) -> str:
     """A value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(name)} = {toml_value(each)}" for name, each in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return repr(value)
 
 

@@ -17,8 +17,10 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from tilescope.ptx.declarations import (
+    PLAIN_PARAMETER,
     VARIABLE_SPACES,
     VariableCounter,
+    plain_parameter,
     read_registers,
     read_variables,
     refuse_second,
@@ -31,6 +33,7 @@ from tilescope.ptx.rules import NAME as NAME_RULE
 from tilescope.ptx.scope import Scope
 from tilescope.ptx.source_lines import SourceLines
 from tilescope.ptx.syntax import (
+    Arguments,
     BranchTable,
     FunctionName,
     Guard,
@@ -38,6 +41,7 @@ from tilescope.ptx.syntax import (
     Label,
     Operand,
     Prototype,
+    Register,
     Sink,
     SourceLine,
     Variable,
@@ -56,12 +60,13 @@ _STATEMENT = re.compile(
     | (?P<open>\{{)
     | (?P<close>\}})
     | (?P<directive>\.[a-z_]+)
-    | (?P<empty>;)
     )""",
     re.VERBOSE,
 )
 _OF_LABELS = frozenset({"bra", "brx", "call"})  # a bare name behind these is a label or a function
-_LABEL = re.compile(NAME)
+_CALL = re.compile(
+    rf"""\s*(?:\((?P<results>[^()]*)\)\s*,\s*)?(?P<name>{NAME})\s*(?:,\s*\((?P<arguments>[^()]*)\)\s*)?"""
+)
 _SKIPPED = frozenset({".pragma"})
 
 Opcode = tuple[str, tuple[str, ...]]
@@ -135,12 +140,12 @@ class BodyReader:
         self.scope = Scope()
         self.source: int | None = None
 
-    def read(self, position: int, parameters: Scope, functions: Container[str]) -> tuple[Body, int]:
-        """The body behind the brace at `position`, and where it ends."""
+    def read(self, position: int, outermost: Scope, functions: Container[str]) -> tuple[Body, int]:
+        """The body behind the brace at `position`, and where it ends; `outermost` has the parameters already."""
         code = self.text.code
-        self.scope = outermost = Scope(parameters)
+        self.scope = outermost
         position = self._opened(position)
-        while self.scope is not parameters:
+        while self.scope is not outermost.around:
             found = _STATEMENT.match(code, position)
             if found is None:
                 position = self._read_carefully(position)
@@ -161,7 +166,7 @@ class BodyReader:
         return self.cursor.token.start
 
     def _read_brace(self, found: re.Match[str]) -> int:
-        """`{` opens a scope, `}` closes it, a lone `;` is nothing."""
+        """`{` opens a scope, `}` closes it."""
         if found.lastgroup == "open":
             if self.scope.depth >= MAX_SCOPES:
                 raise self.text.error(
@@ -172,9 +177,9 @@ class BodyReader:
                     most=MAX_SCOPES,
                 )
             self.scope = Scope(self.scope)
-        elif found.lastgroup == "close":
+        else:
             self.scope.operands.clear()
-            assert self.scope.around is not None  # that of the parameters is the last
+            assert self.scope.around is not None  # that of the module
             self.scope = self.scope.around
         return found.end()
 
@@ -215,6 +220,10 @@ class BodyReader:
         if directive == ".loc":
             self.source, end = self.sources.read_loc(position)
             return end
+        plain = PLAIN_PARAMETER.match(self.text.code, position)
+        if plain is not None and not self.scope.declares(plain["name"]):
+            self._declare(plain_parameter(plain, self.numbers))
+            return plain.end()
         cursor = self.cursor
         cursor.move(position)
         if directive == ".reg":
@@ -231,8 +240,13 @@ class BodyReader:
     def _declare_variables(self) -> None:
         for declared in read_variables(self.cursor, self.numbers):
             refuse_second(self.cursor, self.scope, declared.token)
-            self.scope.declare(declared.variable.name, declared.variable)
-            self.variables.append(declared.variable)
+            if declared.addresses:
+                self.cursor.refuse("a variable without addresses: only those of the module hold some", declared.token)
+            self._declare(declared.variable)
+
+    def _declare(self, variable: Variable) -> None:
+        self.scope.declare(variable.name, variable)
+        self.variables.append(variable)
 
     def _read_quickly(self, found: re.Match[str]) -> int:
         """An instruction of the common form; any other is read with care."""
@@ -257,12 +271,27 @@ class BodyReader:
             return []
         if name not in _OF_LABELS:
             return quick_operands(written, self.scope)
-        label = written.strip()
-        if name != "bra" or _LABEL.fullmatch(label) is None:
+        call = _CALL.fullmatch(written)
+        if call is None or isinstance(self.scope.find(call["name"]), Register):
             return None
-        token = Token("name", label, found.end() - 1 - len(written.lstrip()))
-        self.open_names.append(_OpenName(self.scope, len(self.drafts), 0, token))
-        return [Sink()]
+        return self._quick_call(call, found.start("operands"))
+
+    def _quick_call(self, call: re.Match[str], start: int) -> list[Operand] | None:
+        """The operands of `bra label` and of `call (result), function, (arguments)`, written from `start` on."""
+        operands: list[Operand] = []
+        for group in ("results", "name", "arguments"):
+            written = call[group]
+            if group == "name":
+                token = Token("name", written, start + call.start("name"))
+                open_name = _OpenName(self.scope, len(self.drafts), len(operands), token)
+                operands.append(Sink())
+            elif written is not None:
+                variables = quick_operands(written, self.scope)
+                if variables is None:
+                    return None
+                operands.append(Arguments(tuple(variables)))
+        self.open_names.append(open_name)
+        return operands
 
     def _opcode(self, written: str) -> Opcode:
         opcode = self.opcodes.get(written)

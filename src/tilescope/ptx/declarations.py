@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from tilescope.ptx.constants import read_count, read_integer
 from tilescope.ptx.initial import Initial, InitialAddress, read_initial
-from tilescope.ptx.lexer import Cursor, Token
+from tilescope.ptx.lexer import NAME, Cursor, Token
 from tilescope.ptx.rules import DECLARED_AGAIN, LIMIT, TYPE
 from tilescope.ptx.scope import RegisterRange, Scope
 from tilescope.ptx.syntax import BITS_OF_TYPE, Register, Variable, VariableSpace, Vector
@@ -57,6 +58,10 @@ class VariableCounter:
         return number
 
 
+PLAIN_PARAMETER = re.compile(rf"\.param\s+\.(?P<type>[bus](?:8|16|32|64)|f32|f64)\s+(?P<name>{NAME})\s*;")
+"""What calls declare by the thousand."""
+
+
 class _Kind(NamedTuple):
     """What stands before a variable's name."""
 
@@ -82,6 +87,8 @@ def read_registers(cursor: Cursor, scope: Scope) -> None:
     while True:
         name = cursor.expect_kind("name", "the name of a register")
         refuse_second(cursor, scope, name)
+        if cursor.token.text != "<" and scope.range_has(name.text):
+            raise cursor.text.error(DECLARED_AGAIN, name.start, name=shortened(name.text))
         if cursor.takes("<"):
             count = read_count(cursor, "registers", MAX_REGISTERS)
             cursor.expect(">")
@@ -123,6 +130,13 @@ def read_parameter(cursor: Cursor, numbers: VariableCounter) -> Declared:
         cursor.refuse("`.param`: parameters of functions are read from memory")
     kind = _read_kind(cursor)
     return _read_variable(cursor, kind, numbers, is_extern=False)
+
+
+def plain_parameter(found: re.Match[str], numbers: VariableCounter) -> Variable:
+    """The variable of a PLAIN_PARAMETER."""
+    element_type = found["type"]
+    size_bytes = BITS_OF_TYPE[element_type] // 8
+    return Variable(found["name"], numbers.next(), "param", element_type, size_bytes, size_bytes)
 
 
 def _read_kind(cursor: Cursor) -> _Kind:

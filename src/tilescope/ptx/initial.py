@@ -21,6 +21,7 @@ from tilescope.ptx.constants import read_constant, read_integer, starts_constant
 from tilescope.ptx.lexer import Cursor, Token
 from tilescope.ptx.rules import LIMIT, NO_VALUE_OF_TYPE, POINTER_TYPE
 from tilescope.ptx.syntax import BITS_OF_TYPE, Immediate
+from tilescope.sentence import counted
 
 MAX_INITIAL_BYTES = 1 << 26
 _ADDRESS_BYTES = 8
@@ -86,35 +87,36 @@ def read_initial(cursor: Cursor, element_type: str, dimensions: tuple[int, ...],
 
 
 def _read_list(cursor: Cursor, writer: _Writer, dimensions: tuple[int, ...]) -> None:
-    """Elements and inner lists in braces; an inner list begins where a row does."""
+    """Elements in braces, or a list for each row; extent 0 is one that is not known."""
     row_bytes = writer.element_bytes
     for extent in dimensions[1:]:
         row_bytes *= extent
     begin = len(writer.data)
-    if _read_plain_bytes(cursor, writer):
+    if len(dimensions) == 1 and _read_plain_bytes(cursor, writer, dimensions[0]):
         return
     cursor.expect("{")
-    while not cursor.takes("}"):
-        if cursor.token.text == "{":
-            if len(dimensions) < 2:
-                cursor.refuse("a number, for the array has no further dimension")
-            rows = -(-(len(writer.data) - begin) // max(row_bytes, 1))
-            _fill(cursor, writer, begin + rows * row_bytes)
+    count = 0
+    while count or not cursor.takes("}"):
+        if dimensions[0] and count == dimensions[0]:
+            cursor.refuse(f"at most {counted(dimensions[0], 'value')} in this list")
+        if len(dimensions) > 1:
+            _fill(cursor, writer, begin + count * row_bytes)
             _read_list(cursor, writer, dimensions[1:])
         else:
             _read_element(cursor, writer)
+        count += 1
         if not cursor.takes(","):
             cursor.expect("}", "`,` or `}`")
             return
 
 
-def _read_plain_bytes(cursor: Cursor, writer: _Writer) -> bool:
+def _read_plain_bytes(cursor: Cursor, writer: _Writer, extent: int) -> bool:
     """Read a list of decimal bytes at one go: strings and tables are long."""
     found = _PLAIN_BYTES.match(cursor.code, cursor.token.start)
     if found is None or writer.type not in ("b8", "u8") or writer.masked:
         return False
     values = [int(value) for value in found[1].split(",")]
-    if max(values) > 255:
+    if max(values) > 255 or (extent and len(values) > extent):
         return False
     writer.data += bytes(values)
     cursor.move(found.end())
@@ -152,7 +154,7 @@ def _bytes_of(cursor: Cursor, value: Immediate, element_type: str, token: Token)
         return value.value.to_bytes(bits // 8, "little")
     if element_type in _FLOAT_FORMAT:
         return _float_bytes(_number(value), _FLOAT_FORMAT[element_type])
-    if value.float_bits is None and -(1 << (bits - 1)) <= value.value < 1 << bits:
+    if value.float_bits is None:  # ptxas keeps the lower bits, too
         return (value.value % (1 << bits)).to_bytes(bits // 8, "little")
     shown = cursor.code[token.start : cursor.token.start].strip()
     raise cursor.text.error(NO_VALUE_OF_TYPE, token.start, shown=f"`{shown[:60]}`", type=element_type)

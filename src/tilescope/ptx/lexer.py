@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     rf"""\s*(?:
       (?P<name>%[A-Za-z0-9_$]+\.[xyzw]\b|{NAME})
     | (?P<hex_float>0[fF][0-9a-fA-F]{{8}}(?![\w$])|0[dD][0-9a-fA-F]{{16}}(?![\w$]))
-    | (?P<float>(?:[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![\w$]))
+    | (?P<float>(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)(?![\w$]))
     | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)U?(?![\w$]))
     | (?P<word>{_WORD})
     | (?P<string>"[^"\n]*")
@@ -34,7 +34,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-_NO_CODE = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|"|/\*|[^\t-\r -~]', re.DOTALL)
+_KINDS = tuple(_TOKEN.groupindex)
+_NO_CODE = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|#[^\n]*|"|/\*|[^\t-\r -~]', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -86,7 +87,7 @@ class Text:
     def _blank(self, found: re.Match[str]) -> str:
         """Blanks for a comment; a string stays."""
         piece = found[0]
-        if piece.startswith("//"):
+        if piece.startswith("//") or (piece.startswith("#") and self._begins_line(found.start())):
             return " " * len(piece)
         if piece == "/*":
             raise self.error(OPEN_COMMENT, found.start())
@@ -95,8 +96,13 @@ class Text:
         if piece == '"':
             raise self.error(OPEN_STRING, found.start())
         if not piece.startswith('"'):
-            raise self.error(CHARACTER, found.start(), character=piece)
+            raise self.error(CHARACTER, found.start(), character=piece[0])
         return piece
+
+    def _begins_line(self, position: int) -> bool:
+        """Whether only blanks stand before a position on its line: `# 1 "kernel.cu"` is the preprocessor's."""
+        column = self.place(position).column
+        return not self.original[position - column + 1 : position].strip()
 
 
 class Token(NamedTuple):
@@ -126,9 +132,10 @@ class Cursor:
         """Go to a position."""
         found = _TOKEN.match(self.code, position)
         assert found is not None  # the last alternatives take whatever comes
-        assert found.lastgroup is not None
+        group = found.lastindex
+        assert group is not None
         self.end = found.end()  # of the token
-        self.token = Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+        self.token = Token(_KINDS[group - 1], found[group], found.start(group))
 
     def take(self) -> Token:
         """The next token, which is then behind."""

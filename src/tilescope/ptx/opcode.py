@@ -58,7 +58,7 @@ _WORDS: dict[Meaning, str] = {
     "comparison": "eq ne lt le gt ge ls hs equ neu ltu leu gtu geu num nan",
     "operation": "add min max inc dec exch cas and or xor popc",
     "half": "lo hi wide",
-    "cache": "ca cg cs lu cv wb wt nc",
+    "cache": "ca cg cs lu cv wb wt nc unified",
     "layouts": "row col",
     "rank": "1d 2d 3d 4d 5d",
     "count": "x1 x2 x4 x8 x16 x32 x64 x128",
@@ -135,7 +135,7 @@ _BY_PREFIX: dict[str, Meaning] = {
     "kind::": "kind",
     "collector::": "hints",
 }
-_SHAPE = re.compile(r"m[0-9]+n[0-9]+(?:k[0-9]+)?|[0-9]+x[0-9]+b")  # m16n8k16, m8n8, 32x32b
+_SHAPE = re.compile(r"m[0-9]+n[0-9]+(?:k[0-9]+)?|[0-9]+x[0-9]+b(?:x2)?")  # m16n8k16, m8n8, 32x32b, 16x32bx2
 
 
 def _meanings(words: dict[Meaning, str]) -> dict[str, Meaning]:
@@ -197,7 +197,7 @@ def fields_of(name: str, modifiers: tuple[str, ...]) -> Fields:
     """
     said: dict[str, list[str]] = {}
     for word in modifiers:
-        said.setdefault(_meaning(name, word), []).append(word)
+        said.setdefault(meaning_of(name, word), []).append(word)
     return Fields(
         family=".".join((name, *said.get("family", ()))),
         spaces=tuple(said.get("spaces", ())),
@@ -224,8 +224,12 @@ def fields_of(name: str, modifiers: tuple[str, ...]) -> Fields:
     )
 
 
-def _meaning(name: str, word: str) -> Meaning:
-    """What a word says in the instruction of this name."""
+def meaning_of(name: str, word: str) -> Meaning:
+    """What a word says in the instruction of this name.
+
+    >>> meaning_of("setp", "lo"), meaning_of("mul", "lo"), meaning_of("ld", "L1::no_allocate")
+    ('comparison', 'half', 'hints')
+    """
     own = _OWN_MEANINGS.get(name, {})
     if word in own:
         return own[word]

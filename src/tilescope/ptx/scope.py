@@ -35,7 +35,7 @@ SPECIAL_REGISTERS = frozenset(
     | {"WARP_SZ"}
 )
 _MOST_DIGITS = 7  # of a register's number in its range
-NAMES_COMPARED = 500  # with a name that is not known
+NAMES_COMPARED = 200  # with a name that is not known
 
 Named: TypeAlias = Register | Variable | Vector
 
@@ -70,6 +70,10 @@ class Scope:
             or name in self.labels
             or name in self.tables
         )
+
+    def range_has(self, name: str) -> bool:
+        """Whether a range of this scope has a register of this name."""
+        return self._range_of(name) is not None
 
     def declare_register(self, name: str, register_type: str) -> None:
         """Add `.reg .type name`."""
@@ -115,17 +119,20 @@ class Scope:
             return found
         if name in self._types:
             return self.make_register(name, self._types[name])
-        return self._from_range(name) if self._ranges else None
+        row = self._range_of(name)
+        return None if row is None else self.make_register(name, row.type)
 
-    def _from_range(self, name: str) -> Register | None:
-        """The register of a range: %r12 may be number 12 of %r<13> or number 2 of %r1<3>."""
+    def _range_of(self, name: str) -> RegisterRange | None:
+        """The range that has a register: %r12 may be number 12 of %r<13> or number 2 of %r1<3>."""
+        if not self._ranges:
+            return None
         digits = len(name) - len(name.rstrip("0123456789"))
-        for count in range(1, min(digits, _MOST_DIGITS) + 1):
+        for count in range(min(digits, _MOST_DIGITS), 0, -1):
             prefix, number = name[:-count], name[-count:]
             row = self._ranges.get(prefix)
             is_plain = number[0] != "0" or count == 1
             if row is not None and is_plain and int(number) < row.size:
-                return self.make_register(name, row.type)
+                return row
         return None
 
     def outward(self) -> Iterator[Scope]:

@@ -15,6 +15,7 @@ inside braces is another one. Nothing here knows what an instruction does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -205,6 +206,28 @@ Operand: TypeAlias = (
     | Address
     | Arguments
 )
+
+
+def nested_operands(operand: Operand) -> Iterator[Operand]:
+    """An operand and all that it is made of: the elements of a vector, the base of an address.
+
+    >>> [type(one).__name__ for one in nested_operands(Vector((Sink(), Pair(Sink(), Sink()))))]
+    ['Vector', 'Sink', 'Pair', 'Sink', 'Sink']
+    """
+    yield operand
+    inner: tuple[Operand, ...] = ()
+    if isinstance(operand, Vector):
+        inner = operand.elements
+    elif isinstance(operand, Pair):
+        inner = (operand.first, operand.second)
+    elif isinstance(operand, Negated):
+        inner = (operand.register,)
+    elif isinstance(operand, Address):
+        inner = (operand.base, *operand.coordinates)
+    elif isinstance(operand, Arguments):
+        inner = operand.variables
+    for one in inner:
+        yield from nested_operands(one)
 
 
 class Guard(NamedTuple):

@@ -20,6 +20,7 @@ MODULES = {  # of questions, by the words of their commands
     "plan": "plans",
     "gemm": "plans",
     "pipeline": "pipelines",
+    "run": "runs",
     "check": "maps",
     "decode": "decoding",
     "diff": "maps",

@@ -268,6 +268,13 @@ class Made(NamedTuple):
     note: str
 
 
+class MadeFile(NamedTuple):
+    """A file that a command writes beside its answer."""
+
+    path: str
+    made: Made
+
+
 class FirstLine(NamedTuple):
     """The answer in one sentence that stands alone, and what to do where the answer is no."""
 
@@ -293,10 +300,12 @@ class Answer:
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
     text: str = ""  # what a command prints instead of the first line and the drawing
+    printed: str = ""  # what a command prints as it is between the first line and the drawing
     below: tuple[Answer, ...] = ()  # what a command draws below it
     code: str = ""  # a call to copy, which a command prints at the end
     program: str | None = None  # source code, which a command writes instead of everything else
     made: Made | None = None  # what --out writes
+    files: tuple[MadeFile, ...] = ()  # what a command writes to files that were named otherwise
 
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""

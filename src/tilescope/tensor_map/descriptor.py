@@ -41,12 +41,13 @@ _HIGH_STRIDE_BITS = 36  # of a stride in bytes, below those of its high field
 _NO_REPEAT_BYTES = 16  # what stands in repeat_bytes without a swizzle
 _ENCODED_ARCH = "sm_90"
 
-# PTX codes 11 and 12 are stored as 7 and 8 with the tf32 bit.
-_TYPES = {
-    (row.ptx_code - 4 if row.ptx_code >= 11 else row.ptx_code, int(row.ptx_code >= 11)): row.name
-    for row in DATA_TYPE.values()
-    if row.ptx_code is not None
-}
+
+def _stored_type(ptx_code: int) -> tuple[int, int]:
+    """(code, tf32 bit) of a PTX type code: 11 and 12 are stored as 7 and 8 with the bit set."""
+    return (ptx_code - 4, 1) if ptx_code >= 11 else (ptx_code, 0)
+
+
+_TYPES = {_stored_type(row.ptx_code): row.name for row in DATA_TYPE.values() if row.ptx_code is not None}
 _TYPE_CODES = {name: code for code, name in _TYPES.items()}
 _NAMES = {  # in the order of their codes
     "interleave": tuple(INTERLEAVE),
@@ -229,6 +230,16 @@ def encoded(a: AnyMap) -> bytes:
     for (low, unit, first, mask), number in zip(_PACKING[is_im2col, rank], numbers, strict=True):
         word |= (number - first) // unit << low & mask
     return word.to_bytes(DESCRIPTOR_BYTES, "little")
+
+
+def element_type_fields(ptx_code: int) -> dict[str, int]:
+    """The fields that tensormap.replace writes for a type, by its PTX code.
+
+    >>> element_type_fields(11)
+    {'data_type': 7, 'tf32': 1}
+    """
+    code, tf32 = _stored_type(ptx_code)
+    return {"data_type": code, "tf32": tf32}
 
 
 @cache  # a few thousand combinations at most

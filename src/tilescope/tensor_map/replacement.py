@@ -15,6 +15,8 @@ from tilescope.arch import architectures_with
 from tilescope.errors import TensorMapError, Violation, unknown_name
 from tilescope.reading import attempted, integers
 from tilescope.rule import rule
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES, FORMATS, element_type_fields
+from tilescope.tensor_map.limits import MAX_RANK
 from tilescope.tensor_map.samples import PTX_REPLACE
 
 if TYPE_CHECKING:
@@ -55,6 +57,44 @@ PUBLISHING = (
     "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [gmem], [smem], 128;  (whole warp)",
     "fence.proxy.tensormap::generic.acquire.gpu [gmem], 128;  (in the consumer, before its first copy)",
 )
+
+
+_WORD_FIELDS = {  # of the descriptor, by PTX field; {} is the place of an entry
+    "global_address": "address",
+    "rank": "rank",
+    "box_dim": "box[{}]",
+    "global_dim": "dims[{}]",
+    "element_stride": "element_strides[{}]",
+    "interleave_layout": "interleave",
+    "swizzle_mode": "swizzle",
+    "fill_mode": "oob_fill",
+}
+
+
+def edited_descriptor(blob: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
+    """The 128 bytes of a map after tensormap.replace wrote `value` to a field (its PTX name): nothing is checked.
+
+    What follows from other fields, such as the bytes of the box, stays as it was.
+
+    >>> from tilescope.tensor_map import TensorMap, decode_tensor_map
+    >>> blob = TensorMap("bf16", (64, 64), (128,), (64, 64)).encode()
+    >>> decode_tensor_map(edited_descriptor(blob, "box_dim", 32, ordinal=1)).box
+    (64, 32)
+    """
+    form = FORMATS[False, MAX_RANK]
+    written = {}
+    if field == "global_stride":
+        written = {f"strides_bytes[{ordinal}]": value, f"strides_bytes[{ordinal}] high": value}
+    elif field == "elemtype":
+        written = element_type_fields(value)
+    else:
+        name = _WORD_FIELDS[field].format(ordinal)
+        written = {name: value + form.field(name).first if field == "rank" else value}  # the instruction takes rank - 1
+    word = int.from_bytes(blob, "little")
+    for name, number in written.items():
+        place = form.field(name)
+        word = word & ~place.mask | place.place(number)
+    return word.to_bytes(DESCRIPTOR_BYTES, "little")
 
 
 _REPLACEABLE = tuple(sorted({row.argument for row in REPLACE_FIELDS.values()}))

@@ -127,9 +127,7 @@ class _Request(NamedTuple):
         too_wide = asked._too_wide()
         if too_wide:
             raise RuleError(too_wide)
-        misaligned = asked._misaligned()
-        if misaligned:
-            raise MisalignedAddressError(misaligned)
+        require_aligned(address=asked.address, smem_address=asked.smem_address)
         return asked
 
     @property
@@ -168,14 +166,20 @@ class _Request(NamedTuple):
                 problems.append(told.violation(name=name, number=number, last=end - 1, nearest=nearest, **value))
         return problems
 
-    def _misaligned(self) -> list[Violation]:
-        problems = []
-        for name, number in (("address", self.address), ("smem_address", self.smem_address)):
-            if number % CHUNK_BYTES:
-                below = number // CHUNK_BYTES * CHUNK_BYTES
-                above = rounded_up(number, CHUNK_BYTES)
-                value: dict[str, Any] = {name: number}
-                problems.append(
-                    ADDRESS.violation(change={name: below}, name=name, number=number, below=below, above=above, **value)
-                )
-        return problems
+
+def require_aligned(**addresses: int) -> None:
+    """Refuse addresses of a bulk copy that are no multiples of 16 bytes, by their names.
+
+    >>> require_aligned(address=0x7F00_0000_0010, smem_address=0x400)
+    """
+    misaligned = []
+    for name, number in addresses.items():
+        if number % CHUNK_BYTES:
+            below = number // CHUNK_BYTES * CHUNK_BYTES
+            above = rounded_up(number, CHUNK_BYTES)
+            value: dict[str, Any] = {name: number}
+            misaligned.append(
+                ADDRESS.violation(change={name: below}, name=name, number=number, below=below, above=above, **value)
+            )
+    if misaligned:
+        raise MisalignedAddressError(misaligned)

@@ -11,7 +11,7 @@ from tilescope.reading import attempted, integer, integers, is_one_of
 from tilescope.rule import rule
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, Im2colWideMap, require_legal
 from tilescope.tensor_map.instruction import Direction
-from tilescope.tensor_map.limits import COORD_END
+from tilescope.tensor_map.limits import COORD_END, MAX_RANK, OFFSET_END
 from tilescope.tensor_map.rules.coordinates import inner_step, nearest_coords
 
 _ADDRESS_END = 1 << 32  # shared addresses are unsigned 32-bit numbers
@@ -79,6 +79,25 @@ def requested(
     copy = Copy(tensor_map, "reduce" if reduce else direction, start, address, taps, reduce, rows4, cluster)
     require_legal(copy)
     return copy
+
+
+def taken_offsets(rank: int, offsets: tuple[int, ...]) -> tuple[int, ...]:
+    """The im2col offsets that the chip takes where some are too large, as measured on an H200.
+
+    Each of rank 3 and 4 is cut to its bits. Those of rank 5 lie side by side, and what is too large runs into the next one.
+
+    >>> taken_offsets(4, (258, 1)), taken_offsets(5, (33, 1, 2))
+    ((2, 1), (1, 2, 2))
+    """
+    end = OFFSET_END[rank]
+    if rank < MAX_RANK:
+        return tuple(offset % end for offset in offsets)
+    taken = []
+    carried = 0
+    for offset in offsets:
+        carried, rest = divmod(offset + carried, end)
+        taken.append(rest)
+    return tuple(taken)
 
 
 def _no_offsets(tensor_map: AnyMap) -> tuple[int, ...]:

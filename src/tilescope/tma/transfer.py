@@ -200,8 +200,8 @@ def load_multicast(
             fix="Pass a list of arrays, one for every block.",
         )
     source = readable("memory", memory)
-    receivers = {f"smems[{rank}]": blocks[rank] for rank in _receivers(cta_mask, len(blocks))}
-    deliver(copy, source, {name: writeable(name, block) for name, block in receivers.items()})
+    targets = {f"smems[{rank}]": blocks[rank] for rank in receivers(cta_mask, len(blocks))}
+    deliver(copy, source, {name: writeable(name, block) for name, block in targets.items()})
     return tuple(blocks)
 
 
@@ -211,7 +211,7 @@ def require_smem(name: str, smem: Bytes, needed_bytes: int) -> None:
         raise SMEM_EXTENT.error(name=name, bytes=len(smem), needed_bytes=needed_bytes)
 
 
-def _receivers(cta_mask: object, block_count: int) -> list[int]:
+def receivers(cta_mask: object, block_count: int) -> list[int]:
     """The ranks of the blocks whose bits are set."""
     mask = integer("cta_mask", cta_mask)
     most = min(block_count, MAX_CLUSTER_BLOCKS)
@@ -311,27 +311,38 @@ def _dense_bytes_of_piece(tensor_map: AnyMap, placed: Placement) -> int:
 
 
 def _stored(copy: Copy, smem: object, memory: Memory) -> Memory:
-    tensor_map: AnyMap = copy.tensor_map
     source = readable("smem", smem)
     target = writeable("memory", memory)
+    write_rows(copy, read_rows(copy, source), target)
+    return memory
+
+
+def read_rows(copy: Copy, smem: Bytes) -> Bytes:
+    """The first half of a store: dense rows, from their places in shared memory."""
+    tensor_map: AnyMap = copy.tensor_map
     walked = walk(copy)
     placed = placement(tensor_map, walked.rows, copy.smem_address)
-    require_smem("smem", source, placed.footprint_bytes)
-    require_memory(copy, walked, walked.reach_bytes, len(target))
+    require_smem("smem", smem, placed.footprint_bytes)
+    return _picked(tensor_map, placed, smem).reshape(walked.rows, walked.row_bytes)
+
+
+def write_rows(copy: Copy, rows: Bytes, memory: Bytes) -> None:
+    """The second half of a store: the part of each row that is in the tensor is written, or combined with memory."""
+    tensor_map: AnyMap = copy.tensor_map
+    walked = walk(copy)
+    require_memory(copy, walked, walked.reach_bytes, len(memory))
     if not walked.inside.any():
-        return memory
-    rows = _picked(tensor_map, placed, source).reshape(walked.rows, walked.row_bytes)
-    rows = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
+        return
+    kept = np.ascontiguousarray(rows[walked.inside, : walked.reach_bytes])
     starts = walked.starts[walked.inside]
     if copy.reduce is None:
-        _write_pieces(target, starts, rows)
-        return memory
+        _write_pieces(memory, starts, kept)
+        return
     word = np.dtype(f"u{tensor_map.data_type.bits // 8}")
     for batch in _batches_to_combine(starts, walked.reach_bytes):
-        old = _read_pieces(target, starts[batch], 0, walked.reach_bytes).view(word)
-        words = combined(copy.reduce, tensor_map.data_type, old, rows[batch].view(word))
-        _write_pieces(target, starts[batch], words.view(np.uint8))
-    return memory
+        old = _read_pieces(memory, starts[batch], 0, walked.reach_bytes).view(word)
+        words = combined(copy.reduce, tensor_map.data_type, old, kept[batch].view(word))
+        _write_pieces(memory, starts[batch], words.view(np.uint8))
 
 
 def _batches_to_combine(starts: Offsets, reach_bytes: int) -> list[slice]:

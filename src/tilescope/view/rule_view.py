@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
@@ -29,7 +30,7 @@ def draw_rule(rule: Rule) -> Drawing:
     """
     facts = {
         "severity": _SEVERITY[rule.severity],
-        "the chip answers": "" if rule.code is None else f"error {rule.code}, {FAULTS[rule.code].fault}",
+        "the chip answers": "" if rule.code is None else f"error {rule.code}, {_fault_name(rule.code)}",
         "speaks of": ", ".join(_SUBJECT.get(subject, subject) for subject in rule.subjects),
         "architectures": ", ".join(rule.architectures),
         "basis": "measured on a card" if rule.basis == "measured" else "from the documents",
@@ -43,6 +44,11 @@ def draw_rule(rule: Rule) -> Drawing:
         rule.name,
         {"demand": rule.demand, "facts": Table(facts), "examples": Table(examples, title="Examples")},
     )
+
+
+def _fault_name(code: int) -> str:
+    """What CUDA calls an error that ends a kernel."""
+    return FAULTS[code].fault if code in FAULTS else CUDA_ERROR[code].words
 
 
 def _examples(passing: Example, failing: Example) -> list[tuple[str, str]]:

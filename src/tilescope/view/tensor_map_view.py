@@ -188,11 +188,11 @@ def _copied(a: AnyMap) -> str:
     return f"{a.visited_elements[1]} pixels of {a.channels_per_pixel} channels along W (mode {a.mode})"
 
 
-def findings(violations: tuple[Violation, ...]) -> tuple[Table, ...]:
-    """What the rules found, a table for each severity; some may be empty."""
+def findings(violations: tuple[Violation, ...], titles: Mapping[str, str] = _SAYING) -> tuple[Table, ...]:
+    """What the rules found, a table for each severity under its title; some may be empty."""
     return tuple(
         Table(((broken.rule, _said(broken)) for broken in violations if broken.severity == severity), title=title)
-        for severity, title in _SAYING.items()
+        for severity, title in titles.items()
     )
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, flushed, rounded, widened
-from tilescope.machine.arithmetic.floating import PACKED, canonical, quiet_operand
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, rounded
+from tilescope.machine.arithmetic.float_style import PACKED
+from tilescope.machine.arithmetic.float_words import canonical, flushed, quiet_operand, widened
 
 _F32 = FORMATS["f32"]
 _F64 = FORMATS["f64"]

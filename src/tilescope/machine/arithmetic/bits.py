@@ -1,140 +1,22 @@
-"""Bits: logic, shifts, fields, permutations of bytes, and counts.
+"""Parts of words: fields, bytes, and counts of bits.
 
-    bfe.u32 d, a, 8, 4      d = bits 8 to 11 of a                   prmt.b32 d, a, b, 0x5410     d = {b's low half, a's low half}
-    bfi.b32 d, a, b, 8, 4   d = b with a's low 4 bits at bit 8      lop3.b32 d, a, b, c, 0xEA    d = (a & b) | c
-
-Shifts by the width or more give 0, or the sign. The look-up table of lop3 is its result for a = 0xF0, b = 0xCC, c = 0xAA.
+bfe.u32 d, a, 8, 4          d = bits 8 to 11 of a
+bfi.b32 d, a, b, 8, 4       d = b with a's low 4 bits at bit 8
+prmt.b32 d, a, b, 0x5410    d = {b's low half, a's low half}
+bfind.u32 d, a              d = the highest bit of a that is set
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 
+from tilescope.machine.arithmetic.compute import Array, Modifiers, Operation, constant, shared_value
 from tilescope.machine.arithmetic.integer import signed
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant
 
-_BITS = {"b16": 16, "b32": 32, "b64": 64}
 _OF_32_OR_64 = {"b32": 32, "u32": 32, "s32": 32, "b64": 64, "u64": 64, "s64": 64}
-_SHIFTED = {**_BITS, "u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
-
-# ------------------------------------------------------------------------------------------------- logic
-
-
-def logic(modifiers: Modifiers) -> Operation:
-    """and, or, xor, on bits or predicates."""
-    type_name = modifiers.type((*_BITS, "pred"))
-    modifiers.end()
-    plain = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-    return Operation(plain[modifiers.name], (type_name,) * 2, type_name)
-
-
-def complement(modifiers: Modifiers) -> Operation:
-    """not: every bit turned; cnot: 1 where the source is 0."""
-    if modifiers.name == "not":
-        type_name = modifiers.type((*_BITS, "pred"))
-        compute: Compute = np.invert
-    else:
-        type_name = modifiers.type(_BITS)
-        compute = _is_zero
-    modifiers.end()
-    return Operation(compute, (type_name,), type_name)
-
-
-def _is_zero(a: Array) -> Array:
-    result: Array = a == 0
-    return result.astype(a.dtype)
-
-
-@lru_cache(maxsize=256)
-def _by_table(table: int) -> Callable[[Array, Array, Array], Array]:
-    """The function of three words whose look-up table is given: an OR of the rows that are set."""
-    rows = [row for row in range(8) if table >> row & 1]
-
-    def compute(a: Array, b: Array, c: Array) -> Array:
-        result = np.zeros_like(a)
-        for row in rows:
-            first = a if row & 4 else ~a
-            second = b if row & 2 else ~b
-            third = c if row & 1 else ~c
-            result |= first & second & third
-        return result
-
-    return compute
-
-
-def _lop3(a: Array, b: Array, c: Array, table: Array) -> Array:
-    return _by_table(int(table[0]) & 0xFF)(a, b, c)
-
-
-def lop3(modifiers: Modifiers) -> Operation:
-    """lop3: any function of three words, by its look-up table. With .or or .and a predicate is made of it too."""
-    modifiers.type(("b32",))
-    boolean = modifiers.one_of(("or", "and"), "")
-    modifiers.end()
-    if not boolean:
-        return Operation(_lop3, ("b32",) * 4, "b32")
-    combined = np.logical_or if boolean == "or" else np.logical_and
-
-    def compute(a: Array, b: Array, c: Array, table: Array, predicate: Array) -> tuple[Array, Array]:
-        word = _lop3(a, b, c, table)
-        return word, combined(word != 0, predicate)
-
-    return Operation(compute, (*("b32",) * 4, "pred"), "b32", result_count=2)
-
-
-# ------------------------------------------------------------------------------------------------- shifts
-
-
-def shift(modifiers: Modifiers) -> Operation:
-    """Plain shifts, shl and shr: the amount has 32 bits, whatever the type; numpy clamps it as PTX does."""
-    type_name = modifiers.type(_BITS if modifiers.name == "shl" else _SHIFTED)
-    modifiers.end()
-    bits = _SHIFTED[type_name]
-    is_arithmetic = type_name.startswith("s")
-    plain = np.left_shift if modifiers.name == "shl" else np.right_shift
-    limit = constant(bits, 32)
-
-    def compute(a: Array, amount: Array) -> Array:
-        if bits == 16:
-            amount = np.minimum(amount, limit)
-        amount = amount.astype(a.dtype)
-        if is_arithmetic:
-            moved: Array = plain(signed(a), signed(np.minimum(amount, a.dtype.type(bits))))
-            return moved.view(a.dtype)
-        result: Array = plain(a, amount)
-        return result
-
-    if bits == 32 and not is_arithmetic:
-        return Operation(plain, (type_name, "u32"), type_name)
-    return Operation(compute, (type_name, "u32"), type_name)
-
-
-_FUNNEL_BITS = constant(32, 64)
-
-
-def funnel_shift(modifiers: Modifiers) -> Operation:
-    """shf: 32 bits out of {b, a} moved left (.l: the upper word) or right (.r: the lower one)."""
-    modifiers.type(("b32",))
-    side = modifiers.one_of(("l", "r"), "")
-    mode = modifiers.one_of(("clamp", "wrap"), "")
-    modifiers.end()
-    if not side or not mode:
-        raise UnknownForm("shf needs .l or .r, and .clamp or .wrap")
-    wrap = constant(31, 32)
-    limit = constant(32, 32)
-
-    def compute(a: Array, b: Array, amount: Array) -> Array:
-        amount = amount & wrap if mode == "wrap" else np.minimum(amount, limit)
-        both = b.astype(np.uint64) << _FUNNEL_BITS | a
-        if side == "l":
-            return (both << amount >> _FUNNEL_BITS).astype(np.uint32)
-        return (both >> amount).astype(np.uint32)
-
-    return Operation(compute, ("b32", "b32", "u32"), "b32")
-
+_WORD_BITS = constant(32, 64)
 
 # ------------------------------------------------------------------------------------------------- fields
 
@@ -156,6 +38,16 @@ def _field_number(words: Array, bits: int) -> Array:
     return (words & _BYTE if bits == 32 else words).astype(np.uint64)
 
 
+def _shared_field(a: Array, start: int, length: int, *, is_signed: bool) -> Array:
+    """A field inside the word that is the same for all threads: moved to the top, then to the bottom."""
+    bits = a.itemsize * 8
+    if is_signed:
+        moved: Array = signed(a) << (bits - start - length) >> (bits - length)
+        return moved.view(a.dtype)
+    field: Array = a >> start & (1 << length) - 1
+    return field
+
+
 def extract_field(modifiers: Modifiers) -> Operation:
     """bfe: `length` bits from bit `start` on; what lies above them is 0, or for signed types the field's highest bit.
 
@@ -167,6 +59,9 @@ def extract_field(modifiers: Modifiers) -> Operation:
     is_signed = type_name.startswith("s")
 
     def compute(a: Array, start: Array, length: Array) -> Array:
+        first_of_all, count_of_all = shared_value(start), shared_value(length)
+        if first_of_all is not None and count_of_all is not None and 0 < count_of_all <= bits - first_of_all:
+            return _shared_field(a, first_of_all, count_of_all, is_signed=is_signed)
         word = a.astype(np.uint64)
         first = _field_number(start, bits).view(np.int64)
         count = _field_number(length, bits).view(np.int64)
@@ -248,17 +143,31 @@ _PERMUTE_MODES = {
 """PTX ISA, "prmt": the source byte of d's bytes 3, 2, 1, 0 for each value of the selector's two low bits."""
 
 
+_PLACES = np.array([0, 4, 8, 12], np.uint32)  # of the digits of a selector
+_SIGN_DIGITS = 0x8888
+
+
+def _eight_bytes(a: Array, b: Array) -> Array:
+    """(threads, 8): the bytes of {b, a}."""
+    both = np.empty((len(a), 2), np.uint32)
+    both[:, 0] = a
+    both[:, 1] = b
+    return both.view(np.uint8)
+
+
 def _permuted(a: Array, b: Array, selector: Array) -> Array:
     """Four bytes of {b, a} by the four low hexadecimal digits of the selector; 8 more in a digit spreads the sign."""
-    both = b.astype(np.uint64) << _FUNNEL_BITS | a
-    result = np.zeros(both.shape, np.uint32)
-    for place in range(4):
-        digit = selector >> np.uint32(4 * place)
-        byte = (both >> (8 * (digit & np.uint32(7))).astype(np.uint64)).astype(np.uint8)
-        sign = (byte.view(np.int8) >> np.int8(7)).view(np.uint8)
-        byte = np.where(digit & np.uint32(8), sign, byte)
-        result |= byte.astype(np.uint32) << np.uint32(8 * place)
-    return result
+    source = _eight_bytes(a, b)
+    digits_of_all = shared_value(selector)
+    if digits_of_all is not None and digits_of_all & _SIGN_DIGITS == 0:
+        columns = [digits_of_all >> 4 * place & 7 for place in range(4)]
+        return source.take(columns, axis=1).view(np.uint32).ravel()
+    digits = selector[:, None] >> _PLACES
+    picked = np.take_along_axis(source, (digits & 7).view(np.int32), axis=1)
+    if np.count_nonzero(selector & _SIGN_DIGITS):
+        sign = picked.view(np.int8) >> 7
+        picked = np.where(digits & 8, sign.view(np.uint8), picked)
+    return picked.view(np.uint32).ravel()
 
 
 def permute(modifiers: Modifiers) -> Operation:
@@ -280,9 +189,11 @@ def permute(modifiers: Modifiers) -> Operation:
 
 
 def _length(words: Array) -> Array:
-    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. By halves, which are exact as floats."""
+    """How many bits numbers need: 0 for 0, 1 for 1, 8 for 255. 64 bits by halves, which are exact as floats."""
+    if words.itemsize == 4:
+        return np.frexp(words.astype(np.float64))[1].view(np.uint32)
     wide = words.astype(np.uint64)
-    upper = np.frexp((wide >> _FUNNEL_BITS).astype(np.float64))[1]
+    upper = np.frexp((wide >> _WORD_BITS).astype(np.float64))[1]
     lower = np.frexp((wide & constant(0xFFFFFFFF, 64)).astype(np.float64))[1]
     return np.where(upper > 0, upper + 32, lower).astype(np.uint32)
 
@@ -364,15 +275,6 @@ def find_nth(modifiers: Modifiers) -> Operation:
 
 
 FAMILIES: dict[str, Callable[[Modifiers], Operation]] = {
-    "and": logic,
-    "or": logic,
-    "xor": logic,
-    "not": complement,
-    "cnot": complement,
-    "lop3": lop3,
-    "shl": shift,
-    "shr": shift,
-    "shf": funnel_shift,
     "bfe": extract_field,
     "bfi": insert_field,
     "bmsk": mask_field,

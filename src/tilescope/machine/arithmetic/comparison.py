@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat, flushed
-from tilescope.machine.arithmetic.floating import PACKED
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
+from tilescope.machine.arithmetic.float_style import PACKED
+from tilescope.machine.arithmetic.float_words import as_numbers, flushed
 from tilescope.machine.arithmetic.integer import INTEGER_BITS, signed
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, lanes
 
 _BITS = {"b16": 16, "b32": 32, "b64": 64}
 _FLOATS = ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")
@@ -67,14 +68,11 @@ COMPARISONS = (*_OF_FLOATS, *_OF_UNSIGNED)
 def _float_comparison(compare: str, form: FloatFormat, *, ftz: bool) -> Compute:
     plain = _OF_FLOATS[compare]
 
-    def numbers(words: Array) -> Array:
-        if ftz:
-            words = flushed(words, form)
-        if form.name == "bf16":
-            return (words.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return words.view(f"f{words.itemsize}")
+    def compare_flushed(a: Array, b: Array) -> Array:
+        result: Array = plain(as_numbers(flushed(a, form), form), as_numbers(flushed(b, form), form))
+        return result
 
-    return lambda a, b: plain(numbers(a), numbers(b))
+    return compare_flushed if ftz else lambda a, b: plain(as_numbers(a, form), as_numbers(b, form))
 
 
 def _comparison(compare: str, type_name: str, *, ftz: bool) -> Compute:
@@ -174,18 +172,18 @@ def set_word(modifiers: Modifiers) -> Operation:
     modifiers.end()
     part_type = PACKED.get(result_type, result_type)
     if compared.part_bits:
-        true_value = _TRUE[part_type] & 0xFFFF
-        true = constant(true_value, 16)
+        true = constant(_TRUE[part_type], 16)
     else:
         true = constant(_TRUE[part_type], 16 if part_type.endswith("16") else 32)
+    false = np.zeros_like(true)
 
     def compute(a: Array, b: Array, *predicates: Array) -> Array:
-        return compared.combined(compared.holds(a, b), predicates) * true
+        return np.where(compared.combined(compared.holds(a, b), predicates), true, false)
 
     def compute_parts(a: Array, b: Array, *predicates: Array) -> Array:
         low, high = compared.of_parts(a, b)
-        low_word = (compared.combined(low, predicates) * true).astype(np.uint32)
-        high_word = (compared.combined(high, predicates) * true).astype(np.uint32)
+        low_word = np.where(compared.combined(low, predicates), true, false).astype(np.uint32)
+        high_word = np.where(compared.combined(high, predicates), true, false).astype(np.uint32)
         word: Array = low_word | high_word << np.uint32(16)
         return word
 

@@ -5,18 +5,18 @@
                                        e2m3, e3m2, e2m1: neither NaN nor infinity
 
 Everything narrower than f64 is rounded from a double. A double that stands for a number of more bits has its last bit
-set ("rounded to odd", exact.py), so that one rounding comes out whatever the mode.
+set ("rounded to odd", one_rounding.py), so that one rounding comes out whatever the mode.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.arithmetic.operation import Array, constant
+from tilescope.machine.arithmetic.compute import Array, constant
+from tilescope.one_rounding import Rounding
 
-Rounding = Literal["rn", "rz", "rm", "rp", "rna"]
 ROUNDINGS: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp")
 
 
@@ -85,8 +85,6 @@ FORMATS = {
         FloatFormat("e2m1", 2, 1, has_infinity=False, has_nan=False),
     )
 }
-
-_SIGN = constant(1 << 63, 64)
 _MAGNITUDE = constant((1 << 63) - 1, 64)
 _FRACTION = constant((1 << 52) - 1, 64)
 _HIDDEN = constant(1 << 52, 64)
@@ -94,56 +92,7 @@ _INFINITY = constant(0x7FF << 52, 64)
 _52 = constant(52, 64)
 _63 = constant(63, 64)
 _ONE = constant(1, 64)
-
-
-def is_nan(words: Array, form: FloatFormat) -> Array:
-    """Whether bits of a format with infinities are a NaN."""
-    result: Array = words & words.dtype.type(form.nan) > words.dtype.type(form.infinity)
-    return result
-
-
-def flushed(words: Array, form: FloatFormat) -> Array:
-    """Subnormal numbers as zeros of their sign (.ftz).
-
-    >>> [hex(word) for word in flushed(np.array([0x80000001, 0x00800000], np.uint32), FORMATS["f32"])]
-    ['0x80000000', '0x800000']
-    """
-    kind = words.dtype.type
-    is_tiny = (words & kind(form.infinity)) == 0
-    if not np.count_nonzero(is_tiny):
-        return words
-    return np.where(is_tiny, words & kind(form.sign), words)
-
-
-def saturated(words: Array, form: FloatFormat) -> Array:
-    """Results clamped to [0, 1] (.sat): negative numbers and NaN become 0.
-
-    >>> [hex(word) for word in saturated(np.array([0x4000, 0x3800, 0xBC00, 0x7FFF], np.uint16), FORMATS["f16"])]
-    ['0x3c00', '0x3800', '0x0', '0x0']
-    """
-    kind = words.dtype.type
-    numbers = np.where(words > kind(form.infinity), kind(0), words)
-    result: Array = np.minimum(numbers, kind(form.one))
-    return result
-
-
-def without_negatives(words: Array, form: FloatFormat) -> Array:
-    """Results with 0 instead of negative numbers (.relu). A NaN of results is positive, and stays."""
-    kind = words.dtype.type
-    return np.where(words & kind(form.sign) != 0, kind(0), words)
-
-
-def widened(words: Array, form: FloatFormat) -> Array:
-    """The numbers that bits stand for, as doubles: exact.
-
-    >>> widened(np.array([0x3F80, 0x0001], np.uint16), FORMATS["bf16"]).tolist()
-    [1.0, 9.183549615799121e-41]
-    """
-    if form.name == "bf16":
-        return (words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    if form.name == "f64":
-        return words.view(np.float64)
-    return words.view(np.float32 if words.itemsize == 4 else np.float16).astype(np.float64)
+_ALL = constant(-1, 64)
 
 
 def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturates: bool = False) -> Array:
@@ -166,7 +115,7 @@ def rounded(values: Array, form: FloatFormat, mode: Rounding = "rn", *, saturate
     below_normal = np.maximum(1 - stored_exponent, 0)
     dropped = np.minimum(52 - form.fraction_bits + below_normal, 63).view(np.uint64)
     kept = significand >> dropped
-    rest = significand & ~(constant(-1, 64) << dropped)
+    rest = significand & ~(_ALL << dropped)
     kept = kept + _rounds_up(kept, rest, dropped, is_negative, mode)
     # A significand has its hidden bit, which counts as one exponent: a carry out of it moves the exponent by itself.
     scale = (np.maximum(stored_exponent, 1) - 1).view(np.uint64) << np.uint64(form.fraction_bits)

@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from tilescope.machine.arithmetic import approximate, bits, comparison, conversion, floating, integer
-from tilescope.machine.arithmetic.operation import Modifiers, Operation, UnknownForm
+from tilescope.machine.arithmetic import (
+    approximate,
+    bits,
+    comparison,
+    conversion,
+    floating,
+    integer,
+    logic,
+    sign_and_order,
+)
+from tilescope.machine.arithmetic.compute import Modifiers, Operation, UnknownForm
+from tilescope.machine.arithmetic.float_style import FLOAT_TYPES
 
 _Builder = Callable[[Modifiers], Operation]
-_OF_INTEGERS: dict[str, _Builder] = {**integer.FAMILIES, **bits.FAMILIES, **comparison.FAMILIES}
+_OF_INTEGERS: dict[str, _Builder] = {**integer.FAMILIES, **logic.FAMILIES, **bits.FAMILIES, **comparison.FAMILIES}
 _OF_FLOATS: dict[str, _Builder] = {
     "add": floating.arithmetic,
     "sub": floating.arithmetic,
@@ -22,10 +32,10 @@ _OF_FLOATS: dict[str, _Builder] = {
     "div": floating.quotient,
     "rcp": floating.quotient,
     "sqrt": floating.quotient,
-    "neg": floating.sign_change,
-    "abs": floating.sign_change,
-    "copysign": floating.copy_sign,
-    "testp": floating.test_property,
+    "neg": sign_and_order.sign_change,
+    "abs": sign_and_order.sign_change,
+    "copysign": sign_and_order.copy_sign,
+    "testp": sign_and_order.test_property,
 }
 _APPROXIMATE = ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
 NAMES = frozenset({*_OF_INTEGERS, *_OF_FLOATS, *_APPROXIMATE, "setp", "cvt"})
@@ -45,7 +55,7 @@ def operation(name: str, modifiers: tuple[str, ...], source_count: int = 0, resu
     (('s32', 's32', 's32'), array([40], dtype=uint32))
     >>> operation("add", ("rn", "sat", "f64"))
     Traceback (most recent call last):
-    tilescope.machine.arithmetic.operation.UnknownForm: add.f64 has no .sat
+    tilescope.machine.arithmetic.compute.UnknownForm: add.f64 has no .sat
     """
     words = Modifiers(name, modifiers)
     found = _built(words, modifiers, source_count, result_count)
@@ -61,13 +71,13 @@ def _built(words: Modifiers, modifiers: tuple[str, ...], source_count: int, resu
         return conversion.convert(words, source_count)
     if name == "setp":
         return comparison.set_predicate(words, result_count)
-    is_float = bool(modifiers) and modifiers[-1] in floating.FLOAT_TYPES
+    is_float = bool(modifiers) and modifiers[-1] in FLOAT_TYPES
     if name in _APPROXIMATE and "approx" in modifiers:
         return approximate.approximation(words)
     if name == "div" and ("approx" in modifiers or "full" in modifiers):
         return approximate.division(words)
     if is_float and name in ("min", "max"):
-        return floating.extreme(words, source_count or 2)
+        return sign_and_order.extreme(words, source_count or 2)
     if is_float and name in _OF_FLOATS:
         return _OF_FLOATS[name](words)
     if name in _OF_INTEGERS:

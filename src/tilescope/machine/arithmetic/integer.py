@@ -11,13 +11,12 @@ a + ~b + flag. (Measured: addc after sub.cc sees exactly that.)
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tilescope.machine.arithmetic.operation import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
 
 INTEGER_BITS = {"u16": 16, "s16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64}
 PAIRS = ("u16x2", "s16x2")
@@ -46,22 +45,25 @@ def _as_signed(compute: Compute, bits: int) -> Compute:
     return compute_signed
 
 
-def _widened(words: Array, type_name: str) -> Array:
-    """Integers of 16 or 32 bits as bits of twice the width."""
-    bits = INTEGER_BITS[type_name]
-    if _is_signed(type_name):
-        return words.view(_SIGNED[bits]).astype(_SIGNED[2 * bits]).view(_UNSIGNED[2 * bits])
-    return words.astype(_UNSIGNED[2 * bits])
-
-
 # ------------------------------------------------------------------------------------------------- products
 
 
 def _wide_product(type_name: str) -> Compute:
-    def product(a: Array, b: Array) -> Array:
-        return _widened(a, type_name) * _widened(b, type_name)
+    bits = INTEGER_BITS[type_name]
+    signed_wide, wide = _SIGNED[2 * bits], _UNSIGNED[2 * bits]
+    narrow = _SIGNED[bits]
 
-    return product
+    def product(a: Array, b: Array) -> Array:
+        result = a.astype(wide)
+        result *= b.astype(wide)
+        return result
+
+    def signed_product(a: Array, b: Array) -> Array:
+        result = a.view(narrow).astype(signed_wide)
+        result *= b.view(narrow).astype(signed_wide)
+        return result.view(wide)
+
+    return signed_product if _is_signed(type_name) else product
 
 
 _LOW_HALF = constant(0xFFFFFFFF, 64)
@@ -122,7 +124,8 @@ def multiply(modifiers: Modifiers) -> Operation:
     type_name = modifiers.type(INTEGER_BITS)
     half = modifiers.one_of(("lo", "hi", "wide"), "lo")
     modifiers.end()
-    return Operation(_product(half, type_name), (type_name,) * 2, _result_of_product(half, type_name))
+    result_type = _result_of_product(half, type_name)
+    return Operation(_product(half, type_name), (type_name,) * 2, result_type)
 
 
 def multiply_add(modifiers: Modifiers) -> Operation:
@@ -133,8 +136,8 @@ def multiply_add(modifiers: Modifiers) -> Operation:
     gives_carry = modifiers.has("cc")
     saturates = modifiers.has("sat")
     modifiers.end()
-    product = _product(half, type_name)
     result_type = _result_of_product(half, type_name)
+    product = _product(half, type_name)
     types = (type_name, type_name, result_type)
     if takes_carry or gives_carry:
         return _with_carry(_Adder(product, np.add), types, takes_carry=takes_carry, gives_carry=gives_carry)
@@ -285,34 +288,51 @@ def sum_of_differences(modifiers: Modifiers) -> Operation:
 # ------------------------------------------------------------------------------------------------- quotients
 
 
-def _divided(a: Array, b: Array) -> tuple[Array, Array]:
-    """Quotient and remainder of unsigned integers; numpy gives 0 where it divides by 0."""
-    quotient = a // b
-    return quotient, a - quotient * b
+def _quotient_by_doubles(type_name: str) -> Compute:
+    """Quotients of 16 or 32 bits, towards zero.
+
+    A quotient that is no integer is at least 1 / b away from one, which a double of 53 bits keeps: it is cut correctly.
+    """
+    bits = INTEGER_BITS[type_name]
+    kind = (_SIGNED if _is_signed(type_name) else _UNSIGNED)[bits]
+    word = _UNSIGNED[bits]
+
+    def quotient(a: Array, b: Array) -> Array:
+        exact = a.view(kind).astype(np.float64)
+        exact /= b.view(kind).astype(np.float64)
+        return exact.astype(np.int64).astype(word)
+
+    return quotient
 
 
-def _signed_divided(a: Array, b: Array) -> tuple[Array, Array]:
-    """Towards zero, as the magnitudes divide; the remainder has the sign of `a`."""
-    word = a.dtype
-    quotient, remainder = _divided(np.abs(signed(a)).view(word), np.abs(signed(b)).view(word))
-    quotient_sign = (signed(a ^ b) >> (word.itemsize * 8 - 1)).view(word)
-    remainder_sign = (signed(a) >> (word.itemsize * 8 - 1)).view(word)
-    return (quotient ^ quotient_sign) - quotient_sign, (remainder ^ remainder_sign) - remainder_sign
+def _signed_quotient_of_64(a: Array, b: Array) -> Array:
+    """Towards zero, as the magnitudes divide."""
+    quotient = np.abs(signed(a)).view(np.uint64) // np.abs(signed(b)).view(np.uint64)
+    sign = (signed(a ^ b) >> 63).view(np.uint64)
+    result: Array = (quotient ^ sign) - sign
+    return result
+
+
+def _quotient(type_name: str) -> Compute:
+    if INTEGER_BITS[type_name] < 64:
+        return _quotient_by_doubles(type_name)
+    return _signed_quotient_of_64 if _is_signed(type_name) else np.floor_divide
 
 
 def divide(modifiers: Modifiers) -> Operation:
     """Quotients and remainders, div and rem."""
     type_name = modifiers.type(INTEGER_BITS)
     modifiers.end()
-    divided = _signed_divided if _is_signed(type_name) else _divided
-    part = operator.itemgetter(0 if modifiers.name == "div" else 1)
+    quotient = _quotient(type_name)
+    is_remainder = modifiers.name == "rem"
     all_ones = constant(-1, INTEGER_BITS[type_name])
 
     def compute(a: Array, b: Array) -> Array:
-        result: Array = part(divided(a, b))
-        by_zero = b == 0
-        if np.count_nonzero(by_zero):
-            result = np.where(by_zero, all_ones, result)
+        result: Array = quotient(a, b)
+        if is_remainder:
+            result = a - result * b  # wraps as the bits do, so that signs come out by themselves
+        if np.count_nonzero(b) != b.size:
+            result = np.where(b == 0, all_ones, result)
         return result
 
     return Operation(compute, (type_name,) * 2, type_name)

@@ -9,9 +9,13 @@ from tilescope.machine.instructions import (
     atomics,
     barriers,
     control,
+    copies,
     matrix,
+    mbarrier,
     mma,
     moving,
+    remote,
+    tensormap,
     warp,
     wgmma,
 )
@@ -24,9 +28,13 @@ FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
     **control.FAMILIES,
+    **copies.FAMILIES,
     **matrix.FAMILIES,
+    **mbarrier.FAMILIES,
     **mma.FAMILIES,
     **moving.FAMILIES,
+    **remote.FAMILIES,
+    **tensormap.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,
 }
@@ -34,5 +42,8 @@ FAMILIES: dict[str, Decoder] = {
 
 def decode(assembler: Assembler, instruction: Instruction) -> Step | Turn:
     """The step or turn of an instruction; raises RefusedError where there is none."""
-    decoder = FAMILIES.get(instruction.name, decode_scalar)
+    name = instruction.name
+    if name in ("st", "red") and "async" in instruction.modifiers:
+        name = f"{name}.async"  # stores and reductions that another block's mbarrier counts
+    decoder = FAMILIES.get(name, decode_scalar)
     return decoder(assembler, instruction)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,9 @@ _VECTOR_TYPES = ("f32", *_HALF_TYPES)
 class Change:
     """What one atomic does to a word, however many lanes meet there.
 
-    `ufunc` is set where the order of lanes does not matter: integers, seen as `view`. `in_shared` is another `combine` for
-    shared memory: additions of f32 to global memory flush denormals, those to shared memory keep them.
+    `ufunc`, on words seen as `view`, does the same to a whole row of them, where numpy can: integers, and sums of f32 and
+    f64 without NaNs and denormals. `in_shared` is another `combine` for shared memory: additions of f32 to global memory
+    flush denormals, those to shared memory keep them.
     """
 
     combine: Combine
@@ -117,9 +118,23 @@ def change_of(name: str, type_name: str) -> Change:
         combine = _of_integers(_UFUNC[name], view)
         return Change(combine, combine, _UFUNC[name], view)
     in_shared = operation(name, (type_name,)).compute
-    is_flushed = type_name == "f32"
-    in_global = operation(name, ("ftz", type_name)).compute if is_flushed else in_shared
+    in_global = in_shared
+    if type_name == "f32":
+        in_global = operation(name, ("ftz", type_name)).compute
+    if type_name == "f64":
+        in_shared = _operand_first(in_global)
+    if name == "add" and type_name in _FLOAT_TYPES:
+        return Change(in_global, in_shared, np.add, f"f{BITS_OF_TYPE[type_name] // 8}", adds_floats=True)
     return Change(in_global, in_shared, adds_floats=name == "add")
+
+
+def _operand_first(combine: Combine) -> Combine:
+    """f64 in shared memory is a loop around cas that adds what it found last: where both are NaN, that one stays."""
+
+    def swapped(old: Values, operand: Values) -> Values:
+        return combine(operand, old)
+
+    return swapped
 
 
 def _of_integers(ufunc: np.ufunc, view: str) -> Combine:
@@ -141,6 +156,13 @@ class Outcome(NamedTuple):
     after: Values
 
 
+class Groups(NamedTuple):
+    """Lanes sorted by address: where the lanes of each address start, and the number of each lane's address."""
+
+    starts: LaneNumbers
+    group: LaneNumbers
+
+
 def changed_words(
     change: Change, combine: Combine, addresses: Addresses, old: Values, operands: list[Values]
 ) -> Outcome:
@@ -158,24 +180,26 @@ def changed_words(
     is_first[1:] = in_order[1:] != in_order[:-1]
     if is_first.all():
         return Outcome(old, np.arange(len(addresses)), combine(old, *operands))
-    starts = np.flatnonzero(is_first)
-    group = np.cumsum(is_first) - 1
+    groups = Groups(np.flatnonzero(is_first), np.cumsum(is_first) - 1)
     sorted_operands = [operand[order] for operand in operands]
-    before_in_order, after = _one_after_another(change, combine, old[order], sorted_operands, starts, group)
+    before_in_order, after = _one_after_another(change, combine, old[order], sorted_operands, groups)
     before = np.empty_like(old)
     before[order] = before_in_order
-    return Outcome(before, order[starts], after)
+    return Outcome(before, order[groups.starts], after)
 
 
 def _one_after_another(
-    change: Change, combine: Combine, old: Values, operands: list[Values], starts: LaneNumbers, group: LaneNumbers
+    change: Change, combine: Combine, old: Values, operands: list[Values], groups: Groups
 ) -> tuple[Values, Values]:
-    """(what each lane finds, what is there in the end), lanes sorted by address: groups start at `starts`."""
-    if change.ufunc is np.add:
+    """(what each lane finds, what is there in the end), lanes sorted by address."""
+    starts, group = groups
+    if change.ufunc is np.add and not change.adds_floats:
         return _running_sums(old, operands[0], starts, group)
     rank = np.arange(len(group)) - starts[group]
     if change.ufunc is not None and len(starts) <= int(rank.max()):
-        return _group_by_group(change, old, operands[0], starts)
+        found = _group_by_group(change, old, operands[0], starts)
+        if found is not None:
+            return found
     by_rank = np.argsort(rank, kind="stable")
     ends = np.cumsum(np.bincount(rank))
     before = np.empty_like(old)
@@ -183,9 +207,9 @@ def _one_after_another(
     first = 0
     for end in ends.tolist():
         chosen = by_rank[first:end]
-        groups = group[chosen]
-        before[chosen] = current[groups]
-        current[groups] = combine(current[groups], *[operand[chosen] for operand in operands])
+        places = group[chosen]
+        before[chosen] = current[places]
+        current[places] = combine(current[places], *[operand[chosen] for operand in operands])
         first = end
     return before, current
 
@@ -199,18 +223,27 @@ def _running_sums(old: Values, parts: Values, starts: LaneNumbers, group: LaneNu
     return before, after
 
 
-def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumbers) -> tuple[Values, Values]:
-    """Minima, maxima and bits, where few groups of many lanes meet."""
+def _group_by_group(change: Change, old: Values, parts: Values, starts: LaneNumbers) -> tuple[Values, Values] | None:
+    """Few groups in which many lanes meet, a row of words for each; None for floats that the card treats otherwise."""
     assert change.ufunc is not None
     before = np.empty_like(old)
     after = np.empty_like(old[starts])
     ends = [*starts[1:].tolist(), len(old)]
     for number, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
         row = np.concatenate([old[start : start + 1], parts[start:end]]).view(change.view)
-        found = change.ufunc.accumulate(row).view(old.dtype)
-        before[start:end] = found[:-1]
-        after[number] = found[-1]
+        found = change.ufunc.accumulate(row)
+        if change.adds_floats and not (_is_plain(row) and _is_plain(found)):
+            return None
+        words = found.view(old.dtype)
+        before[start:end] = words[:-1]
+        after[number] = words[-1]
     return before, after
+
+
+def _is_plain(floats: npt.NDArray[np.floating[Any]]) -> bool:
+    """Whether none of the floats is a NaN or a denormal."""
+    magnitudes = np.abs(floats)
+    return bool(((magnitudes >= np.finfo(floats.dtype).tiny) | (magnitudes == 0)).all())
 
 
 # The instructions -------------------------------------------------------------------------------------------------
@@ -322,8 +355,6 @@ def _decoded(
     operands: list[Operand],
 ) -> Step:
     words = Words(instruction)
-    if words.flag("async"):
-        raise RefusedError(f"{instruction.opcode} reports to an mbarrier of another block, which is not there yet")
     space = space_of(assembler, address, words.space())
     words.without_effect()
     name = words.required(TYPES_OF_OPERATION, "operation")

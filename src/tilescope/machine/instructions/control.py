@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.machine.cluster import Cluster
-from tilescope.machine.collective import Collective as Collective
 from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
-from tilescope.machine.front import Front, LoopVisit
+from tilescope.machine.front import Front
 from tilescope.machine.program import Assembler, Decoder, Moves
-from tilescope.machine.schedule import Schedule
+from tilescope.machine.schedule import LoopVisit, Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Arguments, BranchTable, FunctionName, Instruction, Label, Variable
 
@@ -30,26 +29,27 @@ class Branch:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go, or park where the loop sees nothing new."""
         if self.target <= front.pc and _sees_nothing_new(schedule, front, self.target):
+            loop = schedule.cluster.program.registers_written(self.target, front.pc)
             front.pc = self.target
-            schedule.spin(front)
+            schedule.spin(front, reads_clock=loop is None)
             return
         schedule.go_on(front, self.target)
 
 
 def _sees_nothing_new(schedule: Schedule, front: Front, target: int) -> bool:
     """Whether a front that goes back to `target` stands exactly as it stood there the last time."""
-    pc = front.pc
+    key = (front.pc, int(front.lanes[0]), len(front.lanes))
     versions = schedule.versions()
-    last = front.loop_visit
-    if last is None or last.pc != pc or last.versions != versions:
-        front.loop_visit = LoopVisit(pc, versions, None)
+    last = schedule.loop_visits.get(key)
+    if last is None or last.versions != versions:
+        schedule.loop_visits[key] = LoopVisit(versions, None)
         return False
     cluster = schedule.cluster
-    numbers = cluster.program.registers_written(target, pc)
-    if numbers is None:  # a clock is read: the loop may end by itself
-        return False
+    numbers = cluster.program.registers_written(target, front.pc)
+    if numbers is None:  # a clock is read, which changes; nothing else does
+        return True
     held = b"".join(cluster.registers[number][front.lanes].tobytes() for number in numbers)
-    front.loop_visit = LoopVisit(pc, versions, held)
+    schedule.loop_visits[key] = LoopVisit(versions, held)
     return last.registers == held
 
 

@@ -17,7 +17,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.moving import decode_address, space_of
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import LaneGroups, RegisterTile, warps_of
+from tilescope.machine.register_tile import LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.instruction import ROW_BYTES, MatrixForm, named_form
 from tilescope.ptx.syntax import Address, Instruction, Operand
@@ -60,7 +60,7 @@ def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     targets = tile.targets(assembler, target)
 
     def load(cluster: Cluster, at: Lanes) -> None:
-        warps = warps_of(cluster, at)
+        warps = lane_groups(cluster, at)
         lanes, addresses = rows.find(cluster, warps)
         words = cluster.load(rows.space, lanes, addresses, _WORD, _ROW_WORDS)
         tile.fill(cluster, targets, warps, _stored_elements(words.view(np.uint8), form))
@@ -83,7 +83,7 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     sources = tile.sources(assembler, source)
 
     def store(cluster: Cluster, at: Lanes) -> None:
-        warps = warps_of(cluster, at)
+        warps = lane_groups(cluster, at)
         lanes, addresses = rows.find(cluster, warps)
         elements = tile.gathered(cluster, sources, warps)
         cluster.store(rows.space, lanes, addresses, elements.reshape(len(lanes), -1).view(_WORD))
@@ -112,7 +112,7 @@ def _movmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
     sources = plain.sources(assembler, source)
 
     def transpose(cluster: Cluster, at: Lanes) -> None:
-        warps = warps_of(cluster, at)
+        warps = lane_groups(cluster, at)
         transposed.fill(cluster, targets, warps, plain.gathered(cluster, sources, warps))
 
     return Collective(transpose)

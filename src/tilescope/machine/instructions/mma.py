@@ -14,7 +14,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import Elements, RegisterTile, warps_of
+from tilescope.machine.register_tile import Elements, RegisterTile, lane_groups
 from tilescope.machine.step import Lanes, RefusedError, Turn
 from tilescope.mma.accumulation import BitOperation, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
@@ -117,7 +117,7 @@ def _mma(assembler: Assembler, instruction: Instruction) -> Turn:
     c = c_tile.sources(assembler, c_operand)
 
     def multiply(cluster: Cluster, at: Lanes) -> None:
-        warps = warps_of(cluster, at)
+        warps = lane_groups(cluster, at)
         left = a_tile.gathered(cluster, a, warps)
         right = b_tile.gathered(cluster, b, warps)
         before = c_tile.gathered(cluster, c, warps)

@@ -206,7 +206,10 @@ def _unpack(assembler: Assembler, target: Vector, source: Operand, type_name: st
 
 
 def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
-    """cvta.shared: to a generic address; cvta.to.shared: back. Parameters have one window for both."""
+    """cvta.shared: to a generic address; cvta.to.shared: back.
+
+    Parameters have one window for both; an address of theirs that went through 32 bits gets it back.
+    """
     words = Words(instruction)
     is_back = words.flag("to")
     space = words.space()
@@ -214,12 +217,18 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
     words.done()
     target = assembler.written(instruction.operands[0])
     source = assembler.source(instruction.operands[1], "u64")
-    window = 0 if space == "param" else WINDOW_OF_SPACE[space]
     if isinstance(instruction.operands[1], Variable):
-        own = assembler.space_of(instruction.operands[1])
-        window = 0 if own == "param" else WINDOW_OF_SPACE[own]
-    shift = -window if is_back else window
+        space = assembler.space_of(instruction.operands[1])
     wanted = assembler.dtype(target)
+    if space == "param":
+
+        def convert_parameter(cluster: Cluster, at: Lanes) -> None:
+            offset = cluster.registers[source][at].astype(np.int64) & (WINDOW_BYTES - 1)
+            cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(wanted)
+
+        return convert_parameter
+    window = WINDOW_OF_SPACE[space]
+    shift = -window if is_back else window
 
     def convert(cluster: Cluster, at: Lanes) -> None:
         address = cluster.registers[source][at].astype(np.int64) + shift

@@ -10,6 +10,7 @@ import numpy as np
 from tilescope.machine.arithmetic import Operation, UnknownForm, operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
+from tilescope.machine.contraction import Contraction
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler
 from tilescope.machine.step import Lanes, RefusedError, Step
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Negated, Operand, Pair
@@ -32,10 +33,8 @@ class Source(NamedTuple):
 
 def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
     """A step that computes; refused where the form is not known."""
-    try:
-        found = operation(instruction.name, instruction.modifiers)
-    except UnknownForm as reason:
-        raise RefusedError(str(reason)) from None
+    result_count = 2 if isinstance(instruction.operands[0], Pair) else 1
+    found = _known_operation(instruction.name, instruction.modifiers, len(instruction.operands) - 1, result_count)
     if not found.is_exact:
         assembler.program.approximate[len(assembler.program.steps)] = instruction.opcode
     sources = _sources(assembler, instruction, found)
@@ -45,6 +44,13 @@ def decode_scalar(assembler: Assembler, instruction: Instruction) -> Step:
         numbers = tuple(source.number for source in sources)
         return _plain_step(found.compute, numbers, targets[0], assembler.dtype(targets[0]), is_signed=is_signed)
     return _general_step(found, sources, targets, is_signed=is_signed)
+
+
+def _known_operation(name: str, modifiers: tuple[str, ...], source_count: int, result_count: int = 1) -> Operation:
+    try:
+        return operation(name, modifiers, source_count, result_count)
+    except UnknownForm as reason:
+        raise RefusedError(str(reason)) from None
 
 
 def _sources(assembler: Assembler, instruction: Instruction, found: Operation) -> tuple[Source, ...]:
@@ -119,3 +125,55 @@ def _as_wide(result: Values, dtype: np.dtype[np.generic], *, is_signed: bool) ->
     if is_signed:
         return result.view(f"i{result.dtype.itemsize}").astype(f"i{dtype.itemsize}").view(dtype)
     return result.astype(dtype)
+
+
+def keep_factors(assembler: Assembler, product: Instruction) -> Step:
+    """The mul of a contraction: its factors are kept for the fma, since what they lie in may be overwritten before it."""
+    type_name = product.modifiers[-1]
+    targets = _factors(assembler, product)
+    sources = [_source(assembler, operand, type_name) for operand in product.operands[1:3]]
+
+    def keep(cluster: Cluster, at: Lanes) -> None:
+        for target, source in zip(targets, sources, strict=True):
+            cluster.registers[target][at] = source.value(cluster, at)
+
+    return keep
+
+
+def decode_contraction(
+    assembler: Assembler, instruction: Instruction, product: Instruction, contraction: Contraction
+) -> Step:
+    """An add or sub that takes in a product: an fma, rounded once."""
+    type_name = instruction.modifiers[-1]
+    found = _known_operation("fma", ("rn", *instruction.modifiers), 3)
+    first, second = _factors(assembler, product)
+    addend = _source(assembler, instruction.operands[1 + contraction.addend], type_name)
+    target = assembler.written(instruction.operands[0])
+    sign = np.array(_SIGN_BITS[type_name], DTYPE_OF_BITS[BITS_OF_TYPE[type_name]])
+    unchanged = np.zeros_like(sign)
+    product_sign = sign if contraction.negates_product else unchanged
+    addend_sign = sign if contraction.negates_addend else unchanged
+
+    def fused(cluster: Cluster, at: Lanes) -> None:
+        registers = cluster.registers
+        a = np.bitwise_xor(registers[first][at], product_sign)
+        c = np.bitwise_xor(addend.value(cluster, at), addend_sign)
+        registers[target][at] = found.compute(a, registers[second][at], c)
+
+    return fused
+
+
+def _factors(assembler: Assembler, product: Instruction) -> tuple[int, int]:
+    """The registers that keep the factors of a contracted mul."""
+    dtype = DTYPE_OF_BITS[BITS_OF_TYPE[product.modifiers[-1]]]
+    return assembler.kept(product, 0, dtype), assembler.kept(product, 1, dtype)
+
+
+_SIGN_BITS = {
+    "f16": 1 << 15,
+    "bf16": 1 << 15,
+    "f16x2": 1 << 31 | 1 << 15,
+    "bf16x2": 1 << 31 | 1 << 15,
+    "f32": 1 << 31,
+    "f64": 1 << 63,
+}

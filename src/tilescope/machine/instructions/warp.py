@@ -13,7 +13,7 @@ their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,9 @@ from tilescope.machine.program import Assembler, Constant, Decoder
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Instruction, Operand, Pair
 
-WarpStep = Callable[[Cluster, Lanes, int], None]  # with the mask of all the lanes
-Rows = npt.NDArray[np.generic]  # (warps, 32)
+Rows = npt.NDArray[Any]  # (warps, 32)
 
-_FULL_MASK = 0xFFFF_FFFF
 _LANE = np.arange(WARP_LANES)
-_LANE_BITS: npt.NDArray[np.uint32] = np.left_shift(np.uint32(1), _LANE.astype(np.uint32))
 
 
 class Results(NamedTuple):
@@ -55,27 +52,25 @@ def _require_sync(instruction: Instruction, words: Words) -> None:
         raise RefusedError(f"{instruction.name} without .sync, which architectures since sm_70 do not have")
 
 
-def _with_masks(assembler: Assembler, operand: Operand, step: WarpStep) -> Turn:
-    """A turn that waits for the lanes of each mask, and then does the step for all lanes of equal masks together."""
+def _with_masks(assembler: Assembler, operand: Operand, step: Step) -> Turn:
+    """A turn that waits for the lanes of each mask, and then does the step for all lanes of equal masks together.
+
+    A lane that is not in its own mask takes part with those that name the same one: the ISA leaves it undefined.
+    """
     number = assembler.source(operand, "u32")
     content = assembler.program.read_only.get(number)
     if isinstance(content, Constant):
-        mask = content.bits
-
-        def with_constant(cluster: Cluster, at: Lanes) -> None:
-            step(cluster, at, mask)
-
-        return Collective(with_constant, number)
+        return Collective(step, number)
 
     def with_register(cluster: Cluster, at: Lanes) -> None:
         masks = cluster.registers[number][at].astype(np.uint32)
         distinct = np.unique(masks).tolist()
         if len(distinct) == 1:
-            step(cluster, at, distinct[0])
+            step(cluster, at)
             return
         lanes = cluster.lanes(at)
         for mask in distinct:
-            step(cluster, lanes[masks == mask], mask)
+            step(cluster, lanes[masks == mask])
 
     return Collective(with_register, number)
 
@@ -97,20 +92,17 @@ def _of_lanes(at: Lanes, by_warp: Values) -> Values:
     return told
 
 
-def _bits(rows: Rows) -> npt.NDArray[np.uint32]:
+def _bits(rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
     """A row of truths as a mask: lane i is bit i."""
     packed: npt.NDArray[np.uint32] = np.packbits(rows, axis=1, bitorder="little").view("<u4")[:, 0]
     return packed
 
 
-def _present(cluster: Cluster, at: Lanes, mask: int) -> npt.NDArray[np.bool_]:
-    """(warps, 32) whether a lane takes part: it is here, and in the mask."""
+def _present(cluster: Cluster, at: Lanes) -> npt.NDArray[np.bool_]:
+    """(warps, 32) whether a lane takes part."""
     present = np.zeros(cluster.lane_count, np.bool_)
     present[at] = True
-    rows = present.reshape(-1, WARP_LANES)
-    if mask != _FULL_MASK:
-        rows &= (_LANE_BITS & np.uint32(mask)) != 0
-    return rows
+    return present.reshape(-1, WARP_LANES)
 
 
 # shfl -------------------------------------------------------------------------------------------------------------
@@ -174,7 +166,7 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
         same = shuffle_sources(mode, _LANE, np.array([distance]), np.array([clamp]))
         return _with_masks(assembler, mask, _shuffle_of_all_warps(value, results, same))
 
-    def shuffle(cluster: Cluster, at: Lanes, mask: int) -> None:
+    def shuffle(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
         registers = cluster.registers
         distance, clamp = (registers[number][at] for number in numbers)
@@ -188,10 +180,10 @@ def _shfl(assembler: Assembler, instruction: Instruction) -> Turn:
     return _with_masks(assembler, mask, shuffle)
 
 
-def _shuffle_of_all_warps(value: int, results: Results, sources: Sources) -> WarpStep:
+def _shuffle_of_all_warps(value: int, results: Results, sources: Sources) -> Step:
     """The common case: every warp shuffles in the same way, known when the kernel is made."""
 
-    def shuffle(cluster: Cluster, at: Lanes, mask: int) -> None:
+    def shuffle(cluster: Cluster, at: Lanes) -> None:
         registers = cluster.registers
         if results.value is not None:
             rows = _in_rows(cluster, at, registers[value][at])
@@ -216,9 +208,9 @@ def _vote(assembler: Assembler, instruction: Instruction) -> Turn:
     target = assembler.target(first)
     predicate, is_negated = assembler.predicate(a)
 
-    def vote(cluster: Cluster, at: Lanes, mask: int) -> None:
+    def vote(cluster: Cluster, at: Lanes) -> None:
         votes = cluster.registers[predicate][at].astype(np.bool_) ^ is_negated
-        present = _bits(_present(cluster, at, mask))
+        present = _bits(_present(cluster, at))
         ayes = _bits(_in_rows(cluster, at, votes)) & present
         outcomes = {
             "ballot": ayes,
@@ -243,9 +235,9 @@ def _match(assembler: Assembler, instruction: Instruction) -> Turn:
     results = _results(assembler, first)
     value = assembler.source(a, type_name)
 
-    def match(cluster: Cluster, at: Lanes, mask: int) -> None:
+    def match(cluster: Cluster, at: Lanes) -> None:
         rows = _in_rows(cluster, at, cluster.registers[value][at])
-        present = _present(cluster, at, mask)
+        present = _present(cluster, at)
         is_equal = (rows[:, :, None] == rows[:, None, :]) & present[:, None, :]
         equal = _bits(is_equal.reshape(-1, WARP_LANES)).reshape(-1, WARP_LANES)
         everyone = _bits(present)[:, None]
@@ -268,8 +260,8 @@ def _elect(assembler: Assembler, instruction: Instruction) -> Turn:
     first, mask = instruction.operands
     results = _results(assembler, first)
 
-    def elect(cluster: Cluster, at: Lanes, mask: int) -> None:
-        leaders = _present(cluster, at, mask).argmax(axis=1)
+    def elect(cluster: Cluster, at: Lanes) -> None:
+        leaders = _present(cluster, at).argmax(axis=1)
         elected = _of_lanes(at, leaders)
         if results.value is not None:
             cluster.registers[results.value][at] = elected.astype(np.uint32)
@@ -287,7 +279,7 @@ def _activemask(assembler: Assembler, instruction: Instruction) -> Step:
     target = assembler.written(instruction.operands[0])
 
     def active(cluster: Cluster, at: Lanes) -> None:
-        masks = _bits(_present(cluster, at, _FULL_MASK))
+        masks = _bits(_present(cluster, at))
         cluster.registers[target][at] = _of_lanes(at, masks)
 
     return active
@@ -342,10 +334,8 @@ def _redux(assembler: Assembler, instruction: Instruction) -> Turn:
         reduce_rows = _integer_reduction(reduction)
         identity = reduction.identity
 
-    def reduce_warps(cluster: Cluster, at: Lanes, mask: int) -> None:
+    def reduce_warps(cluster: Cluster, at: Lanes) -> None:
         rows = _in_rows(cluster, at, cluster.registers[value][at], identity)
-        if mask != _FULL_MASK:
-            rows = np.where(_present(cluster, at, mask), rows, np.uint32(identity))
         if target is not None:
             cluster.registers[target][at] = _of_lanes(at, reduce_rows(rows))
 
@@ -371,12 +361,12 @@ def _float_identity(name: str, *, is_absolute: bool, keeps_nan: bool) -> int:
 
 
 def _float_reduction(name: str, *, is_absolute: bool, keeps_nan: bool) -> Callable[[Rows], Values]:
-    """min and max as the instructions of one thread have them, half of the lanes against the other half."""
+    """Minimum and maximum as the instructions of one thread have them, half of the lanes against the other half."""
     modifiers = ("NaN", "f32") if keeps_nan else ("f32",)
     combine = operation(name, modifiers).compute
 
     def reduce_rows(rows: Rows) -> Values:
-        left: Values = rows.astype(np.uint32)
+        left: Rows = rows.astype(np.uint32)
         if is_absolute:
             left = left & np.uint32(_F32_MAGNITUDE)
         while left.shape[1] > 1:

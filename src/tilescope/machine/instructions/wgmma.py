@@ -5,34 +5,38 @@
     wgmma.commit_group               what was issued becomes a group
     wgmma.wait_group N               all groups but the N newest are performed, in their order
 
-A descriptor holds 18 bits of an address in the own block's shared memory, and addresses are counted modulo 2**18.
+Measured on an H200: the bits of a descriptor that belong to no field are not looked at; that of the first warp counts for
+all four; an operand that lies outside of the block's shared memory is an illegal address (addresses do not wrap at 2**18), and a
+warpgroup without one of its warps an illegal instruction.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.layout import Major
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
-from tilescope.machine.fault import LAUNCH_FAILURE, KernelFaultError
+from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, groups_from
+from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
+from tilescope.sentence import counted
 from tilescope.swizzle import SWIZZLE
 
 WARPGROUP_LANES = 128
-_WINDOW_BYTES = 1 << 18  # what the addresses of a descriptor reach
+WARPGROUP_WARPS = WARPGROUP_LANES // WARP_LANES
 _START = WGMMA_FORM.word.field("start_address")
 _PATTERN_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())  # addresses this far apart are swizzled alike
 _HIGH_START_MASK = _START.mask & ~_START.place(_PATTERN_BYTES - 1)
@@ -46,6 +50,7 @@ Descriptors = npt.NDArray[np.uint64]
 class SmemRead(NamedTuple):
     """How an instruction reads one operand from shared memory, wherever its descriptor points."""
 
+    operand: Literal["A", "B"]
     rows: int  # of m or n
     k: int
     element_bits: int
@@ -57,27 +62,24 @@ class SmemRead(NamedTuple):
         """Bytes that are read as one: an element, or those that hold eight bits."""
         return max(1, self.element_bits // 8)
 
-    def matrices(self, cluster: Cluster, ranks: LaneNumbers, descriptors: Descriptors) -> Elements:
-        """The codes that descriptors of blocks of some ranks read: (groups, rows, k)."""
-        read = [
-            self._matrix(cluster, rank, word) for rank, word in zip(ranks.tolist(), descriptors.tolist(), strict=True)
-        ]
-        return np.stack(read)
+    def matrices(self, cluster: Cluster, first_lanes: LaneNumbers, descriptors: Descriptors) -> Elements:
+        """The codes that the descriptors of warpgroups read: (groups, rows, k)."""
+        pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
+        return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
 
-    def _matrix(self, cluster: Cluster, rank: int, word: int) -> Elements:
+    def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
+        """The codes that one descriptor reads from the block of a lane."""
         places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
         base = _START.extract(word & _HIGH_START_MASK)
-        first_byte = rank * cluster.shared_stride
-        size_bytes = self.stored_bytes
-        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{size_bytes}")
-        end = cluster.launch.shared_end // size_bytes
-        wanted = places.units + base // size_bytes
-        if places.largest + base // size_bytes < end:
-            codes: Elements = stored[wanted]
-        else:
-            wanted %= _WINDOW_BYTES // size_bytes
-            is_inside = wanted < end
-            codes = np.where(is_inside, stored[np.where(is_inside, wanted, 0)], stored.dtype.type(0))
+        held_bytes = cluster.launch.shared_end
+        if base + places.end > held_bytes:
+            address = base + places.end - self.stored_bytes
+            reached = f"operand {self.operand} reaches shared address {address:#x}"
+            reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
+            raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        first_byte = lane // cluster.block_lanes * cluster.shared_stride
+        stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
+        codes: Elements = stored[places.units + base // self.stored_bytes]
         if self.element_bits == 1:
             codes = codes.view(np.uint32)  # as registers hold them
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
@@ -87,7 +89,7 @@ class _Places(NamedTuple):
     """Where elements lie, in units of what is read as one, from the start of the swizzle's pattern on."""
 
     units: npt.NDArray[np.int64]
-    largest: int
+    end: int  # the first byte behind them
 
 
 @lru_cache(maxsize=_CACHED_READS)
@@ -98,21 +100,24 @@ def _places(read: SmemRead, word: int) -> _Places:
     if read.element_bits == 1:
         addresses = np.ascontiguousarray(addresses[:, ::8])
     units = addresses // read.stored_bytes
-    return _Places(units, int(units.max()))
+    return _Places(units, (int(units.max()) + 1) * read.stored_bytes)
 
 
 def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
-    """The warpgroups that some lanes belong to; one that lacks a warp cannot execute."""
+    """The warpgroups that some lanes belong to; one without all of its four warps is a fault."""
+    if isinstance(at, slice) and cluster.block_lanes % WARPGROUP_LANES == 0:
+        return lane_groups(cluster, at, WARPGROUP_LANES)
     lanes = cluster.lanes(at)
-    grouping = cluster.grouping(WARPGROUP_LANES)
-    first_lanes = grouping.first_lanes[np.unique(grouping.of_lane[lanes])]
-    is_partial = first_lanes % cluster.block_lanes + WARPGROUP_LANES > cluster.block_lanes
-    if is_partial.any():
-        lane = int(first_lanes[np.argmax(is_partial)])
-        warps = (cluster.block_lanes - lane % cluster.block_lanes) // 32
-        reason = f"wgmma is executed by four warps together, and the last warpgroup of the block has only {warps}"
-        raise KernelFaultError(LAUNCH_FAILURE, reason, lane)
-    return groups_from(first_lanes, WARPGROUP_LANES, lanes)
+    group_of_lane = cluster.grouping(WARPGROUP_LANES).of_lane
+    warps = np.unique(lanes // WARP_LANES)
+    groups, warp_counts = np.unique(group_of_lane[warps * WARP_LANES], return_counts=True)
+    if (warp_counts < WARPGROUP_WARPS).any():
+        group = int(groups[np.argmax(warp_counts < WARPGROUP_WARPS)])
+        lane = int(lanes[np.argmax(group_of_lane[lanes] == group)])
+        came = counted(int(warp_counts[groups == group][0]), "warp")
+        reason = f"wgmma is executed by the four warps of a warpgroup together, and {came} of this one came to it"
+        raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
+    return lane_groups(cluster, lanes, WARPGROUP_LANES)
 
 
 class Multiplication(NamedTuple):
@@ -136,6 +141,7 @@ class Multiplication(NamedTuple):
         number, is_negated = self.scale_d
         issued = Issued(
             self,
+            cluster.pc,
             first_lanes,
             cluster.registers[self.a_descriptor][first_lanes].astype(np.uint64),
             cluster.registers[self.b_descriptor][first_lanes].astype(np.uint64),
@@ -145,13 +151,15 @@ class Multiplication(NamedTuple):
         def perform(lanes: LaneNumbers) -> None:
             issued.perform(cluster, lanes)
 
-        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform))
+        registers = frozenset((*self.d, *self.a))
+        cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
 
 
 class Issued(NamedTuple):
     """A wgmma.mma_async under way; entries are by warpgroup."""
 
     multiplication: Multiplication
+    pc: int
     first_lanes: LaneNumbers
     a_descriptors: Descriptors
     b_descriptors: Descriptors
@@ -159,21 +167,23 @@ class Issued(NamedTuple):
 
     def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
+        waiting_pc = cluster.pc
+        cluster.pc = self.pc  # whom a fault is to blame on
         decoded = self.multiplication
         groups = warpgroups_of(cluster, lanes)
         own_first = groups.lane_numbers(cluster)[::WARPGROUP_LANES]
         chosen = np.searchsorted(self.first_lanes, own_first)
-        ranks = cluster.block_of_lane[own_first]
         if decoded.a:
             a = decoded.a_tile.gathered(cluster, decoded.a, groups)[:, 0]
             if decoded.a_read.sign_mask:
                 a ^= a.dtype.type(decoded.a_read.sign_mask)
         else:
-            a = decoded.a_read.matrices(cluster, ranks, self.a_descriptors[chosen])
-        b = decoded.b_read.matrices(cluster, ranks, self.b_descriptors[chosen])
+            a = decoded.a_read.matrices(cluster, own_first, self.a_descriptors[chosen])
+        b = decoded.b_read.matrices(cluster, own_first, self.b_descriptors[chosen])
         before = decoded.d_tile.gathered(cluster, decoded.d, groups)[:, 0]
         before[~self.adds_d[chosen]] = 0
         decoded.d_tile.fill(cluster, decoded.d, groups, decoded.product.summed(cluster, a, b, before))
+        cluster.pc = waiting_pc
 
 
 def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
@@ -195,9 +205,9 @@ def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> 
         a_tile=a_tile,
         a=a_tile.sources(assembler, a_operand) if a_in_registers else (),
         a_descriptor=no_descriptor if a_in_registers else assembler.source(a_operand, "b64"),
-        a_read=SmemRead(WGMMA_M, product.row.k, element_bits, chosen.a_major, chosen.a_sign_mask),
+        a_read=SmemRead("A", WGMMA_M, product.row.k, element_bits, chosen.a_major, chosen.a_sign_mask),
         b_descriptor=assembler.source(b_operand, "b64"),
-        b_read=SmemRead(product.n, product.row.k, element_bits, chosen.b_major, chosen.b_sign_mask),
+        b_read=SmemRead("B", product.n, product.row.k, element_bits, chosen.b_major, chosen.b_sign_mask),
         scale_d=assembler.predicate(scale_operand),
     )
     return Collective(multiplication.issue, group_lanes=WARPGROUP_LANES)

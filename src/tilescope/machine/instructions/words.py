@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from tilescope.machine.address import Space
 from tilescope.machine.step import RefusedError
+from tilescope.ptx.opcode import meaning_of
 from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
 
 _SPACES: dict[str, Space] = {
@@ -19,9 +20,7 @@ _SPACES: dict[str, Space] = {
     "param::func": "param",
     "const": "global",
 }
-SCOPES = ("cta", "cluster", "gpu", "sys")
-ORDERS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "sc", "mmio")
-CACHE_HINTS = frozenset({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"})
+_WITHOUT_EFFECT = frozenset({"scope", "order", "cache", "hints"})  # on values: what a word may be about
 
 
 class Words:
@@ -75,15 +74,10 @@ class Words:
 
     def without_effect(self) -> None:
         """Take what does not change values: scopes, orders, cache hints and policies."""
-        self._left = [word for word in self._left if not _is_hint(word)]
+        name = self._instruction.name
+        self._left = [word for word in self._left if meaning_of(name, word) not in _WITHOUT_EFFECT]
 
     def done(self) -> None:
         """Refuse what was not understood."""
         if self._left:
             raise RefusedError(f".{self._left[0]} of {self._instruction.opcode} is not understood")
-
-
-def _is_hint(word: str) -> bool:
-    if word in SCOPES or word in ORDERS or word in CACHE_HINTS:
-        return True
-    return word.startswith(("L1::", "L2::", "level::"))

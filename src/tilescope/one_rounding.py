@@ -15,13 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from tilescope.machine.arithmetic.float_format import Rounding
-from tilescope.machine.arithmetic.operation import Array, constant
-
-_ONE = constant(1, 64)
+Array: TypeAlias = npt.NDArray[Any]  # of float64, where nothing else is said
+Rounding = Literal["rn", "rz", "rm", "rp", "rna"]  # to nearest even, towards zero, down, up, to nearest away from zero
+_ONE = np.array(1, np.uint64)
+_MINUS_ONE = np.array((1 << 64) - 1, np.uint64)
 _SPLITTER = np.array(134217729.0)  # 2^27 + 1
 
 
@@ -65,7 +67,7 @@ def made_odd(total: Array, error: Array) -> Array:
     bits = total.view(np.uint64)
     is_even = bits & _ONE == 0
     grows = (error > 0) == (total > 0)
-    step = np.where(grows, _ONE, constant(-1, 64))
+    step = np.where(grows, _ONE, _MINUS_ONE)
     return np.where(is_cut & is_even, bits + step, bits).view(np.float64)
 
 
@@ -244,3 +246,33 @@ def double_root(a: Array, mode: Rounding) -> Array:
     error = (scaled - square) - square_error
     result: Array = directed(scaled_root, error, mode) / scale
     return np.where(np.isfinite(root) & (a != 0), result, root)
+
+
+# --------------------------------------------------------------------------------- a * b + c of whole arrays
+
+
+def fma32(
+    a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], c: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """The sum a * b + c of float32, rounded once to nearest even.
+
+    >>> one, tiny = np.float32([1 + 2.0**-12]), np.float32([2.0**-60])
+    >>> (fma32(one, one, tiny) - np.float32(1 + 2.0**-11)).item() == 2.0**-23  # 2**-24 would be a tie without the tiny c
+    True
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = a.astype(np.float64) * b.astype(np.float64)
+        return odd_sum(product, c.astype(np.float64), "rn").astype(np.float32)
+
+
+def fma64(a: Array, b: Array, c: Array) -> npt.NDArray[np.float64]:
+    """The sum a * b + c of float64, rounded once to nearest even; arrays of any shapes that numpy brings together.
+
+    >>> third = np.array([1 / 3])
+    >>> fma64(third, np.array([3.0]), np.array([-1.0])).item() == -(2.0**-54)
+    True
+    """
+    factors = np.broadcast_arrays(a, b, c)
+    flat = [factor.reshape(-1) for factor in factors]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return double_fma(flat[0], flat[1], flat[2], "rn").reshape(factors[0].shape)

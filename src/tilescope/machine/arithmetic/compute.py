@@ -18,6 +18,9 @@ Array: TypeAlias = npt.NDArray[Any]  # (threads,): unsigned integers, the bits o
 Compute: TypeAlias = Callable[..., Any]  # arrays of the sources → an array, or a pair of them
 
 
+_WORD_OF_BITS: dict[int, np.dtype[Any]] = {bits: np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)}
+
+
 class Operation(NamedTuple):
     """An instruction's arithmetic.
 
@@ -98,13 +101,22 @@ def constant(value: int, bits: int) -> Array:
     return np.array(value & (1 << bits) - 1, f"u{bits // 8}")
 
 
+def shared_value(words: Array) -> int | None:
+    """The value of an operand that all threads share, as constants are given; None if it is not known to be one.
+
+    >>> shared_value(np.broadcast_to(np.uint32(7), (32,))), shared_value(np.array([7, 7], np.uint32))
+    (7, None)
+    """
+    return int(words[0]) if words.strides == (0,) else None
+
+
 def lanes(words: Array, bits: int) -> Array:
     """The parts of packed words, one after another: the low half of word 0, its high half, and so on.
 
     >>> lanes(np.array([0x00020001], np.uint32), 16)
     array([1, 2], dtype=uint16)
     """
-    return np.ascontiguousarray(words).view(f"u{bits // 8}")
+    return np.ascontiguousarray(words).view(_WORD_OF_BITS[bits])
 
 
 def packed(compute: Compute, part_bits: int, word_bits: int) -> Compute:
@@ -113,7 +125,7 @@ def packed(compute: Compute, part_bits: int, word_bits: int) -> Compute:
     >>> packed(np.add, 16, 32)(np.array([0x0001FFFF], np.uint32), np.array([0x00010001], np.uint32))
     array([131072], dtype=uint32)
     """
-    word = np.dtype(f"u{word_bits // 8}")
+    word = _WORD_OF_BITS[word_bits]
 
     def compute_parts(*sources: Array) -> Array:
         parts: Array = compute(*[lanes(source, part_bits) for source in sources])

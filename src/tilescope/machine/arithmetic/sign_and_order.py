@@ -1,0 +1,171 @@
+"""Signs and order of floats: neg, abs, copysign, testp, min, max.
+
+neg and abs are additions on an H200 (measured): a NaN becomes the NaN of results. min and max: -0 lies below +0; a NaN loses
+against a number, unless .NaN asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tilescope.machine.arithmetic.compute import Array, Compute, Modifiers, Operation, UnknownForm, constant, packed
+from tilescope.machine.arithmetic.float_format import FORMATS, FloatFormat
+from tilescope.machine.arithmetic.float_style import FLOAT_TYPES, PACKED, Style, finished, refuse_style
+from tilescope.machine.arithmetic.float_words import (
+    HALF_BITS,
+    WORD_OF_BITS,
+    as_numbers,
+    canonical,
+    is_nan,
+    quiet_operand,
+)
+
+# ------------------------------------------------------------------------------------------------- signs
+
+
+def _sign_change(name: str, form: FloatFormat) -> Compute:
+    sign = constant(form.sign, form.bits)
+    rest = constant(form.nan, form.bits)
+    change = (np.bitwise_xor, sign) if name == "neg" else (np.bitwise_and, rest)
+
+    def compute(a: Array) -> Array:
+        return canonical(change[0](a, change[1]), np.isnan(as_numbers(a, form)), form)
+
+    def compute_f64(a: Array) -> Array:
+        return quiet_operand(change[0](a, change[1]), a)
+
+    return compute_f64 if form.name == "f64" else compute
+
+
+def sign_change(modifiers: Modifiers) -> Operation:
+    """Floats with another sign: neg and abs."""
+    type_name = modifiers.type(FLOAT_TYPES)
+    style = Style("rn", ftz=modifiers.has("ftz"), sat=False)
+    modifiers.end()
+    refuse_style(modifiers.name, type_name, style)
+    form = FORMATS[PACKED.get(type_name, type_name)]
+    compute = finished(_sign_change(modifiers.name, form), form, style)
+    if type_name in PACKED:
+        compute = packed(compute, form.bits, 2 * form.bits)
+    return Operation(compute, (type_name,), type_name)
+
+
+def copy_sign(modifiers: Modifiers) -> Operation:
+    """copysign: the magnitude of b with the sign of a."""
+    type_name = modifiers.type(("f32", "f64"))
+    modifiers.end()
+    form = FORMATS[type_name]
+    sign = constant(form.sign, form.bits)
+    rest = constant(form.nan, form.bits)
+
+    def compute(a: Array, b: Array) -> Array:
+        result: Array = a & sign | b & rest
+        return result
+
+    return Operation(compute, (type_name,) * 2, type_name)
+
+
+def test_property(modifiers: Modifiers) -> Operation:
+    """testp: whether a float is finite, infinite, a number, not a number, normal or subnormal."""
+    type_name = modifiers.type(("f32", "f64"))
+    question = modifiers.one_of(("finite", "infinite", "number", "notanumber", "normal", "subnormal"), "")
+    modifiers.end()
+    form = FORMATS[type_name]
+    rest = constant(form.nan, form.bits)
+    infinity = constant(form.infinity, form.bits)
+    least_normal = constant(1 << form.fraction_bits, form.bits)
+    answers: dict[str, Callable[[Array], Array]] = {
+        "finite": lambda magnitude: magnitude < infinity,
+        "infinite": lambda magnitude: magnitude == infinity,
+        "number": lambda magnitude: magnitude <= infinity,
+        "notanumber": lambda magnitude: magnitude > infinity,
+        "normal": lambda magnitude: ((magnitude >= least_normal) & (magnitude < infinity)) | (magnitude == 0),
+        "subnormal": lambda magnitude: (magnitude < least_normal) & (magnitude != 0),
+    }
+    if not question:
+        raise UnknownForm("testp does not say what it asks")
+    answer = answers[question]
+    return Operation(lambda a: answer(a & rest), (type_name,), "pred")
+
+
+# ------------------------------------------------------------------------------------------------- order
+
+
+def _extreme(name: str, form: FloatFormat, *, keeps_nan: bool) -> Compute:
+    """The smaller or larger of two: -0 is below +0, and a NaN loses unless `keeps_nan`."""
+    choose = np.fmin if name == "min" else np.fmax
+    of_equals = np.bitwise_or if name == "min" else np.bitwise_and
+    word = WORD_OF_BITS[form.bits]
+
+    def compute(a: Array, b: Array) -> Array:
+        first, second = as_numbers(a, form), as_numbers(b, form)
+        chosen = choose(first, second)
+        if form.name == "bf16":
+            result = (chosen.view(np.uint32) >> HALF_BITS).astype(np.uint16)
+        else:
+            result = chosen.view(word)
+        is_equal = first == second
+        if np.count_nonzero(is_equal):
+            result = np.where(is_equal, of_equals(a, b), result)
+        nans = np.isnan(chosen)
+        if np.count_nonzero(nans):  # numpy takes a signalling NaN for an answer
+            result = np.where(nans, np.where(~np.isnan(first), a, b), result)
+            nans = np.isnan(first) & np.isnan(second)
+        if keeps_nan:
+            nans = np.isnan(first) | np.isnan(second)
+        if form.name == "f64":
+            return quiet_operand(result, a, b)
+        return canonical(result, nans, form)
+
+    return compute
+
+
+def _by_magnitude(compute: Compute, form: FloatFormat) -> Compute:
+    """.xorsign.abs: the extreme of the magnitudes, with the product of the signs."""
+    sign = constant(form.sign, form.bits)
+    rest = constant(form.nan, form.bits)
+
+    def compute_magnitude(a: Array, b: Array) -> Array:
+        result: Array = compute(a & rest, b & rest)
+        signed: Array = result | (a ^ b) & sign
+        return np.where(is_nan(result, form), result, signed)
+
+    return compute_magnitude
+
+
+def _of_three(compute: Compute, form: FloatFormat, *, by_magnitude: bool) -> Compute:
+    """The extreme of three operands."""
+    rest = constant(form.nan, form.bits)
+
+    def compute_three(a: Array, b: Array, c: Array) -> Array:
+        if by_magnitude:
+            a, b, c = a & rest, b & rest, c & rest
+        result: Array = compute(compute(a, b), c)
+        return result
+
+    return compute_three
+
+
+def extreme(modifiers: Modifiers, source_count: int) -> Operation:
+    """Extremes of floats, min and max, with .NaN, .xorsign.abs, .ftz; of three f32 too (.abs)."""
+    type_name = modifiers.type(FLOAT_TYPES)
+    style = Style("rn", ftz=modifiers.has("ftz"), sat=False)
+    keeps_nan = modifiers.has("NaN")
+    takes_sign = modifiers.has("xorsign")
+    by_magnitude = modifiers.has("abs")
+    modifiers.end()
+    refuse_style(modifiers.name, type_name, style)
+    form = FORMATS[PACKED.get(type_name, type_name)]
+    compute = _extreme(modifiers.name, form, keeps_nan=keeps_nan)
+    if source_count == 3:
+        compute = _of_three(compute, form, by_magnitude=by_magnitude)
+    elif takes_sign and by_magnitude:
+        compute = _by_magnitude(compute, form)
+    elif takes_sign or by_magnitude:
+        raise UnknownForm(f"{modifiers.name} of two operands has .xorsign and .abs together")
+    compute = finished(compute, form, style)
+    if type_name in PACKED:
+        compute = packed(compute, form.bits, 2 * form.bits)
+    return Operation(compute, (type_name,) * source_count, type_name)

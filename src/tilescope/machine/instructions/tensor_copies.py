@@ -1,0 +1,273 @@
+"""Copies through tensor maps: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor.
+
+The map is read when the instruction is issued, from the kernel's parameters or from global memory, and its rules are asked
+then: what the chip answers is the fault. The bytes move when the work is done, by the walk that `tma` has.
+
+    load     [dst], [map, {x, y}], [mbarrier]{, {offsets}}{, cta mask}{, cache policy}
+    store    [map, {x, y}], [src]{, cache policy}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilescope.errors import RuleError
+from tilescope.machine.address import PARAM_WINDOW, WINDOW_BYTES
+from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
+from tilescope.machine.fault import (
+    ILLEGAL_ADDRESS,
+    ILLEGAL_INSTRUCTION,
+    MISALIGNED_ADDRESS,
+    KernelFaultError,
+    fault_of,
+)
+from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
+from tilescope.machine.instructions.moving import AddressOf, decode_address
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.pending import Work
+from tilescope.machine.program import Assembler
+from tilescope.machine.records import CopyRecord
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.ptx.syntax import Address, Instruction, Operand
+from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+from tilescope.tensor_map.instruction import Direction
+from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
+from tilescope.tensor_map.record import MapSubject
+from tilescope.tma.request import taken_offsets
+from tilescope.tma.transfer import deliver, read_rows, write_rows
+from tilescope.tma.walk import walk
+
+RANKS = ("1d", "2d", "3d", "4d", "5d")
+_SUBJECT_OF_MODE: dict[str, MapSubject] = {
+    "tile": "tiled",
+    "tile::gather4": "tiled",
+    "tile::scatter4": "tiled",
+    "im2col": "im2col",
+    "im2col_no_offs": "im2col",
+    "im2col::w": "wide",
+    "im2col::w::128": "wide",
+}
+_ROWS4_MODES = ("tile::gather4", "tile::scatter4")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorForm:
+    """One tensor copy of the text, decoded: registers of its operands."""
+
+    direction: Direction
+    mode: str
+    map_address: AddressOf
+    shared_address: AddressOf
+    coords: tuple[int, ...]
+    reduce: str | None = None
+    barrier: AddressOf | None = None
+    offsets: tuple[int, ...] = ()
+    cta_mask: int | None = None
+    goes_to_cluster: bool = False
+
+
+def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Words, *, is_reduction: bool) -> Step:
+    """cp{.reduce}.async.bulk.tensor, behind these words: rank, spaces, mode, completion, reduction."""
+    rank = int(words.required(RANKS, "rank")[0])
+    target_space = words.required(SPACES, "destination")
+    source_space = words.required(SPACES, "source")
+    mode = words.one_of(_SUBJECT_OF_MODE) or "tile"
+    is_load = source_space == "global"
+    if is_load == (target_space == "global"):
+        raise RefusedError(f"there is no tensor copy from .{source_space} to .{target_space}")
+    words.required((MBARRIER if is_load else BULK_GROUP,), "completion that this direction has")
+    has_mask = words.flag("multicast::cluster")
+    has_policy = words.flag("L2::cache_hint")
+    words.without_effect()
+    reduce = words.required(tuple(REDUCTIONS), "reduction") if is_reduction else None
+    words.done()
+    operands = list(instruction.operands)
+    if has_policy:
+        operands.pop()
+    if is_load:
+        form = _load_form(assembler, operands, mode, has_mask=has_mask, to_cluster=target_space == "shared::cluster")
+    else:
+        box, source = operands
+        form = TensorForm(
+            direction="store" if reduce is None else "reduce",
+            mode=mode,
+            map_address=decode_address(assembler, box),
+            shared_address=decode_address(assembler, source),
+            coords=_coords(assembler, box),
+            reduce=reduce,
+        )
+    wanted = 5 if mode in _ROWS4_MODES else rank
+    if len(form.coords) != wanted:
+        raise RefusedError(f"{wanted} coordinates are wanted, not {len(form.coords)}")
+    return _for_each_lane(form)
+
+
+def _load_form(
+    assembler: Assembler, operands: list[Operand], mode: str, *, has_mask: bool, to_cluster: bool
+) -> TensorForm:
+    cta_mask = assembler.source(operands.pop(), "u16") if has_mask else None
+    offsets: tuple[int, ...] = ()
+    if mode.startswith("im2col"):
+        offsets = tuple(assembler.source(one, "u16") for one in assembler.vector(operands.pop()))
+    target, box, barrier = operands
+    return TensorForm(
+        direction="load",
+        mode=mode,
+        map_address=decode_address(assembler, box),
+        shared_address=decode_address(assembler, target),
+        coords=_coords(assembler, box),
+        barrier=decode_address(assembler, barrier),
+        offsets=offsets,
+        cta_mask=cta_mask,
+        goes_to_cluster=to_cluster,
+    )
+
+
+def _coords(assembler: Assembler, box: Operand) -> tuple[int, ...]:
+    if not isinstance(box, Address):
+        raise RefusedError("a map and its coordinates are wanted: [map, {x, y}]")
+    return tuple(assembler.source(one, "s32") for one in box.coordinates)
+
+
+def _for_each_lane(form: TensorForm) -> Step:
+    def step(cluster: Cluster, at: Lanes) -> None:
+        map_addresses = form.map_address(cluster, at).tolist()
+        cluster.launch.charge(len(map_addresses))
+        shared_addresses = form.shared_address(cluster, at).tolist()
+        barriers = [None] * len(map_addresses) if form.barrier is None else form.barrier(cluster, at).tolist()
+        for lane, map_address, shared_address, barrier in zip(
+            cluster.lanes(at).tolist(), map_addresses, shared_addresses, barriers, strict=True
+        ):
+            number = _map_number(cluster, lane, map_address)
+            copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
+            if barrier is None:
+                _issue_store(cluster, lane, copy, number)
+            else:
+                _issue_load(cluster, form, lane, copy, map_number=number, barrier=barrier)
+
+    return step
+
+
+def _map_number(cluster: Cluster, lane: int, address: int) -> int:
+    """The map whose 128 bytes lie at a generic address, by its number in the launch."""
+    if address % MAP_ALIGNMENT_BYTES:
+        reason = f"a tensor map at {address:#x}, which is no multiple of {MAP_ALIGNMENT_BYTES} bytes"
+        raise KernelFaultError(MISALIGNED_ADDRESS, reason, lane, address)
+    if PARAM_WINDOW <= address < PARAM_WINDOW + WINDOW_BYTES:
+        content = cluster.launch.parameters[address - PARAM_WINDOW :]
+    else:
+        content = global_from(cluster.memory, address)
+    if len(content) < DESCRIPTOR_BYTES:
+        reason = f"a tensor map at {address:#x}, where no {DESCRIPTOR_BYTES} bytes lie"
+        raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+    try:
+        return cluster.launch.map_number(content[:DESCRIPTOR_BYTES].tobytes())
+    except RuleError as error:
+        raise fault_of(error, lane, address) from None
+
+
+def _legal_copy(cluster: Cluster, form: TensorForm, lane: int, tensor_map: AnyMap, shared_address: int) -> Copy:
+    """The copy of one thread, or what the chip answers to it."""
+    if tensor_map.subject != _SUBJECT_OF_MODE[form.mode]:
+        reason = f"a copy in mode .{form.mode} through a map that is {tensor_map.subject}"
+        raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, lane)
+    offsets = tuple(int(cluster.registers[number][lane]) for number in form.offsets)
+    if tensor_map.subject == "im2col" and offsets:
+        offsets = taken_offsets(tensor_map.rank, offsets)
+    copy = Copy(
+        tensor_map=tensor_map,
+        direction=form.direction,
+        coords=_signed(cluster, form.coords, lane),
+        smem_address=shared_address,
+        offsets=offsets,
+        reduce=form.reduce,
+        rows4=form.mode in _ROWS4_MODES,
+        cluster=form.goes_to_cluster,
+    )
+    try:
+        require_legal(copy)
+    except RuleError as error:
+        raise fault_of(error, lane, shared_address) from None
+    return copy
+
+
+def _signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[int, ...]:
+    """Registers of one thread as signed 32-bit numbers."""
+    words = [int(cluster.registers[number][lane]) & 0xFFFFFFFF for number in numbers]
+    return tuple(word - (word >> 31 << 32) for word in words)
+
+
+def _issue_load(cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+    """One piece of work for every block that receives the box."""
+    targets = [copy.smem_address]
+    barriers = [barrier]
+    if form.cta_mask is not None:
+        cta_mask = int(cluster.registers[form.cta_mask][lane])
+        targets = cast_to(cluster, lane, copy.smem_address, cta_mask)
+        barriers = cast_to(cluster, lane, barrier, cta_mask)
+    for target, own_barrier in zip(targets, barriers, strict=True):
+        _add_load(cluster, lane, copy._replace(smem_address=target), map_number=map_number, barrier=own_barrier)
+
+
+def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+    pc = cluster.pc
+    tensor_map: AnyMap = copy.tensor_map
+    target = shared_from(cluster, lane, copy.smem_address)
+    cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
+    record = _record(cluster, lane, copy, map_number, barrier)
+    note(cluster, record)
+
+    def perform(lanes: LaneNumbers) -> None:
+        cluster.pc = pc
+        try:
+            deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
+        except RuleError as error:  # bytes that no array holds
+            raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
+        complete_bytes(cluster, barrier, lane, record.bytes)
+
+    cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
+
+
+def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> None:
+    """A store or a reduction: rows are read from shared memory, then written."""
+    pc = cluster.pc
+    tensor_map: AnyMap = copy.tensor_map
+    source = shared_from(cluster, lane, copy.smem_address)
+    note(cluster, _record(cluster, lane, copy, map_number, None))
+    held: list[Bytes] = []
+
+    def read() -> None:
+        try:
+            held.append(read_rows(copy, source))
+        except RuleError as error:
+            raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
+
+    def perform(lanes: LaneNumbers) -> None:
+        cluster.pc = pc
+        try:
+            write_rows(copy, held[0], writeable_from(cluster, lane, tensor_map.address))
+        except RuleError as error:
+            raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
+
+    cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
+
+
+def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:
+    walked = walk(copy)
+    return CopyRecord(
+        pc=cluster.pc,
+        block=issuing_block(cluster, lane),
+        lane=lane,
+        kind=copy.direction,
+        bytes=walked.rows * walked.row_bytes,  # what is filled counts too
+        shared_address=copy.smem_address,
+        barrier=barrier,
+        coords=copy.coords,
+        map_number=map_number,
+    )

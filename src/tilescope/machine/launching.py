@@ -1,0 +1,169 @@
+"""A described launch, run: its arguments made, the kernel run, and the arrays that it changed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.data_type import DataType
+from tilescope.errors import RuleError
+from tilescope.machine.argument_making import ReadArray, made_arguments
+from tilescope.machine.kernel import DEFAULT_MAX_STEPS, Kernel
+from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
+from tilescope.machine.launch_shape import extents
+from tilescope.machine.memory import Memory
+from tilescope.machine.run import KernelRun
+from tilescope.rule import rule
+from tilescope.tma.array_file import read_array
+from tilescope.value import Value
+
+Array = npt.NDArray[Any]
+Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
+_FIRST_VALUES = 4
+_PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
+_LAUNCH = "ts.machine.launch_description.LaunchDescription"
+
+LAUNCH_SHAPE_MISSING = rule(
+    "launch-missing",
+    "A launch says how many blocks the grid has, and how many threads a block, where the kernel does not.",
+    argument="{name}",
+    found="no {name}",
+    limit="{entry} does not say it",
+    fix="Add {example}.",
+    source="CUDA, kernel launch: grid and block dimensions",
+    passing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,), block=(32,)))",
+    failing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,)))",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputArray(Value):
+    """An array that a kernel changed: which argument, how much of it, and what it holds now.
+
+    `first` are the first elements that changed, `least` and `most` those of the whole array that are numbers.
+    """
+
+    argument: int
+    name: str
+    data_type: str
+    shape: tuple[int, ...]
+    changed: int
+    first: tuple[Shown, ...]
+    least: Shown | None
+    most: Shown | None
+    nans: int
+
+
+class Launched(NamedTuple):
+    """A run, the arrays of its arguments by number, and those that it changed."""
+
+    run: KernelRun
+    arrays: Mapping[int, Array]
+    outputs: tuple[OutputArray, ...]
+
+
+def launched(kernel: Kernel, launch: LaunchDescription, read: ReadArray = read_array) -> Launched:
+    """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
+
+    >>> from tilescope.machine.launch_description import ArrayArgument
+    >>> text = '''.version 8.0 .target sm_90 .address_size 64
+    ... .visible .entry set(.param .u64 a) {
+    ...     .reg .b64 %rd<2>;
+    ...     ld.param.u64 %rd1, [a];
+    ...     st.global.u32 [%rd1+8], 7;
+    ...     ret;
+    ... }'''
+    >>> array = ArrayArgument(data_type="s32", shape=(4,), fill="zeros")
+    >>> done = launched(Kernel(text), LaunchDescription(grid=(1,), block=(1,), arguments=(array,)))
+    >>> done.arrays[0].tolist(), done.outputs[0].changed
+    ([0, 0, 7, 0], 1)
+    """
+    entry = kernel.module.functions[kernel.entry]
+    block = launch.block or entry.required_threads
+    if launch.grid is None:
+        raise LAUNCH_SHAPE_MISSING.error(name="grid", entry=kernel.entry, example="--grid 4, or grid = [4]")
+    if block is None:
+        raise LAUNCH_SHAPE_MISSING.error(name="block", entry=kernel.entry, example="--block 128, or block = [128]")
+    memory = Memory()
+    made = made_arguments(launch.arguments, memory, read)
+    before = {index: array.copy() for index, array in made.arrays.items()}
+    run = kernel.run(
+        launch.grid,
+        block,
+        made.arguments,
+        memory=memory,
+        smem_bytes=launch.smem_bytes or 0,
+        cluster=launch.cluster,
+        arch=launch.arch,
+        blocks=chosen_blocks(launch.blocks, launch.grid),
+        seed=launch.seed,
+        max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
+    )
+    names = [parameter.name for parameter in kernel.parameters]
+    outputs = [
+        _output(index, names[index], array, before[index])
+        for index, array in made.arrays.items()
+        if array.tobytes() != before[index].tobytes()
+    ]
+    return Launched(run, made.arrays, tuple(outputs))
+
+
+def chosen_blocks(blocks: Blocks, grid: Sequence[int]) -> tuple[tuple[int, ...], ...] | None:
+    """The blocks to run; None for all. Corners are the first and last block along every axis.
+
+    >>> chosen_blocks("corners", (3, 2))
+    ((0, 0, 0), (2, 0, 0), (0, 1, 0), (2, 1, 0))
+    """
+    if blocks == ALL:
+        return None
+    if blocks != CORNERS:
+        assert not isinstance(blocks, str)
+        return blocks
+    ends = [sorted({0, extent - 1}) for extent in extents("grid", tuple(grid))]
+    return tuple((x, y, z) for z, y, x in itertools.product(*reversed(ends)))
+
+
+def _output(index: int, name: str, array: Array, before: Array) -> OutputArray:
+    bits = f"u{array.dtype.itemsize}"
+    is_changed = array.view(bits).reshape(-1) != before.view(bits).reshape(-1)
+    changed = array.reshape(-1)[is_changed]
+    is_nan = _is_nan(array)
+    numbers = array[~is_nan]
+    return OutputArray(
+        argument=index,
+        name=name,
+        data_type=_type_name(array.dtype),
+        shape=array.shape,
+        changed=int(is_changed.sum()),
+        first=tuple(_shown(value) for value in changed[:_FIRST_VALUES]),
+        least=_shown(numbers.min()) if numbers.size else None,
+        most=_shown(numbers.max()) if numbers.size else None,
+        nans=int(is_nan.sum()),
+    )
+
+
+def _type_name(dtype: np.dtype[Any]) -> str:
+    try:
+        return DataType.named(dtype).ptx
+    except RuleError:
+        return str(dtype)
+
+
+def _is_nan(array: Array) -> npt.NDArray[np.bool_]:
+    if array.dtype.kind in "iub":
+        return np.zeros(array.shape, np.bool_)
+    return np.isnan(array.astype(np.float64))
+
+
+def _shown(value: Any) -> Shown:
+    """A number as JSON takes it; infinities and NaN as words."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, int):
+        return plain
+    number = float(plain)
+    return number if np.isfinite(number) else str(number)

@@ -1,0 +1,143 @@
+"""Threads, instructions and addresses in words, as findings name them.
+
+threads 0-31 and 64-95 of block (1, 0, 0)
+softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
+4 bytes behind the array of 1024 bytes at 0x7f0000000000, args[2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilescope.machine.address import SHARED_OFFSET_MASK
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.launch import Launch
+from tilescope.machine.memory import Region
+from tilescope.machine.program import Program
+from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.step import LaneNumbers
+from tilescope.sentence import counted, listed, shortened
+
+_RANGES_NAMED = 4
+_TEXT_CHARACTERS = 80  # of an instruction
+_NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
+_NEAR_BYTES = 1 << 30  # what lies farther away from an array has nothing to do with it
+
+
+def threads_named(numbers: Sequence[int]) -> str:
+    """Threads of a block, by their numbers in ascending order.
+
+    >>> threads_named([5]), threads_named([0, 1, 2, 3, 8, 9])
+    ('thread 5', 'threads 0-3 and 8-9')
+    >>> threads_named(list(range(0, 64, 2)))
+    'threads 0, 2, 4, 6 and 28 others'
+    """
+    if len(numbers) == 1:
+        return f"thread {numbers[0]}"
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    named = [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:_RANGES_NAMED]]
+    others = sum(last - first + 1 for first, last in ranges[_RANGES_NAMED:])
+    if others:
+        named.append(counted(others, "other"))
+    return f"threads {listed(named)}"
+
+
+def block_of(cluster: Cluster, rank: int) -> BlockIndex:
+    """The place in the grid of a block of a cluster."""
+    return block_index(cluster.first_block, cluster.launch.cluster, rank)
+
+
+def threads_of(cluster: Cluster, lanes: LaneNumbers) -> tuple[int, ...]:
+    """Numbers of threads in their block, x first."""
+    return tuple((lanes % cluster.block_lanes).tolist())
+
+
+def thread_index(launch: Launch, thread: int) -> tuple[int, int, int]:
+    """%tid of a thread, by its number in the block."""
+    width, height, _ = launch.block
+    return thread % width, thread // width % height, thread // width // height
+
+
+def instruction_named(program: Program, pc: int) -> str:
+    """An instruction: its source line first, the line of the PTX beside it."""
+    instruction = program.instructions[pc]
+    if instruction is None:
+        return "the end of a function"
+    ptx = f"PTX line {instruction.line} ({shortened(instruction.text, _TEXT_CHARACTERS)})"
+    return ptx if instruction.source is None else f"{instruction.source}, {ptx}"
+
+
+def function_of(program: Program, pc: int) -> str:
+    """The name of the function that an instruction belongs to."""
+    starts = {start: name for name, start in program.functions.items() if start <= pc}
+    return starts[max(starts)]
+
+
+def shared_named(cluster: Cluster, address: int) -> str | None:
+    """The variable in which a shared address lies: "full+8"; None where it is dynamic memory without a name."""
+    program = cluster.program
+    offset = address & SHARED_OFFSET_MASK
+    variables = [*program.module.variables.values()]
+    for function in program.module.functions.values():
+        variables.extend(function.variables)
+    for variable in variables:
+        start = program.shared_offsets.get(variable.number)
+        if variable.space != "shared" or start is None or offset < start:
+            continue
+        if variable.size_bytes is None or offset < start + variable.size_bytes:
+            return variable.name if offset == start else f"{variable.name}+{offset - start}"
+    return None
+
+
+def array_named(launch: Launch, region: Region) -> str:
+    """An array of global memory: its bytes, its address, and the argument or variable that it is."""
+    told = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
+    owner = _owner(launch, region)
+    return told if owner is None else f"{told}, {owner}"
+
+
+def _owner(launch: Launch, region: Region) -> str | None:
+    for name, address in launch.variable_addresses.items():
+        if region.address == address:
+            return f"variable {name}"
+    program = launch.program
+    for number, parameter in enumerate(program.entry.parameters):
+        if parameter.size_bytes != 8:
+            continue
+        offset = program.param_offsets[parameter.number]
+        address = int(launch.parameters[offset : offset + 8].view(np.uint64)[0])
+        if region.address <= address < max(region.end, region.address + 1):
+            return f"args[{number}]"
+    return None
+
+
+def where_it_lies(launch: Launch, address: int) -> str | None:
+    """A global address that an access broke at, beside the nearest array; None where there is no array."""
+    if 0 <= address < _NULL_BYTES:
+        return "a null pointer"
+    inside = launch.memory.region_at(address)
+    if inside is not None:
+        return f"{counted(inside.end - address, 'byte')} before the end of {array_named(launch, inside)}"
+    starts = [start for start, _ in launch.memory.allocations]
+    regions = [region for start in starts if (region := launch.memory.region_at(start)) is not None]
+    if not regions:
+        return None
+    nearest = min(regions, key=lambda region: _distance(region, address))
+    distance = _distance(nearest, address)
+    if distance > _NEAR_BYTES:
+        return "far from every array"
+    if address < nearest.address:
+        return f"{counted(distance, 'byte')} before {array_named(launch, nearest)}"
+    behind = "directly behind" if not distance else f"{counted(distance, 'byte')} behind"
+    return f"{behind} {array_named(launch, nearest)}"
+
+
+def _distance(region: Region, address: int) -> int:
+    return region.address - address if address < region.address else address - region.end

@@ -1,0 +1,61 @@
+"""What a run writes down of its copies and mbarriers: the first hundred thousand of each.
+
+CopyRecord      one TMA or bulk copy; a multicast is one for every block that receives it
+PhaseRecord     one phase of one mbarrier that ended
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+BlockIndex = tuple[int, int, int]
+CopyKind = Literal["load", "store", "reduce"]
+RECORDS_KEPT = 100_000
+
+
+class CopyRecord(NamedTuple):
+    """A copy between global and shared memory, or between the shared memory of two blocks, as it was issued.
+
+    `shared_address` is where a load writes and a store reads; its upper bits are the rank of the block. A tensor copy has
+    `coords` and the number of its map; a bulk copy has the address of its other end.
+    """
+
+    pc: int
+    block: BlockIndex  # of the thread that issued it
+    lane: int  # of the thread, in its cluster
+    kind: CopyKind
+    bytes: int
+    shared_address: int
+    barrier: int | None = None  # the shared address of the mbarrier that counts the bytes; None: a bulk group
+    coords: tuple[int, ...] | None = None
+    map_number: int | None = None  # in the launch's `maps`
+    other_address: int | None = None
+
+
+class PhaseRecord(NamedTuple):
+    """A phase of an mbarrier, from its first arrival to its end."""
+
+    address: int
+    block: BlockIndex  # in whose shared memory it lies
+    number: int  # 0 after init
+    arrivals: int
+    bytes: int  # that were expected in it
+    pc: int  # of the arrival, or of the copy, that ended it
+
+
+class RunningPhase(NamedTuple):
+    """The phase of an mbarrier that has not ended."""
+
+    number: int = 0
+    bytes: int = 0
+
+
+def block_index(first_block: BlockIndex, cluster: BlockIndex, rank: int) -> BlockIndex:
+    """The place in the grid of the block with that rank in its cluster; ranks count x first.
+
+    >>> block_index((4, 0, 0), (2, 2, 1), 3)
+    (5, 1, 0)
+    """
+    width, height, _ = cluster
+    x, y, z = first_block
+    return x + rank % width, y + rank // width % height, z + rank // width // height

@@ -1,0 +1,201 @@
+"""The question about a kernel: what does it do when it is run, without a card."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+import numpy.typing as npt
+
+from tilescope.arch import ARCH
+from tilescope.errors import Violation
+from tilescope.machine.argument_text import read_arguments
+from tilescope.machine.kernel import Kernel
+from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
+from tilescope.machine.launch_template import launch_template
+from tilescope.machine.launching import Launched, launched
+from tilescope.machine.line_count import line_counts
+from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.run import KernelRun
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.sentence import filled, shortened
+from tilescope.tma.array_file import as_npy
+from tilescope.written import number, numbers
+
+Array = npt.NDArray[Any]
+_SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
+
+
+def which_blocks(said: str) -> str | tuple[int, ...]:
+    """Blocks to run: all, corners, or the coordinates of one.
+
+    >>> which_blocks("corners"), which_blocks("1,0")
+    ('corners', (1, 0))
+    """
+    if said in (ALL, CORNERS):
+        return said
+    try:
+        return numbers(said)
+    except ValueError:
+        raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
+
+
+def _first_line(run: KernelRun, seconds: float, errors: list[Violation]) -> FirstLine:
+    """How a run came out, and the first thing that is wrong."""
+    outcome = outcome_sentence(run, seconds)
+    if not errors:
+        return FirstLine(outcome)
+    first = errors[0]
+    said = filled("{outcome} {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit})
+    return FirstLine(said, first.fix)
+
+
+def answer(asked: Asked) -> Answer:
+    """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays."""
+    said: LaunchDescription = asked.get("described", LaunchDescription())
+    kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
+    if asked.get("template"):
+        template = launch_template(kernel, PurePath(asked["kernel"]).name)
+        first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+        return Answer(template.launch, first=first, text=template.text)
+    refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
+    launch = _with_options(said, asked)
+    start = time.perf_counter()
+    done = launched(kernel, launch, asked["read_array"])
+    seconds = time.perf_counter() - start
+    run = done.run
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    return Answer(
+        run,
+        first=_first_line(run, seconds, errors),
+        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "is_told": True},
+        extra={
+            "seconds": round(seconds, 6),
+            "exact": run.exact,
+            "outputs": [output.to_dict() for output in done.outputs],
+            "lines": [count.to_dict() for count in line_counts(run)],
+        },
+        is_yes=run.outcome == "finished" and not errors,
+        violations=run.findings,
+        told_in="findings",
+        printed=run.printed.rstrip(),
+        files=_saved(asked.get("saved", ()), done),
+    )
+
+
+def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
+    """What the launch file says, with what the command line says in its place."""
+    options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
+    if "args" in asked:
+        options["arguments"] = read_arguments(asked["args"])
+    if "blocks" in asked:
+        options["blocks"] = _blocks(asked["blocks"])
+    return replace(described, **options)
+
+
+def _blocks(said: tuple[str | tuple[int, ...], ...]) -> Blocks:
+    named = [one for one in said if isinstance(one, str)]
+    refuse(named and len(said) > 1, f"--blocks {named[0] if named else ''} stands alone.")
+    return named[0] if named else tuple(one for one in said if not isinstance(one, str))
+
+
+def _saved(said: tuple[str, ...], done: Launched) -> tuple[MadeFile, ...]:
+    """The files that --save asks for: one argument's array, or all that changed, in a folder."""
+    files: list[MadeFile] = []
+    for text in said:
+        found = _SAVED.fullmatch(text)
+        if found is None:
+            names = {output.argument: output.name for output in done.outputs}
+            paths = {index: PurePath(text) / f"{index}_{name}.npy" for index, name in names.items()}
+            files += [_array_file(str(path), done.arrays[index]) for index, path in paths.items()]
+            continue
+        index = int(found["argument"])
+        refuse(index not in done.arrays, f"--save {shortened(text, 60)}: argument {index} is no array.")
+        files.append(_array_file(found["path"], done.arrays[index]))
+    return tuple(files)
+
+
+def _array_file(path: str, array: Array) -> MadeFile:
+    return MadeFile(path, Made(as_npy(array), f": {array.dtype} of shape {array.shape}"))
+
+
+GRID = Input("grid", "--grid", "Blocks of the grid", "x, y, z.", read=numbers, shown_as="NxN")
+BLOCK = Input("block", "--block", "Threads of a block", "x, y, z.", read=numbers, unsaid="the kernel's .reqntid")
+CLUSTER = Input(
+    "cluster", "--cluster", "Blocks of a cluster", "", read=numbers, unsaid="the kernel's .reqnctapercluster"
+)
+SMEM = Input("smem_bytes", "--smem", "Dynamic shared memory in bytes", read=number)
+ARCHITECTURE = Input(
+    "arch", "--arch", "Whose arithmetic", choices=tuple(ARCH), is_open=True, unsaid="the text's .target"
+)
+SEED = Input(
+    "seed",
+    "--seed",
+    "Run blocks, warps and asynchronous work in the random order of a seed",
+    read=number,
+    unsaid="as late as waits allow",
+)
+MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is stopped", read=number)
+RUN = Question(
+    name="run",
+    help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
+
+    \b
+    tilescope run scale.ptx --grid 4 --block 256 --arg f32:1000 --arg 2.0
+    tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
+    tilescope run mm.ptx --template > launch.toml
+    tilescope run --launch launch.toml --save results
+
+    \b
+    Arguments, in the order of the parameters:
+    f16:256x192                    random numbers, the same every time
+    f16:256x192:zeros              also :ones and :arange
+    f16:256x192@a.npy              a file; bf16@a.npy: its shape, @a.npy: its type
+    map:0,box=64x128,swizzle=128B  a tensor map over the array of argument 0
+    map:f16:256x192,box=64x128     a tensor map over an array of its own
+    ptr:0+1024                     an address in the array of argument 0
+    7  0x40  1.5                   numbers
+    bytes:00ff                     a struct by value
+
+    Exit status 1: a hang, a fault, a run that was stopped, or an error among the findings.
+    """,
+    inputs=(
+        Input("kernel", file="input", is_required=False, shown_as="[FILE.ptx]"),
+        GRID,
+        BLOCK,
+        CLUSTER,
+        SMEM,
+        Input("args", "--arg", "An argument of the kernel", is_many=True, shown_as="ARGUMENT"),
+        Input("entry", "--entry", "The kernel, or a part of its name", unsaid="the only one"),
+        ARCHITECTURE,
+        SEED,
+        MAX_STEPS,
+        Input(
+            "blocks",
+            "--blocks",
+            "Blocks to run",
+            "several times for several.",
+            read=which_blocks,
+            is_many=True,
+            shown_as="X,Y|corners|all",
+            unsaid="all",
+        ),
+        Input(
+            "saved",
+            "--save",
+            "Write the array of argument N to a file, or all that changed into a folder",
+            is_many=True,
+            shown_as="N=FILE|FOLDER",
+        ),
+        Input("launch", "--launch", "A launch file, whose values options replace", file="input", shown_as="FILE"),
+        Input("template", "--template", "Print a launch file for the kernel, and do not run it", read=flag),
+        Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+    ),
+    answer=answer,
+    functions=(Kernel.run,),
+)
+QUESTIONS = (RUN,)

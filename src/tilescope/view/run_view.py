@@ -1,0 +1,94 @@
+"""The drawing of a run: how it came out, what it changed, what is wrong with it, and which lines ran most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from tilescope.machine.launching import OutputArray
+from tilescope.machine.line_count import line_counts
+from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.run import KernelRun
+from tilescope.sentence import by, in_percent
+from tilescope.view.drawing import Drawing, Table
+from tilescope.view.tensor_map_view import findings
+
+_SHOWN_LINES = 20
+_FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
+
+
+def draw_kernel_run(
+    run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False, is_told: bool = False
+) -> Drawing:
+    """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
+
+    With `is_told` the first two are left out, for a command that has printed them itself.
+
+    >>> from tilescope.machine.kernel import Kernel
+    >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
+    >>> draw_kernel_run(kernel.run(grid=2, block=64)).title
+    'k: grid 2, block 64'
+    """
+    title = f"{run.entry}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
+    if prod(run.cluster) > 1:
+        title += f", cluster {by(_trimmed(run.cluster))}"
+    return Drawing(
+        title,
+        {
+            "outcome": "" if is_told else outcome_sentence(run),
+            "printed": None if is_told else Table(([line] for line in _code_lines(run.printed)), title="printf"),
+            "outputs": _outputs(outputs),
+            "findings": findings(run.findings, _FINDINGS),
+            "lines": _lines(run, all_lines=all_lines),
+        },
+    )
+
+
+def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:
+    """Extents without the ones at their end: (4, 1, 1) is 4."""
+    x, y, z = extents
+    if z > 1:
+        return extents
+    return (x, y) if y > 1 else (x,)
+
+
+def _code_lines(printed: str) -> list[str]:
+    """Lines that keep their blanks; a backtick would end what is set as code."""
+    return [f"`{line}`" for line in printed.replace("`", "'").splitlines()]
+
+
+def _outputs(outputs: Iterable[OutputArray]) -> Table:
+    records = (
+        {
+            "argument": f"{output.argument} {output.name}",
+            "array": f"{output.data_type} {by(output.shape)}",
+            "changed": output.changed,
+            "first changed": ", ".join(map(_number, output.first)),
+            "least": _number(output.least),
+            "most": _number(output.most),
+            "NaN": output.nans,
+        }
+        for output in outputs
+    )
+    return Table.of(records, "Arrays that changed", align="llrlrrr")
+
+
+def _number(value: float | str | None) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _lines(run: KernelRun, *, all_lines: bool) -> Table:
+    records = (
+        {
+            "line": count.line,
+            "instructions": count.instructions,
+            "warp executions": count.warps,
+            "share": in_percent(count.share),
+        }
+        for count in line_counts(run)
+    )
+    most = None if all_lines else _SHOWN_LINES
+    return Table.of(records, "What ran, by source line", align="lrrr", most=most, noun="lines")
+
+
+DRAWINGS = {KernelRun: draw_kernel_run}

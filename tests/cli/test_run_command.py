@@ -1,0 +1,308 @@
+"""`tilescope run`: kernels from PTX files, their arguments as words, launch files, what is printed and saved."""
+
+import json
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+from tilescope.cli import run
+from tilescope.machine.launch_file import read_launch
+from tilescope.machine.launch_template import launch_template
+
+KERNELS = Path(__file__).parent.parent / "golden" / "kernels"
+OWN_KERNELS = KERNELS.with_name("kernels_own")
+RECORDED = sorted(path.stem for path in KERNELS.glob("*.npz"))
+SEVERAL_ENTRIES = {"emitted_gemm_f16": "gemm_kernel"}
+LAUNCH = ["double.ptx", "--grid", "2", "--block", "32", "--arg", "f32:40", "--arg", "40"]
+SPIN = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry spin(.param .u64 flag) {
+    .reg .pred %p;
+    .reg .b32 %r;
+    .reg .b64 %rd;
+    ld.param.u64 %rd, [flag];
+$again:
+    ld.volatile.global.u32 %r, [%rd];
+    setp.eq.s32 %p, %r, 0;
+    @%p bra $again;
+    ret;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _kernel(tmp_path, monkeypatch):
+    shutil.copy(Path(__file__).parent / "double.ptx", tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(capsys, *words):
+    """The exit status, and what stands on stdout and on stderr."""
+    status = run(["run", *words])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_a_run_says_its_outcome_first_then_arrays_and_lines(capsys):
+    status, out, _ = printed(capsys, *LAUNCH[:-4], "--arg", "f32:40:ones", "--arg", "40")
+    assert status == 0
+    first, *rest = out.splitlines()
+    told = r"double_all finished: 2 blocks of 32 threads, 31 warp instructions, \S+ s. Every bit of the result is the card's."
+    assert re.fullmatch(told, first)
+    assert rest == [
+        "",
+        "double_all: grid 2, block 32",
+        "",
+        "Arrays that changed",
+        "argument  array   changed  first changed  least  most  NaN",
+        "0 a       f32 40       40  2, 2, 2, 2         2     2    0",
+        "",
+        "What ran, by source line",
+        "line         instructions  warp executions  share",
+        "double.cu:2             6               12   39 %",
+        "double.cu:4             6               12   39 %",
+        "double.cu:3             2                4   13 %",
+        "double.cu:5             1                3   10 %",
+    ]
+
+
+def test_json_has_the_run_and_what_stands_beside_it(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "--json")
+    assert status == 0
+    data = json.loads(out)
+    assert (data["kind"], data["entry"], data["outcome"], data["blocks_run"]) == (
+        "kernel_run",
+        "double_all",
+        "finished",
+        2,
+    )
+    beside = data["extra"]
+    assert beside["exact"] is True
+    assert beside["outputs"][0]["changed"] == 40
+    assert beside["lines"][0] == {
+        "kind": "line_count",
+        "line": "double.cu:2",
+        "instructions": 6,
+        "warps": 12,
+        "share": 12 / 31,
+    }
+
+
+def test_arrays_are_saved_by_argument_and_into_a_folder(capsys):
+    status, _, err = printed(capsys, *LAUNCH, "--save", "0=out.npy", "--save", "results/all")
+    assert status == 0
+    assert "wrote out.npy: float32 of shape (40,)" in err
+    saved = np.load("out.npy")
+    assert (saved == np.load("results/all/0_a.npy")).all()
+    unchanged = np.random.default_rng(0).standard_normal(40, np.float32)
+    assert (saved == 2 * unchanged).all()
+
+
+def test_an_array_that_was_saved_is_an_argument(capsys):
+    printed(capsys, *LAUNCH, "--save", "0=once.npy")
+    words = [*LAUNCH[:-4], "--arg", "@once.npy", "--arg", "40", "--save", "0=twice.npy"]
+    assert printed(capsys, *words)[0] == 0
+    assert (np.load("twice.npy") == 2 * np.load("once.npy")).all()
+
+
+def test_a_spin_that_nobody_ends_is_a_hang(capsys):
+    Path("spin.ptx").write_text(SPIN)
+    status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:zeros")
+    assert status == 1
+    assert out.startswith("spin hangs: 0 blocks of 32 threads had finished")
+    assert "\nWhat is wrong\nrun-hang  PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in out
+    assert printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "s32:1:ones")[0] == 0
+
+
+def test_what_printf_wrote_follows_the_outcome_as_it_is(capsys):
+    launch = ["--grid", "1", "--block", "32", "--arg", "s32:32:zeros", "--arg", "s32:32:zeros"]
+    status, out, _ = printed(capsys, str(OWN_KERNELS / "printing.ptx"), *launch)
+    assert status == 0
+    outcome, _, rest = out.partition("\n\n")
+    assert outcome.startswith("printing finished: ")
+    assert "\n" not in outcome
+    assert rest.startswith("plain\n0 0 0 0 0 A|    0|0    |00000|+0\n")
+
+
+def test_a_fault_is_the_answer_no(capsys):
+    status, out, _ = printed(capsys, *LAUNCH[:-1], "41")
+    assert status == 1
+    assert out.startswith("double_all ends with a fault: ")
+    assert "\nWhat is wrong\nrun-out-of-bounds  double.cu:4, PTX line" in out
+
+
+def test_a_run_is_stopped_after_so_many_steps(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "--max-steps", "5")
+    assert status == 1
+    assert out.startswith("double_all was stopped before its end: ")
+    assert "\nrun-stopped " in out
+
+
+@pytest.mark.parametrize(
+    ("options", "doubled"),
+    [
+        ([], (2, 2, 2)),
+        (["--blocks", "all"], (2, 2, 2)),
+        (["--blocks", "corners"], (2, 1, 2)),
+        (["--blocks", "1,0"], (1, 2, 1)),
+        (["--blocks", "0", "--blocks", "1"], (2, 2, 1)),
+    ],
+)
+def test_blocks_are_chosen(options, doubled, capsys):
+    words = ["double.ptx", "--grid", "3", "--block", "32", "--arg", "f32:96:ones", "--arg", "96", *options]
+    assert printed(capsys, *words, "--save", "0=out.npy")[0] == 0
+    assert np.load("out.npy").reshape(3, 32).tolist() == [[factor] * 32 for factor in doubled]
+
+
+def test_a_seed_changes_no_result_of_a_right_kernel(capsys):
+    for seed in ("0", "1"):
+        printed(capsys, *LAUNCH, "--seed", seed, "--save", f"0={seed}.npy")
+    assert (np.load("0.npy") == np.load("1.npy")).all()
+
+
+def test_at_most_20_lines_are_listed_unless_all_are_asked_for(capsys):
+    body = "\n".join(f".loc 1 {line} 0\nmov.u32 %r, {line};" for line in range(1, 31))
+    head = '.version 8.0\n.target sm_90\n.address_size 64\n.file 1 "long.cu"\n.entry k() {\n.reg .b32 %r;\n'
+    Path("long.ptx").write_text(f"{head}{body}\nret;\n}}\n")
+    words = ["long.ptx", "--grid", "1", "--block", "32"]
+    short = printed(capsys, *words)[1]
+    assert short.count("long.cu:") == 20
+    assert "The first 20 of 30 lines." in short
+    assert printed(capsys, *words, "--all-lines")[1].count("long.cu:") == 30
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a file of PTX, or a --launch file"),
+        (["nosuch.ptx"], "does not exist"),
+        (["double.ptx"], "launch-missing: no grid"),
+        (["double.ptx", "--grid", "1"], "launch-missing: no block"),
+        ([*LAUNCH, "--entry", "nope"], "kernel-entry: entry = 'nope'; the text has double_all"),
+        ([*LAUNCH, "--arg", "1"], "kernel-arguments: 3 arguments; double_all has 2 parameters: a, n"),
+        ([*LAUNCH[:-1], "1.5"], "kernel-argument: 1.5; n is a .u32. Pass a number of 32 bits."),
+        ([*LAUNCH, "--blocks", "all", "--blocks", "0"], "--blocks all stands alone"),
+        ([*LAUNCH, "--save", "1=n.npy"], "argument 1 is no array"),
+        ([*LAUNCH, "--grid", "0"], "argument-range: grid = (0,)"),
+        ([*LAUNCH, "--arch", "sm_1"], "unknown-name"),
+        ([*LAUNCH, "--launch", "double.ptx"], "launch-file: double.ptx"),
+        (["-", "--launch", "-"], "stdin holds one file"),
+    ],
+)
+def test_what_is_not_understood_is_told_on_stderr(words, said, capsys):
+    status, out, err = printed(capsys, *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_a_text_that_is_no_ptx_is_refused_with_its_place(capsys):
+    Path("bad.ptx").write_bytes(Path("double.ptx").read_bytes().replace(b"ret;", b"ret"))
+    status, _, err = printed(capsys, "bad.ptx", *LAUNCH[1:])
+    assert status == 2
+    assert re.match(r"error: ptx-syntax: line \d+, column \d+: ", err)
+
+
+def test_a_template_is_a_launch_file(capsys):
+    status, out, _ = printed(capsys, "double.ptx", "--template")
+    assert status == 0
+    assert tomllib.loads(out) == {
+        "launch": {"ptx": "double.ptx", "entry": "double_all", "grid": [1], "block": [128], "smem_bytes": 0},
+        "argument": [
+            {"name": "a", "kind": "array", "type": "f32", "shape": [1024], "fill": "random"},
+            {"name": "n", "kind": "int", "value": 0},
+        ],
+    }
+    Path("folder").mkdir()
+    shutil.copy("double.ptx", "folder")
+    Path("folder/launch.toml").write_text(out.replace("value = 0", "value = 128"))
+    status, out, _ = printed(capsys, "--launch", "folder/launch.toml", "--save", "0=out.npy")
+    assert status == 0
+    assert "0 a       f32 1024      128" in out
+
+
+def test_options_replace_what_a_launch_file_says(capsys):
+    template = printed(capsys, "double.ptx", "--template")[1]
+    Path("launch.toml").write_text(template.replace("value = 0", "value = 1024"))
+    _, out, _ = printed(capsys, "--launch", "launch.toml", "--grid", "2", "--block", "64")
+    assert "double_all: grid 2, block 64" in out
+    status, _, err = printed(capsys, "--launch", "launch.toml", "--arg", "f32:8", "--arg", "8")
+    assert status == 2
+    assert "--arg and the launch file both give arguments" in err
+
+
+def test_files_that_a_launch_file_names_lie_beside_it(capsys):
+    Path("folder").mkdir()
+    np.save("folder/a.npy", np.full(8, 3, np.float32))
+    shutil.copy("double.ptx", "folder")
+    Path("folder/launch.toml").write_text(
+        '[launch]\nptx = "double.ptx"\ngrid = [1]\nblock = [8]\n'
+        '[[argument]]\nkind = "array"\nfile = "a.npy"\n[[argument]]\nkind = "int"\nvalue = 8\n'
+    )
+    assert printed(capsys, "--launch", "folder/launch.toml", "--save", "0=out.npy")[0] == 0
+    assert np.load("out.npy").tolist() == [6] * 8
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_the_template_of_a_recorded_kernel_fits_its_parameters(name):
+    kernel = ts.Kernel((KERNELS / f"{name}.ptx").read_text("utf-8"), SEVERAL_ENTRIES.get(name))
+    template = launch_template(kernel, f"{name}.ptx")
+    assert read_launch(template.text.encode(), "launch.toml") == template.launch
+    recorded = json.loads(str(np.load(KERNELS / f"{name}.npz")["launch"]))
+    kinds = [one.kind.removesuffix("_argument") for one in template.launch.arguments]
+    wanted = [{"int": "number", "float": "number"}.get(one["kind"], one["kind"]) for one in recorded["params"]]
+    assert kinds == wanted
+    if kernel.module.functions[kernel.entry].required_threads is not None:
+        assert list(template.launch.block) == recorded["block"]
+
+
+def recorded_words(name, folder):
+    """The command line that launches a recorded kernel, its arrays in a folder."""
+    recording = np.load(KERNELS / f"{name}.npz")
+    launch = json.loads(str(recording["launch"]))
+    for number, described in enumerate(launch["arrays"]):
+        array = recording[f"before{number}"].view(described["type"]).reshape(described["shape"])
+        np.save(folder / f"{number}.npy", array)
+    words = [str(KERNELS / f"{name}.ptx"), "--entry", launch["entry"], "--smem", str(launch["smem_bytes"])]
+    words += ["--grid", "x".join(map(str, launch["grid"])), "--block", "x".join(map(str, launch["block"]))]
+    for param in launch["params"]:
+        match param["kind"]:
+            case "map":
+                box = "x".join(map(str, param["box"]))
+                words += ["--arg", f"map:@{param['array']}.npy,box={box},swizzle={param['swizzle']}"]
+            case "array":
+                words += ["--arg", f"@{param['array']}.npy"]
+            case _:
+                words += ["--arg", str(param["value"])]
+    return words
+
+
+@pytest.mark.parametrize("name", ["mm_tma_f16", "histogram"])
+def test_a_recorded_kernel_gives_the_bytes_of_the_card(name, tmp_path, capsys):
+    recording = np.load(KERNELS / f"{name}.npz")
+    launch = json.loads(str(recording["launch"]))
+    (changed,) = [int(key.removeprefix("after")) for key in recording if key.startswith("after")]
+    argument = next(place for place, param in enumerate(launch["params"]) if param.get("array") == changed)
+    status, out, err = printed(capsys, *recorded_words(name, tmp_path), "--save", f"{argument}=after.npy")
+    assert status == 0, out + err
+    assert np.load("after.npy").tobytes() == recording[f"after{changed}"].tobytes()
+
+
+def test_quiet_prints_the_outcome_and_the_fix_alone(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "-q")
+    assert status == 0
+    assert re.fullmatch(r"double_all finished: 2 blocks of 32 threads, 31 warp instructions, .* is the card's\.\n", out)
+    Path("spin.ptx").write_text(SPIN)
+    status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "u32:1:zeros", "-q")
+    assert status == 1
+    sentence, fix = out.splitlines()
+    assert sentence.startswith("spin hangs: 0 blocks of 32 threads had finished, ")
+    assert "PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in sentence
+    assert fix

@@ -1,0 +1,71 @@
+"""Products that are added without being rounded, where the card's compiler makes mul and add one instruction."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ptx_texts import HEADER
+
+from tilescope.machine.kernel import Kernel
+
+RECORDED = np.load(Path(__file__).parents[1] / "golden" / "contraction.npz")
+BODIES = json.loads(str(RECORDED["bodies"]))
+OPERANDS = {"f64": "f64", "f16": "f16", "f16x2": "f16", "bf16": "bf16"}  # of the kernels that are not of f32
+APPROXIMATE = "approx_then_mul_add"
+
+ENTRY = """
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .reg .pred %p<6>;
+    .reg .f32 %f<20>;
+    .reg .f64 %g<20>;
+    .reg .b16 %h<20>;
+    .reg .b32 %r<20>;
+    .reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 32;
+    add.s64 %rd4, %rd1, %rd3;
+    mul.wide.u32 %rd5, %r1, 8;
+    add.s64 %rd6, %rd2, %rd5;
+"""
+
+
+def stored(name):
+    """What the machine stores for a recorded kernel."""
+    operands = RECORDED[OPERANDS.get(name, "f32")].copy()
+    out = np.zeros((256, 2), np.uint32)
+    run = Kernel(HEADER + ENTRY + BODIES[name] + " ret; }").run(1, 256, [operands, out])
+    assert run.outcome == "finished"
+    return out
+
+
+@pytest.mark.parametrize("name", [name for name in BODIES if name != APPROXIMATE])
+def test_sums_of_products_are_rounded_as_on_the_card(name):
+    np.testing.assert_array_equal(stored(name), RECORDED[f"after_{name}"])
+
+
+def test_a_product_of_an_approximation_is_close():
+    found = stored(APPROXIMATE)[:, 0].view(np.float32)
+    np.testing.assert_allclose(found, RECORDED[f"after_{APPROXIMATE}"][:, 0].view(np.float32), rtol=1e-4, atol=1e-5)
+
+
+def test_factors_that_are_overwritten_before_the_sum_count_as_they_were():
+    """%f1 is 3 when it is multiplied, and 100 when the product is added."""
+    text = (
+        ENTRY
+        + """
+        mov.f32 %f1, 0f40400000;
+        mov.f32 %f2, 0f40A00000;
+        mul.f32 %f3, %f1, %f2;
+        mov.f32 %f1, 0f42C80000;
+        add.f32 %f4, %f3, %f1;
+        st.global.f32 [%rd6], %f4;
+        ret; }
+    """
+    )
+    out = np.zeros((1, 2), np.float32)
+    Kernel(HEADER + text).run(1, 1, [np.zeros(8, np.float32), out])
+    assert out[0, 0] == 115

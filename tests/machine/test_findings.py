@@ -1,0 +1,328 @@
+"""Findings of a run: faults with the card's number, hangs with everybody who waits, runs that do not end."""
+
+import numpy as np
+import pytest
+from ptx_texts import kernel
+
+from tilescope.machine.memory import Memory
+
+POINTER = ".param .u64 out"
+
+
+def only_finding(body, arguments, block=32, grid=1, before="", **options):
+    run = kernel(body, POINTER if arguments else "", before=before).run(grid, block, arguments, **options)
+    assert len(run.findings) == 1, run.findings
+    return run.findings[0]
+
+
+# Faults: the codes were measured on an H200.
+
+SHARED = ".shared .align 16 .b8 own[64]; mov.u32 %r1, own;"
+FAULTS = {
+    "global, outside": (700, "ld.param.u64 %d1, [out]; ld.global.u32 %r2, [%d1+64];"),
+    "global, a null pointer": (700, "ld.global.u32 %r2, [%d1];"),
+    "global, misaligned": (716, "ld.param.u64 %d1, [out]; ld.global.u32 %r2, [%d1+2];"),
+    "global, misaligned vector": (716, "ld.param.u64 %d1, [out]; ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%d1+8];"),
+    "atomic, misaligned": (716, "ld.param.u64 %d1, [out]; red.global.add.u32 [%d1+2], 1;"),
+    "atomic, outside": (700, "ld.param.u64 %d1, [out]; atom.global.add.u32 %r2, [%d1-4], 1;"),
+    "shared, behind": (700, f"{SHARED} ld.shared.u32 %r2, [%r1+64];"),
+    "shared, far behind": (700, f"{SHARED} ld.shared.u32 %r2, [%r1+0xf00000];"),
+    "shared, of a block that is not there": (715, f"{SHARED} ld.shared.u32 %r2, [%r1+0x1000000];"),
+    "shared, misaligned": (716, f"{SHARED} st.shared.u32 [%r1+1], %r2;"),
+    "shared atomic, of a block that is not there": (715, f"{SHARED} red.shared::cluster.add.u32 [%r1+0x2000000], 1;"),
+    "mbarrier, misaligned": (716, f"{SHARED} mbarrier.init.shared.b64 [%r1+4], 1;"),
+    "ldmatrix, misaligned": (716, f"{SHARED} ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r2}}, [%r1+8];"),
+    "cp.async, misaligned": (716, f"{SHARED} ld.param.u64 %d1, [out]; cp.async.ca.shared.global [%r1+2], [%d1], 4;"),
+    "cp.async, from nowhere": (700, f"{SHARED} cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;"),
+    "local, outside": (700, ".local .align 4 .b8 depot[16]; mov.u64 %d1, depot; ld.local.u32 %r2, [%d1+16];"),
+    "trap": (719, "trap;"),
+    "brkpt": (719, "brkpt;"),
+    "a branch beyond its table": (719, "T: .branchtargets A; mov.u32 %r1, 3; brx.idx %r1, T; A: ret;"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_has_the_number_of_the_card(name):
+    code, body = FAULTS[name]
+    run = kernel(body).run(1, 1, [np.zeros(16, np.uint32)])
+    assert run.outcome == "fault"
+    assert [finding.values["code"] for finding in run.findings] == [code]
+    assert str(code) in run.findings[0].limit
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{SHARED} ld.shared.u32 %r2, [16]; st.shared.u32 [1020], %r2;",  # the reserved KiB
+        "mov.u64 %d1, out; cvta.param.u64 %d2, %d1; st.u32 [%d2], 7;",  # parameters
+    ],
+)
+def test_what_the_card_lets_pass_passes(body):
+    assert kernel(body).run(1, 32, [np.zeros(16, np.uint32)]).outcome == "finished"
+
+
+THREADS = """
+    .loc 1 12 5
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %tid.y;
+    mov.u32 %r3, %ctaid.x;
+    mad.lo.u32 %r4, %r2, 8, %r1;
+    mad.lo.u32 %r4, %r3, 64, %r4;
+    mul.wide.u32 %d2, %r4, 4;
+    add.s64 %d1, %d1, %d2;
+    .loc 1 14 9
+    st.global.u32 [%d1], %r1;
+"""
+
+
+def test_a_fault_names_the_line_the_thread_and_the_nearest_array():
+    finding = only_finding(
+        THREADS, [np.zeros(100, np.uint32)], block=(8, 8), grid=2, before='.file 1 "/home/me/scale.cu"'
+    )
+    assert finding.rule == "run-out-of-bounds"
+    assert finding.argument.startswith("scale.cu:14, PTX line ")
+    assert finding.found == (
+        f"{finding.argument}: thread (4, 4, 0) of block (1, 0, 0): an access of 4 bytes at 0x7f0000000190, where no array "
+        "lies, directly behind the array of 400 bytes at 0x7f0000000000, args[0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (-12, "12 bytes before the array of 16 bytes"),
+        (24, "8 bytes behind the array of 16 bytes"),
+        (1 << 40, "far from every array"),
+    ],
+)
+def test_the_distance_to_the_nearest_array_is_told(offset, said):
+    memory = Memory()
+    array = np.zeros(4, np.uint32)
+    address = memory.place(array) + offset
+    finding = only_finding("ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [address], memory=memory)
+    assert said in finding.found
+
+
+def test_of_two_arrays_the_nearer_one_is_named():
+    memory = Memory()
+    far = np.zeros(4, np.uint32)
+    near = np.zeros(8, np.uint32)
+    memory.place(far)
+    finding = only_finding(
+        "ld.param.u64 %d1, [out]; ld.global.u32 %r1, [%d1];", [memory.place(near) + 40], memory=memory
+    )
+    assert "8 bytes behind the array of 32 bytes" in finding.found
+
+
+def test_an_access_across_the_end_of_an_array_is_told_as_such():
+    body = "ld.param.u64 %d1, [out]; ld.global.u64 %d2, [%d1+8];"
+    finding = only_finding(body, [np.zeros(3, np.uint32)])
+    assert "4 bytes before the end of the array of 12 bytes" in finding.found
+
+
+def test_a_variable_of_the_text_has_its_name():
+    finding = only_finding(
+        "mov.u64 %d1, table; ld.global.u32 %r1, [%d1+16];", [], before=".global .align 4 .b32 table[4];"
+    )
+    assert "directly behind the array of 16 bytes at 0x7f0000000000, variable table" in finding.found
+
+
+def test_a_long_instruction_is_shortened():
+    registers = ", ".join(f"%r{number}" for number in range(40))
+    body = f".reg .b32 %a_register_with_a_long_name<4>; ld.global.u32 %a_register_with_a_long_name1, [%d1+16]; // {registers}"
+    assert len(only_finding(body, []).argument) < 120
+
+
+# Hangs
+
+WAIT = """
+    .shared .align 8 .b64 full[2];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, full;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra HERE;
+    mbarrier.init.shared.b64 [%r2+8], 2;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r2+8], 4096;
+HERE:
+    bar.sync 0;
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p2, [%r2+8], PARITY;
+    @!%p2 bra WAIT;
+"""
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed):
+    finding = only_finding(WAIT.replace("PARITY", "0"), [0], block=128, grid=4, seed=seed)
+    assert finding.rule == "run-hang"
+    assert "mbarrier.try_wait" in finding.argument
+    assert "threads 0-127 of block" in finding.found
+    assert "and of 3 other blocks cannot pass the mbarrier at 0x408 (full+8) with parity 0" in finding.found
+    assert "phase 0 (parity 1 passes, parity 0 waits): 1 of 2 arrivals and 4096 bytes are missing" in finding.found
+    assert finding.fix.startswith("Compare the count of mbarrier.init with the arrivals and compare the bytes")
+
+
+def test_the_other_parity_passes():
+    assert kernel(WAIT.replace("PARITY", "1")).run(1, 128, [0]).outcome == "finished"
+
+
+def test_an_mbarrier_without_init_is_told():
+    body = ".shared .align 8 .b64 full; A: mbarrier.try_wait.parity.shared.b64 %p1, [full], 0; @!%p1 bra A;"
+    assert "the mbarrier at 0x400 (full), which nobody initialised" in only_finding(body, []).found
+
+
+TWO_BARRIERS = """
+    mov.u32 %r1, %tid.x;
+    setp.lt.u32 %p1, %r1, 32;
+    @%p1 bra FIRST;
+    bar.sync 1;
+    bra.uni END;
+FIRST:
+    bar.sync 2;
+END:
+    ret;
+"""
+
+
+def test_threads_at_two_barriers_are_told_of_each_other():
+    run = kernel(TWO_BARRIERS, "").run(1, 96)
+    assert run.outcome == "hang"
+    first, second = (finding.found for finding in run.findings)
+    assert "threads 32-95 of block (0, 0, 0) cannot pass barrier 1, to which 64 of 96 threads have come" in first
+    assert "; threads 0-31 are at PTX line" in first
+    assert "(bar.sync 2)" in first
+    assert "threads 0-31 of block (0, 0, 0) cannot pass barrier 2, to which 32 of 96 threads have come" in second
+
+
+def test_threads_that_ended_are_missing_at_a_barrier_with_a_number():
+    body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 exit; bar.sync 3, 64;"
+    assert "to which 32 of 64 threads have come; threads 32-63 have ended" in only_finding(body, [], block=64).found
+
+
+def test_a_barrier_for_more_threads_than_there_are():
+    found = only_finding("bar.sync 0, 64;", [], block=32).found
+    assert "to which 32 of 64 threads have come; the block has no other threads" in found
+
+
+def test_lanes_that_wait_for_their_warp():
+    body = """
+        mov.u32 %r1, %tid.x;
+        and.b32 %r2, %r1, 31;
+        setp.ge.u32 %p1, %r2, 16;
+        @%p1 bra SHUFFLE;
+        bar.sync 0;
+        bra.uni END;
+    SHUFFLE:
+        shfl.sync.bfly.b32 %r3, %r1, 1, 31, -1;
+        bar.sync 0;
+    END:
+        ret;
+    """
+    run = kernel(body, "").run(1, 64)
+    assert run.outcome == "hang"
+    told = "\n".join(finding.found for finding in run.findings)
+    assert "threads 16-31 and 48-63 of block (0, 0, 0) cannot go on without the other lanes of the instruction" in told
+    assert "threads 0-15 and 32-47 are at PTX line" in told
+
+
+def test_a_barrier_of_the_cluster_that_one_block_does_not_reach():
+    body = """
+        mov.u32 %r1, %cluster_ctarank;
+        setp.eq.u32 %p1, %r1, 1;
+        @%p1 bra OTHER;
+        barrier.cluster.arrive;
+        barrier.cluster.wait;
+        ret;
+    OTHER:
+        bar.sync 0, 128;
+    """
+    run = kernel(body, "").run(2, 64, cluster=2)
+    told = "\n".join(finding.found for finding in run.findings)
+    assert "threads 0-63 of block (0, 0, 0) cannot pass the barrier of the cluster" in told
+    assert "threads 0-63 of block (1, 0, 0) are at PTX line" in told
+
+
+POLL = "ld.param.u64 %d1, [out]; W: ld.acquire.gpu.global.u32 %r1, [%d1+4]; setp.eq.u32 %p1, %r1, 5; @%p1 bra W;"
+
+
+def test_blocks_that_wait_for_a_word_of_global_memory():
+    finding = only_finding(POLL, [np.full(4, 5, np.uint32)], grid=6)
+    assert "threads 0-31 of block (0, 0, 0) and of 5 other blocks cannot leave a loop" in finding.found
+    assert (
+        "before the word changes at 0x7f0000000004 (the array of 16 bytes at 0x7f0000000000, args[0])" in finding.found
+    )
+    assert "which stays 0x5" in finding.found
+
+
+def test_a_word_of_shared_memory():
+    body = ".shared .align 4 .b32 flag; W: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;"
+    assert "before the word changes at 0x400 (flag), which stays 0x0" in only_finding(body, []).found
+
+
+def test_a_loop_that_waits_for_nothing():
+    finding = only_finding("A: bra A;", [], grid=2)
+    assert "and of another block cannot leave a loop that reads nothing another thread could change" in finding.found
+    assert finding.fix == "Give the loop an end."
+
+
+def test_one_thread_that_waits_is_named_alone():
+    body = "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 7; @%p1 exit; A: bra A;"
+    assert "thread 7 of block (0, 0, 0) cannot leave" in only_finding(body, []).found
+
+
+def test_many_different_waits_are_counted():
+    """Every thread spins at an instruction of its own."""
+    labels = ", ".join(f"L{number}" for number in range(32))
+    loops = "\n".join(f"L{number}: bra L{number};" for number in range(32))
+    run = kernel(f"mov.u32 %r1, %tid.x; T: .branchtargets {labels}; brx.idx %r1, T; {loops}", "").run(1, 32)
+    assert run.outcome == "hang"
+    assert len(run.findings) == 21
+    assert run.findings[-1].found == "12 more groups of threads wait"
+
+
+# Runs that do not end
+
+COUNTING = "mov.u32 %r2, %tid.x; setp.ge.u32 %p1, %r2, 20; @%p1 exit; AGAIN: add.u32 %r1, %r1, 1; bra AGAIN;"
+
+
+def test_a_run_that_does_not_end_says_where_its_threads_are():
+    finding = only_finding(COUNTING, [], max_steps=2000)
+    assert finding.rule == "run-stopped"
+    assert finding.limit == "max_steps = 2000"
+    assert "steps were made, and threads still run: threads 0-19 of block (0, 0, 0) at PTX line" in finding.found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        COUNTING,
+        "A: ld.param.u64 %d1, [out]; atom.global.add.u32 %r1, [%d1], 1; bra A;",
+        "A: mov.u64 %d1, %clock64; bra A;",
+        "A: mov.u32 %r2, %laneid; shfl.sync.bfly.b32 %r1, %r2, 1, 31, -1; add.u32 %r3, %r3, %r1; bra A;",
+        "A: bar.sync 0; add.u32 %r3, %r3, 1; bra A;",
+    ],
+)
+def test_hostile_loops_are_stopped(body):
+    run = kernel(body).run(1 << 20, 64, [np.zeros(4, np.uint32)], max_steps=3000)
+    assert run.outcome == "stopped"
+    assert [finding.rule for finding in run.findings] == ["run-stopped"]
+
+
+def test_a_run_that_ends_has_no_findings():
+    assert kernel("bar.sync 0;", "").run(3, 96).findings == ()
+
+
+def test_a_warpgroup_that_is_not_whole_hangs_and_says_so():
+    """Warp 3 of five waits at a barrier that nobody ends, while warps 0 to 2 wait for it at wgmma.fence."""
+    broken = kernel("""
+        mov.u32 %r1, %tid.x;
+        setp.lt.u32 %p1, %r1, 96;
+        @%p1 bra FENCE;
+        bar.sync 1, 160;
+    FENCE:
+        wgmma.fence.sync.aligned;
+    """)
+    run = broken.run(1, 160, [np.zeros(1, np.uint32)])
+    assert run.outcome == "hang"
+    assert any("wgmma.fence" in str(finding) for finding in run.findings)

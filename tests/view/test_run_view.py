@@ -1,0 +1,144 @@
+"""The drawing of a run: its outcome, printf's text, arrays, findings and lines."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tilescope import view
+from tilescope.errors import Violation
+from tilescope.machine.launching import OutputArray
+from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.run import InstructionCount, KernelRun
+
+FAULT = Violation("fault", "error", "line 7", "a load at 0x10", "no array lies there", "Place one.")
+ADVICE = Violation("advice", "note", "line 8", "a barrier", "nobody needs it", "Leave it out.")
+
+
+def counted(line, source, warps):
+    return InstructionCount(
+        ptx_line=line, source_line=source, ptx_text="mov.u32 %r1, 0;", threads=32 * warps, warps=warps
+    )
+
+
+def a_run(**changes):
+    facts = {
+        "entry": "scale",
+        "outcome": "finished",
+        "grid": (4, 2, 1),
+        "block": (64, 1, 1),
+        "cluster": (1, 1, 1),
+        "blocks_run": 8,
+        "steps": 24,
+        "inexact": (),
+        "findings": (),
+        "instructions": (
+            counted(10, "a.cu:3", 16),
+            counted(11, "a.cu:4", 16),
+            counted(12, "a.cu:4", 8),
+            counted(13, None, 0),
+        ),
+        "copies": (),
+        "barriers": (),
+        "maps": (),
+        "printed": "",
+        "basis": "measured",
+    }
+    return KernelRun(**(facts | changes))
+
+
+def test_a_run_is_drawn_whole():
+    output = OutputArray(
+        argument=2,
+        name="out",
+        data_type="f32",
+        shape=(8, 4),
+        changed=3,
+        first=(1.5, 2.0, "nan"),
+        least=-1.0,
+        most=2.0,
+        nans=1,
+    )
+    assert view.draw(a_run(findings=(ADVICE,)), outputs=(output,)).text(80).splitlines() == [
+        "scale: grid 4 x 2, block 64",
+        "",
+        "scale finished: 8 blocks of 64 threads, 40 warp instructions. Every bit of the",
+        "result is the card's.",
+        "",
+        "Arrays that changed",
+        "argument  array      changed  first changed  least  most  NaN",
+        "2 out     f32 8 x 4        3  1.5, 2, nan       -1     2    1",
+        "",
+        "Good to know",
+        "advice  a barrier; nobody needs it. Leave it out.",
+        "",
+        "What ran, by source line",
+        "line    instructions  warp executions  share",
+        "a.cu:4             2               24   60 %",
+        "a.cu:3             1               16   40 %",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"inexact": ("ex2.approx.f32", "rcp.approx.f32")},
+            (
+                "scale finished: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. Not exact: ex2.approx.f32 and "
+                "rcp.approx.f32, whose bits no document fixes."
+            ),
+        ),
+        (
+            {"basis": "documented"},
+            (
+                "scale finished: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. Every bit of the result is what "
+                "the documents say; no card was measured."
+            ),
+        ),
+        (
+            {"outcome": "hang", "blocks_run": 1},
+            "scale hangs: 1 block of 64 threads had finished, 40 warp instructions, 0.25 s.",
+        ),
+        (
+            {"outcome": "fault", "blocks_run": 0, "findings": (FAULT,)},
+            "scale ends with a fault: 0 blocks of 64 threads had finished, 40 warp instructions, 0.25 s.",
+        ),
+        (
+            {"outcome": "stopped", "blocks_run": 2},
+            "scale was stopped before its end: 2 blocks of 64 threads had finished, 40 warp instructions, 0.25 s.",
+        ),
+    ],
+)
+def test_the_outcome_is_a_sentence(changes, sentence):
+    assert outcome_sentence(a_run(**changes), 0.25) == sentence
+
+
+def test_what_printf_wrote_keeps_its_blanks():
+    drawn = str(a_run(printed="a =   1\n  b `c`\n"))
+    assert "\nprintf\na =   1\n  b 'c'\n" in drawn
+
+
+def test_a_cluster_is_named_in_the_title():
+    assert view.draw(a_run(cluster=(2, 1, 1))).title == "scale: grid 4 x 2, block 64, cluster 2"
+
+
+def test_without_source_lines_the_lines_of_ptx_are_listed():
+    drawn = str(a_run(instructions=(counted(10, None, 3), counted(12, None, 1))))
+    assert "PTX line 10" in drawn
+    assert "no source line" not in drawn
+
+
+def test_what_has_no_source_line_is_one_row_where_the_text_names_sources():
+    drawn = str(a_run(instructions=(counted(9, "a.cu:1", 1), counted(10, None, 3), counted(12, None, 1))))
+    assert "no source line             2                4   80 %" in drawn
+
+
+def test_a_notebook_gets_a_picture_and_a_short_line():
+    shown = a_run(findings=(FAULT,), printed="x < 1\n")._repr_mimebundle_()
+    assert shown["text/plain"].startswith("KernelRun(entry='scale', outcome='finished'")
+    assert ET.fromstring(shown["image/svg+xml"]).tag.endswith("svg")
+
+
+def test_plain_data_leads_back_to_the_run():
+    run = a_run(findings=(FAULT,), inexact=("ex2.approx.f32",))
+    assert KernelRun.from_dict(run.to_dict()) == run
