@@ -113,3 +113,21 @@ def test_two_layouts_are_drawn_beside_each_other_with_their_first_difference(cap
         said.split()
     )
     assert run(["draw", "Layout((8, 64), 16)", "--other", "Layout((8, 32), 16)"]) == 2
+
+
+def test_the_element_that_was_asked_for_is_in_the_drawing(capsys):
+    assert run(["draw", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"]) == 0
+    shown = capsys.readouterr().out
+    assert "\n37    296  297 298*" in shown
+    assert "Drawn: rows 32 to 47 of 64." in shown
+
+
+def test_of_two_large_layouts_the_rows_around_the_first_difference_are_drawn(capsys):
+    swapped = "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
+    assert run(["draw", swapped, "--other", "(64,64):(64,1)", "--bits", "16"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Drawn: 16 of 64 rows.") == 2
+    assert run(["draw", swapped, "--other", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Drawn: rows 32 to 47 of 64.") == 2
+    assert "element 37, 21    at 0x12fa in the first, at 0x12aa in the second" in shown

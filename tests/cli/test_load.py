@@ -305,3 +305,31 @@ def test_says_what_lies_outside_in_rows_and_in_bytes(capsys):
     assert "outside   2 of 8 rows: filled\n" in said(0, -2)
     assert "outside   8 of 8 rows: filled\n" in said(64, 0)
     assert "outside " not in said(0, 0).split("tensor  ")[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "marked"),
+    [(["--element", "37,21"], "37.2*"), (["--at", "0x1280"], "37.5*"), (["--element", "3,0"], "3.0*")],
+)
+def test_one_place_is_drawn_with_the_eight_lines_around_it(asked, marked, capsys):
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *asked]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 35
+    (drawn,) = [line for line in lines if marked in line and line.startswith("0x")]
+    assert len([line for line in lines if line.startswith("0x")]) == 8
+    assert drawn.count("*") == 1
+
+
+def test_two_places_far_apart_are_both_drawn(capsys):
+    place = ["--element", "3,0", "--at", "0x1280"]
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *place]) == 0
+    shown = capsys.readouterr().out
+    assert " 3.0*" in shown
+    assert " 37.5*" in shown
+    assert "Drawn: 16 of 64 lines." in shown
+
+
+def test_more_lines_are_drawn_around_a_place_where_they_are_asked_for(capsys):
+    place = ["--element", "37,21", "--lines", "16"]
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *place]) == 0
+    assert "Drawn: lines 0x1000 to 0x1780 of 64." in capsys.readouterr().out

@@ -65,8 +65,8 @@ def test_lists_the_descriptors_of_a_loop(capsys):
     assert found["explanation"] == list(loop.explanation)
     assert run(arguments) == 0
     shown = capsys.readouterr().out
-    assert "stride     512 bytes" in shown
-    assert "transpose  imm-trans-a = 0 (tnspA: Major::K)" in shown
+    assert "stride       512 bytes" in shown
+    assert "imm-trans-a  0 (tnspA: Major::K)" in shown
 
 
 def test_warns_of_descriptors_for_an_address_that_tma_cannot_write(capsys):
@@ -252,3 +252,86 @@ def test_builds_an_instruction_descriptor_that_decode_reads_back(capsys):
     assert "B is negated" in read
     assert run(["mma", "instruction", "f16", "128x250", "--a-type", "bf16"]) == 2
     assert "Use n = 248." in capsys.readouterr().err
+
+
+def test_the_transpose_bits_are_those_of_the_instruction():
+    for operand, majors in (("A", {"a_major": "MN"}), ("B", {"b_major": "MN"})):
+        plain = ts.InstructionDescriptor("f16", 128, 128, a_type="bf16").encode()
+        transposed = ts.InstructionDescriptor("f16", 128, 128, a_type="bf16", **majors).encode()
+        bit = (plain ^ transposed).bit_length() - 1
+        loop = ts.tcgen05_descriptors((128, 64), "bf16", major="MN", operand=operand)
+        assert loop.transpose == f"transpose {operand} = 1 (bit {bit} of the instruction descriptor)"
+
+
+def test_the_holder_of_one_element_of_many_is_listed_with_the_values_around_it(capsys):
+    arguments = ["mma", "fragment", "wgmma.m64n256k16", "--operand", "D", "--type", "f32"]
+    assert run([*arguments, "--element", "60,200"]) == 0
+    shown = capsys.readouterr().out
+    assert "  102       102  0-31  60  200\n" in shown
+    assert "Values 96 to 103 of 128." in shown
+    assert "60,200*" in shown
+    assert run([*arguments, "--lane", "112"]) == 0
+    assert "  127       127  0-31  60  249\n" in capsys.readouterr().out  # of a thread everything
+
+
+def test_ld_names_warp_lane_and_register(capsys):
+    arguments = ["mma", "tmem", "--m", "128", "--n", "64", "--ld", "16x256b.x4"]
+    assert run([*arguments, "--element", "37,40"]) == 0
+    shown = capsys.readouterr().out
+    assert "By tcgen05.ld.16x256b.x4\nwarp      1 (mod 4)\naddress   0x00200020\n" in shown
+    assert "lane      20 of the warp: thread 52 of a warpgroup\nregister  4\n" in shown
+    assert run([*arguments, "--element", "37,40", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["extra"]["loaded"] == {
+        "instruction": "tcgen05.ld.16x256b.x4",
+        "cta": 0,
+        "warp": 1,
+        "lane": 20,
+        "register": 4,
+        "bit": 0,
+        "address": "0x200020",
+    }
+    assert run(arguments) == 2
+    assert "give it with --element ROW,COLUMN" in capsys.readouterr().err
+
+
+def test_the_scale_factors_of_a_pair_take_fewer_columns(capsys):
+    parts = ["mma", "tmem", "--budget", "D:128x256,SFB:256x1024:nvfp4", "--json"]
+    assert run([*parts, "--cta-group", "2"]) == 0
+    assert [part["columns"] for part in json.loads(capsys.readouterr().out)["parts"]] == [128, 64]
+    assert run(parts) == 0
+    assert [part["columns"] for part in json.loads(capsys.readouterr().out)["parts"]] == [256, 128]
+
+
+def test_a_budget_adds_up_columns_and_shares_lanes(capsys):
+    assert run(["mma", "tmem", "--budget", "D:64x128*2,D:64x64,A:64x64,SFA:128x256:nvfp4,32"]) == 0
+    shown = capsys.readouterr().out
+    assert "D 1      D            128  0-127, from lane 16\n" in shown
+    assert "D (2)    D             64  128-191\n" in shown
+    assert "columns  columns       32  " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["tmem"], "Give --m M"),
+        (["tmem", "--budget", "128by64"], "is no matrix of tensor memory"),
+        (["tmem", "--budget", "SFA:128x256"], "does not say the kind of its scale factors; write SFA:128x256:nvfp4"),
+        (["tmem", "--budget", "D:128x256", "--m", "128"], "--budget lists whole matrices"),
+        (["tmem", "--budget", "D:128x256", "--address", "64"], "--budget lists whole matrices"),
+        (["tmem", "--budget", "D:96x256"], "tmem-datapath"),
+        (["tmem", "--budget", "D:128x256*0"], "argument-type"),
+        (["scales", "128x256", "nvfp4", "--element", "0,0", "--block", "0,0"], "one of --element ROW,K and --block"),
+        (["scales", "128x256", "nvfp4", "--block", "0,16"], "argument-range"),
+    ],
+)
+def test_a_budget_or_block_that_says_nothing_is_refused(arguments, said, capsys):
+    assert run(["mma", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_block_of_a_scale_is_counted_as_python_counts_it(capsys):
+    assert run(["mma", "scales", "128x256", "nvfp4", "--block", "37,5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["extra"]
+    assert found == {"row": 37, "block": 5, "offset": ts.scale_layout(128, 256, "nvfp4").offset(37, 5)}
+    assert run(["mma", "scales", "128x256", "nvfp4", "--element", "37,80", "--json"]) == 0  # k 80 lies in block 5
+    assert json.loads(capsys.readouterr().out)["extra"]["offset"] == found["offset"]

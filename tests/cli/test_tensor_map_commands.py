@@ -342,7 +342,8 @@ def test_decode_says_in_words_what_the_map_is(answer):
     status, out, _ = answer("decode", MATRIX.encode().hex())
     assert status == 0
     assert " ".join(out.split()).startswith(
-        "The 128 bytes are a tiled map of 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B, at 0x0. Tiled tensor map: 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B A tensor of 4096 x 4096 bfloat16 elements at "
+        "The 128 bytes are a tiled map of 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B, at 0x0. "
+        "Tiled tensor map: 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B A tensor of 4096 x 4096 bfloat16 elements at "
         "0x0. One copy brings a box of 64 x 64. In shared memory it is 64 rows of 128 bytes: 8192 bytes, swizzled 128B."
     )
 
@@ -509,7 +510,7 @@ def test_encode_takes_what_check_takes(tmp_path, answer):
     for source, stdin in (([str(file)], ""), (["-"], MATRIX.encode()), ([], MATRIX.encode()), ([str(file)], "")):
         assert answer("encode", "--hex", *source, stdin=stdin)[1] == MATRIX.encode().hex() + "\n"
     smaller = MATRIX.with_fields(box=(64, 8))
-    assert answer("encode", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
+    assert answer("encode", "--hex", str(file), "--box", "64,8")[1] == smaller.encode().hex() + "\n"
 
 
 @pytest.mark.parametrize("command", [["check"], ["encode"], ["load"], ["mma", "check", "0x4000004000010040"]])
@@ -547,3 +548,14 @@ def test_names_may_stand_for_the_numbers_of_a_dump(answer):
     status, _, err = answer("check", "-", stdin=named.replace("SWIZZLE_128B", "SWIZZLE_129B"))
     assert status == 2
     assert "CU_TENSOR_MAP_SWIZZLE_129B" in err
+
+
+def test_conv_prints_the_encode_call(answer):
+    status, out, _ = answer("conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1")
+    assert status == 0
+    assert "cuTensorMapEncodeIm2col(" in out
+    found = json.loads(answer("conv", "8x56x56x64", "128x3x3", "bf16", "--pad", "1", "--json")[1])
+    assert found["extra"]["encode"] in out
+    assert answer("check", found["extra"]["encode"], "-q")[1].startswith(
+        "Accepted: im2col map of 64 x 56 x 56 x 8 bfloat16"
+    )

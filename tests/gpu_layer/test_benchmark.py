@@ -49,6 +49,10 @@ def test_rates_and_the_planners_order_are_drawn_and_lead_back(capsys):
     assert Value.from_dict(printed).to_dict() == own_data(printed)
     assert run(["bench", "plain", "plans", "--tiles", "1"]) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith(
+        "stand-in: at most 4000 GB/s (plain kernels, copy, read and written); the planner's first choice was good for 1 of 1 "
+        "tiles.\n"
+    )
     assert "stand-in, 132 SMs, 1980 MHz at most, memory 3201 MHz, driver 0.0" in shown
     assert "copy, read and written  4000  █" in shown
     assert "1 of 1 tiles" in shown

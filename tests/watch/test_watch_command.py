@@ -54,6 +54,11 @@ def test_accepted_maps_are_told_of_where_asked_or_remarked_on(watch):
     assert "2 calls in 1 process, 0 refused" in verbose
 
 
+def test_quiet_prints_how_many_were_refused_in_one_line(watch):
+    found = watch("init", "accepted", "refused", options=("--quiet",))
+    assert found.stderr == "tilescope: 2 calls in 1 process, 1 refused.\n"
+
+
 def test_a_disagreement_is_loud(watch):
     said = watch("init", "wrongly-accepted", "wrongly-refused", options=()).stderr
     assert said.count("DISAGREEMENT between the driver and the rules: cuTensorMapEncodeTiled") == 2

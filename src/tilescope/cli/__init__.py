@@ -34,6 +34,7 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
     "Something fails, hangs or is wrong": {
         "explain": "What an error, a symptom or a word means, and what to try first.",
         "check": "Why a tensor map is refused (INVALID_VALUE), or what it does.",
+        "run": "What a kernel's PTX computes and does wrong, without a GPU.",
         "pipeline": "Why barriers hang or race, or a proof that they do not.",
         "run": "What a kernel's PTX does, run without a GPU, equal to the card.",
         "identify": "Which layout or swizzle the bytes of a dump have.",
@@ -129,7 +130,7 @@ def mma_group() -> click.Group:
     return click.Group(
         "mma",
         callback=_show_help,
-        help="Draw what tensor cores read and hold: operands, fragments, descriptors.",
+        help="What tensor cores read and hold: operands, fragments, descriptors, tensor memory.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )

@@ -82,6 +82,8 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
     else:
         if answer.first.sentence and not output.is_stdout_taken:
             click.echo(f"{answer.first.sentence}\n")
+        if answer.printed and not output.is_stdout_taken:
+            click.echo(f"{answer.printed}\n")
         show_drawing(drawing or drawn(answer), output)
         for below in answer.below:
             click.echo()
@@ -243,10 +245,10 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
 def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -> int:
     """Write what a question makes, its program or its bytes, and show its answer."""
     if answer.program is not None:
-        path: Path = asked.get("path", STDOUT)
-        if output.is_quiet and path == STDOUT:
+        program_path: Path = asked.get("path", STDOUT)
+        if output.is_quiet and program_path == STDOUT:
             raise click.UsageError("--quiet and --emit both write to stdout; give --emit a file with -o.")
-        write_to(path, answer.program.encode())
+        write_to(program_path, answer.program.encode())
         return show(answer, output) if output.is_quiet else 0
     if output.out_path is not None:
         if answer.made is None:

@@ -15,12 +15,11 @@ from tilescope.cli.command import (
     progress_bars,
     show,
 )
-from tilescope.gpu.benchmark import TOPICS, draw_benchmark
+from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.suites import SUITE_NAMES
-from tilescope.gpu.verification import Capture, draw_verification, replay
+from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
 from tilescope.gpu.verification import verify as verified
-from tilescope.questions.first_lines.plans import of_benchmark, of_verification
 from tilescope.questions.question import Answer, Input
 from tilescope.written import number
 
@@ -82,7 +81,7 @@ def verify(
             verification, made = verified(suites, progress=progress, **asked)
             if save is not None:
                 made.save(save)
-    answer = Answer(verification, first=of_verification(verification), is_yes=verification.agrees)
+    answer = Answer(verification, first=verification_line(verification), is_yes=verification.agrees)
     return show(answer, output, draw_verification(verification))
 
 
@@ -92,7 +91,7 @@ def bench(*, topics: tuple[str, ...], as_json: bool, is_quiet: bool, svg_path: P
     output.require_one_on_stdout()
     with progress_bars() as progress:
         benchmark = measured(topics, progress=progress, **asked_by(_BENCH_INPUTS, said))
-    return show(Answer(benchmark, first=of_benchmark(benchmark)), output, draw_benchmark(benchmark))
+    return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
 
 
 COMMANDS = (

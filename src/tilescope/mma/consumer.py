@@ -63,8 +63,8 @@ class WgmmaLoop(DescriptorLoop):
     ...     print(sentence)
     leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
     stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
+    imm-trans-a = 0 (tnspA: Major::K)
     k step = +2048 bytes (+128 encoded), to the next atom
-    transpose = imm-trans-a = 0 (tnspA: Major::K)
     """
 
     described: ClassVar[type[OperandDescriptor]] = WgmmaDescriptor
@@ -81,17 +81,17 @@ class WgmmaLoop(DescriptorLoop):
         return f"wgmma.m{WGMMA_M}n{self.block_mn if self.operand == 'B' else 'N'}k{self.k_per_step}"
 
     @property
-    def transpose_bit(self) -> str:
+    def transpose_fact(self) -> tuple[str, str]:
         """The immediate that says the majorness; types other than those of 16 bits have none.
 
-        >>> wgmma_descriptors((64, 64), "e4m3").transpose_bit
-        'no imm-trans-a: float8_e4m3 is read K-major alone'
+        >>> wgmma_descriptors((64, 128), "e4m3").transpose_fact
+        ('imm-trans-a', 'none: e4m3 is read K-major alone')
         """
         immediate = f"imm-trans-{self.operand.lower()}"
         if self.data_type.smem_bits not in readable_bits("wgmma", "MN"):
-            return f"no {immediate}: {self.data_type.name} is read K-major alone"
+            return immediate, f"none: {self.data_type.name} is read K-major alone"
         major = self.canonical.major
-        return f"{immediate} = {int(major == 'MN')} (tnsp{self.operand}: Major::{major})"
+        return immediate, f"{int(major == 'MN')} (tnsp{self.operand}: Major::{major})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +140,11 @@ class Tcgen05Loop(DescriptorLoop):
         return f"tcgen05.mma{form}.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
 
     @property
-    def transpose_bit(self) -> str:
+    def transpose_fact(self) -> tuple[str, str]:
         """The bit of the instruction descriptor that says the majorness."""
         is_mn = self.canonical.major == "MN"
         bit = TRANSPOSE_BITS[self.operand]
-        return f"bit {bit} of the instruction descriptor = {int(is_mn)} (transpose {self.operand})"
+        return f"transpose {self.operand}", f"{int(is_mn)} (bit {bit} of the instruction descriptor)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ LOAD = Question(
             "--lines",
             "Lines of shared memory to draw",
             read=number,
-            unsaid="32",
+            unsaid="32, or 8 around one place",
             least=1,
         ),
         Input(

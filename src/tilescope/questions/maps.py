@@ -255,9 +255,9 @@ def _log_of(source: MapSource) -> MapLog:
 
 CONV_OPTIONS = (
     Input("direction", "--direction", "Direction", choices=PASSES),
-    Input("pad", "--pad", "Padding", "one number, or one for each dimension.", read=numbers),
-    Input("stride", "--stride", "Stride", read=numbers),
-    Input("dilation", "--dilation", "Dilation", read=numbers),
+    Input("pad", "--pad", "Padding", "one number, or one for each dimension, outermost (D, H) first.", read=numbers),
+    Input("stride", "--stride", "Stride", "in the order of --pad.", read=numbers),
+    Input("dilation", "--dilation", "Dilation", "in the order of --pad.", read=numbers),
     Input(
         "channels_per_pixel",
         "--channels",

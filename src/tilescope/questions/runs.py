@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
+from tilescope.errors import Violation
 from tilescope.machine.argument_text import read_arguments
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
@@ -18,8 +19,10 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.run import KernelRun
+from tilescope.questions.first_lines import line
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import counted, shortened
+from tilescope.sentence import filled, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -41,14 +44,24 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
+def _first_line(run: KernelRun, seconds: float, errors: list[Violation]) -> FirstLine:
+    """How a run came out, and the first thing that is wrong."""
+    outcome = outcome_sentence(run, seconds)
+    if not errors:
+        return FirstLine(outcome)
+    first = errors[0]
+    said = filled("{outcome} {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit})
+    return FirstLine(said, first.fix)
+
+
 def answer(asked: Asked) -> Answer:
     """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays."""
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
-        wanted = f"A launch file for {kernel.entry}, which has {counted(len(kernel.parameters), 'parameter')}."
-        return Answer(template.launch, first=FirstLine(wanted), text=template.text)
+        first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+        return Answer(template.launch, first=first, text=template.text)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
     start = time.perf_counter()
@@ -58,7 +71,7 @@ def answer(asked: Asked) -> Answer:
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,
-        first=FirstLine(outcome_sentence(run, seconds), errors[0].fix if errors else ""),
+        first=_first_line(run, seconds, errors),
         shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "is_told": True},
         extra={
             "seconds": round(seconds, 6),
@@ -69,6 +82,7 @@ def answer(asked: Asked) -> Answer:
         is_yes=run.outcome == "finished" and not errors,
         violations=run.findings,
         told_in="findings",
+        printed=run.printed.rstrip(),
         files=_saved(asked.get("saved", ()), done),
     )
 

@@ -36,7 +36,7 @@ from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR,
 from tilescope.questions.maps import DESCRIBED_MAP, described
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
-from tilescope.questions.tmem_parts import numbered_parts, tmem_parts
+from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, tile, word
@@ -160,7 +160,7 @@ def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
     return {
         "descriptors": [[hex(step.encode()) for step in steps] for steps in loop],
         "explanation": list(loop.explanation),
-        "transpose": loop.transpose_bit,
+        "transpose": loop.transpose,
         "findings": [finding.to_dict() for finding in loop.findings],
     }
 
@@ -223,11 +223,10 @@ def tmem_answer(asked: Asked) -> Answer:
 def _budget_answer(asked: Asked) -> Answer:
     """Whether matrices fit into tensor memory together."""
     refuse(
-        any(name in asked for name in ("m", "n", "k", "metadata", "element", "load")),
-        "--budget lists whole matrices; leave --m, --n, --k, --metadata, --element and --ld out.",
+        any(name in asked for name in ("m", "n", "k", "metadata", "data_type", "address", "element", "load")),
+        "--budget lists whole matrices, and places them; --cta-group, --ws and --sparse alone go with it.",
     )
-    form = asked.options(TMEM_FORM)
-    budget = tmem_budget({name: part.in_memory(form) for name, part in numbered_parts(asked["budget"]).items()})
+    budget = tmem_budget(named_layouts(asked["budget"], asked.options(TMEM_FORM)))
     return Answer(
         budget,
         first=of_budget(budget),
@@ -325,7 +324,7 @@ READ_OPTIONS = (
 COPIES = Input(
     "copies",
     "--copy",
-    "A copy that brings the tile, such as 64,0@8192; may be repeated",
+    "A copy that brings the tile, such as 64,0@8192: coordinates innermost first, bytes; may be repeated",
     read=placed_copy,
     unsaid="one, to its start",
     is_many=True,
@@ -348,7 +347,7 @@ def check_answer(asked: Asked) -> Answer:
 
 LAYOUT = Question(
     name="mma layout",
-    summary="Draw an operand as it lies in shared memory.",
+    summary="An operand as it lies in shared memory, swizzled.",
     help="Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.",
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
     answer=layout_answer,
@@ -371,7 +370,7 @@ FRAGMENT_INSTRUCTION = Input(
 LANE = Input("lane", "--lane", "Mark thread", read=number)
 FRAGMENT = Question(
     name="mma fragment",
-    summary="Draw which thread holds which element.",
+    summary="Which thread holds which element, in which register.",
     help="""Draw which thread holds which element, and what each thread holds.
 
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
@@ -388,7 +387,7 @@ FRAGMENT = Question(
 )
 TMEM = Question(
     name="mma tmem",
-    summary="Draw a matrix in tensor memory (Blackwell).",
+    summary="Tensor memory: where D or A lies, who loads it, what fits.",
     help="""Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.
 
     \b
@@ -423,7 +422,7 @@ TMEM = Question(
 )
 SCALES = Question(
     name="mma scales",
-    summary="Draw the scale factors of a block-scaled matrix.",
+    summary="Where the scale factors of mxfp8, mxfp4, nvfp4 lie.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
     lie.
     """,
@@ -451,7 +450,7 @@ SCALES = Question(
 )
 INSTRUCTION = Question(
     name="mma instruction",
-    summary="Build tcgen05's instruction descriptor.",
+    summary="The instruction descriptor (idesc) of tcgen05.mma.",
     help="""Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and
     M x N.
 
@@ -467,7 +466,7 @@ INSTRUCTION = Question(
 )
 DESCRIPTORS = Question(
     name="mma descriptors",
-    summary="List the descriptors of a K loop.",
+    summary="Matrix descriptors (LBO, SBO) of a K loop, transpose bits.",
     help="List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.",
     inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
     answer=descriptors_answer,
@@ -475,7 +474,7 @@ DESCRIPTORS = Question(
 )
 CHECK = Question(
     name="mma check",
-    summary="Say whether a descriptor reads what TMA wrote.",
+    summary="Whether a descriptor reads what TMA wrote, or why not.",
     help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
     \b

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_layout import ScaleOperand, scale_layout
 from tilescope.mma.tmem_address import TMEM_LANES
 from tilescope.mma.tmem_layout import TmemLayout, tmem_layout
 
@@ -26,17 +26,20 @@ class TmemMatrix(NamedTuple):
     type_name: str  # of its elements, or the kind of scale factors; empty: the operand's usual one
     times: int  # how often it is there
 
-    def in_memory(self, form: Mapping[str, object]) -> tuple[TmemLayout | int, int]:
-        """Its layout or columns, and how often it is there; `form` are cta_group, ws and sparse of the instruction."""
+    def in_memory(self, form: Mapping[str, Any], m: int) -> tuple[TmemLayout | int, int]:
+        """Its layout or columns, and how often it is there; `form` (cta_group, ws, sparse) and m are the instruction's."""
         if self.operand == "columns":
             return self.shape[1], self.times
         if self.operand in ("SFA", "SFB"):
             scales = scale_layout(*self.shape, self.type_name)
-            return scales.tensor_memory("A" if self.operand == "SFA" else "B"), self.times
+            operand: ScaleOperand = "A" if self.operand == "SFA" else "B"
+            cta_group = form.get("cta_group", 1)
+            m_of_scales = m if cta_group == 2 else TMEM_LANES
+            return scales.tensor_memory(operand, m=m_of_scales, cta_group=cta_group), self.times
         options = dict(form) | {"operand": self.operand}
         if self.type_name:
             options["data_type"] = self.type_name
-        return tmem_layout(self.shape, **options), self.times  # type: ignore[arg-type]  # names are checked there
+        return tmem_layout(self.shape, **options), self.times
 
 
 def tmem_parts(text: str) -> tuple[TmemMatrix, ...]:
@@ -63,12 +66,18 @@ def _part(text: str) -> TmemMatrix:
     return TmemMatrix(operand, shape, found["type"] or "", int(found["count"] or 1))
 
 
-def numbered_parts(parts: Iterable[TmemMatrix]) -> dict[str, TmemMatrix]:
-    """The matrices by name: their operand, with a number where several are listed.
+def named_layouts(parts: Iterable[TmemMatrix], form: Mapping[str, Any]) -> dict[str, tuple[TmemLayout | int, int]]:
+    """The parts as a budget takes them: by their operand, with a number where several are listed.
 
-    >>> [*numbered_parts(tmem_parts("D:64x128,D:64x128,A:64x64"))]
-    ['D', 'D (2)', 'A']
+    >>> {name: held.columns for name, (held, _) in named_layouts(tmem_parts("D:64x128,D:64x64,A:64x64"), {}).items()}
+    {'D': 128, 'D (2)': 64, 'A': 32}
     """
+    matrices = _numbered(parts)
+    m = next((part.shape[0] for part in matrices.values() if part.operand in ("D", "A")), TMEM_LANES)
+    return {name: part.in_memory(form, m) for name, part in matrices.items()}
+
+
+def _numbered(parts: Iterable[TmemMatrix]) -> dict[str, TmemMatrix]:
     named: dict[str, TmemMatrix] = {}
     for part in parts:
         same = sum(1 for known in named.values() if known.operand == part.operand)

@@ -218,6 +218,22 @@ class Grid:
         rows = (replace(row, cells=tuple(map(marked, row.cells))) for row in self.rows)
         return replace(self, rows=tuple(rows))
 
+    def around_marks(self, most: int) -> Self:
+        """The grid with the rows around its marks, `most` for each; without any rows if nothing is marked.
+
+        >>> rows = [Row((str(row),), (Cell(mark="focus" if row == 5 else ""),)) for row in range(9)]
+        >>> grid = Grid("", (), tuple(rows)).around_marks(4)
+        >>> [row.labels for row in grid.rows], grid.notes
+        ([('4',), ('5',), ('6',), ('7',)], ('Drawn: rows 4 to 7 of 9.',))
+        """
+        marked = [number for number, row in enumerate(self.rows) if any(cell.mark for cell in row.cells)]
+        if not marked:
+            return replace(self, rows=())
+        shown = _window([*range(len(self.rows))], most, marked)
+        cut = _cut_words({number: row.labels[-1] for number, row in enumerate(self.rows)}, shown, "rows")
+        notes = (*self.notes, f"Drawn: {cut}.") if cut else self.notes
+        return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
+
     def _line_spans(self) -> Iterator[int]:
         """How many columns the tiers and rows cover."""
         yield from (sum(header.span for header in tier.headers) for tier in self.tiers)

@@ -25,8 +25,7 @@ from tilescope.view.step import Step
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, chunks_of_row, plane, takes_pixels
 
 MAX_LINES = 32
-_MAX_PLACE_ROWS = 8  # of a plane beside one place
-_NO_PLANE = Grid("", (), ())
+_PLACE_ROWS = 8  # of a plane, around what was asked for
 _MAX_STEPS = 512  # of a walk
 _CUT_SIGN = "~"  # behind the name of a chunk: the tensor ends within it
 _SWAPPED_SIGN = "x"  # its halves are exchanged
@@ -54,14 +53,14 @@ def draw_trace(
     tensor = plane(trace, exact).marked(links)
     asked = {place.address // SMEM_LINE_BYTES * SMEM_LINE_BYTES for place in places}
     shared = _memory(trace, lines, asked).marked(links)
-    # Beside one place, a plane to scale shows nothing of it, and a large one hides it.
-    is_plane_shown = not places or (len(tensor.rows) <= _MAX_PLACE_ROWS and _is_marked(tensor))
+    if places:
+        tensor = tensor.around_marks(_PLACE_ROWS)  # without rows where the tensor is drawn to scale
     return Drawing(
         _title(trace),
         {
             "places": tuple(_place(trace, place) for place in places),
-            "grids": Beside({"plane": tensor if is_plane_shown else None, "memory": shared}),
-            "legend": _legend(trace, tensor if is_plane_shown else _NO_PLANE, shared),
+            "grids": Beside({"plane": tensor if tensor.rows else None, "memory": shared}),
+            "legend": _legend(trace, tensor, shared),
             "facts": _facts(trace),
         },
     )
@@ -77,10 +76,6 @@ def _title(trace: Trace) -> str:
     direction = "to" if trace.is_load else "from"
     where = f"{direction} shared address {trace.smem_address:#x}"
     return f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
-
-
-def _is_marked(grid: Grid) -> bool:
-    return any(cell.mark for row in grid.rows for cell in row.cells)
 
 
 def _memory(trace: Trace, most: int | None, asked: Collection[int]) -> Grid:

@@ -222,4 +222,4 @@ def of_banks(report: TileReport, search: LayoutSearch | None = None) -> FirstLin
         "many.",
         {"costs": tuple(costs), "tried": sum(search.tried.values()), "label": best.label, "excess": best.excess},
     )
-    return FirstLine(sentence, " ".join(search.reasons))
+    return FirstLine(sentence, " ".join(search.reasons) or filled("Use {label}.", {"label": best.label}))

@@ -1,4 +1,4 @@
-"""The first lines of answers about plans, pipelines and what was measured on a card."""
+"""The first lines of answers about plans, sweeps and pipelines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from tilescope.questions.question import FirstLine
 from tilescope.sentence import filled
 
 if TYPE_CHECKING:
-    from tilescope.gpu.benchmark import Benchmark
-    from tilescope.gpu.verification import Verification
     from tilescope.pipeline.description import Pipeline
     from tilescope.pipeline.simulation import Simulation
     from tilescope.planner import GemmPlan, PlanReport, Unplanned
@@ -90,43 +88,8 @@ def of_description(pipeline: Pipeline) -> FirstLine:
 def of_sweep(table: Sweep) -> FirstLine:
     """How many problems have a plan."""
     if table.planned == len(table.rows):
-        return line("All {rows:problem} have a plan.", rows=len(table.rows))
+        return line("{planned} of {rows} problems have a plan.", planned=table.planned, rows=len(table.rows))
     lacking = next(row for row in table.rows if not row.has_plan)
     said = {"planned": table.planned, "rows": len(table.rows), "asked": lacking.asked}
-    verdict = filled("{planned} of {rows:problem} have a plan; {asked} has none", said)
+    verdict = filled("{planned} of {rows} problems have a plan; {asked} has none", said)
     return refused(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")
-
-
-def of_verification(verification: Verification) -> FirstLine:
-    """Whether the card did what tilescope says."""
-    cases = sum(suite.cases for suite in verification.suites)
-    equal = sum(suite.equal for suite in verification.suites)
-    if verification.agrees:
-        return line(
-            "The card did what tilescope says in all {cases:case} ({card}).", cases=cases, card=verification.card
-        )
-    first = next(suite for suite in verification.suites if suite.equal < suite.cases)
-    return line(
-        "The card did something else in {differing} of {cases:case} ({card}), first in {suite}[[: {difference}]].",
-        differing=cases - equal,
-        cases=cases,
-        card=verification.card,
-        suite=first.suite,
-        difference=first.difference,
-    )
-
-
-def of_benchmark(benchmark: Benchmark) -> FirstLine:
-    """The fastest rate that was measured."""
-    fastest = max(benchmark.rates, key=lambda rate: rate.gb_per_s, default=None)
-    order = benchmark.plan_order
-    return line(
-        "{card}[[: at most {rate} GB/s ({table}, {setting})]][[; the planner's first choice was good for {good} of {tiles} "
-        "tiles]].",
-        card=benchmark.card,
-        rate="" if fastest is None else f"{fastest.gb_per_s:.0f}",
-        table="" if fastest is None else fastest.table,
-        setting="" if fastest is None else fastest.setting,
-        good="" if order is None else str(order.first_choice_good),
-        tiles="" if order is None else order.tiles,
-    )

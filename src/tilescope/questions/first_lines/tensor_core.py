@@ -217,7 +217,7 @@ def of_descriptors(loop: DescriptorLoop) -> FirstLine:
         leading=loop.leading_bytes,
         stride=loop.stride_bytes,
         advance=tuple(f"+{step}" for step in dict.fromkeys(loop.advance_bytes)),
-        transpose=loop.transpose_bit,
+        transpose=loop.transpose,
     )
 
 
