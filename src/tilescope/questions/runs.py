@@ -18,7 +18,7 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
-from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
 from tilescope.sentence import shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
@@ -47,7 +47,8 @@ def answer(asked: Asked) -> Answer:
     kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
-        return Answer(template.launch, text=template.text)
+        named = PurePath(asked["kernel"]).name
+        return Answer(template.launch, text=template.text, first=FirstLine(f"A launch file for {named}, to fill in."))
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
     start = time.perf_counter()
@@ -70,7 +71,7 @@ def answer(asked: Asked) -> Answer:
         is_yes=run.outcome == "finished" and not errors,
         violations=run.findings,
         told_in="findings",
-        headline=told,
+        first=FirstLine(told, errors[0].fix if errors else ""),
         files=_saved(asked.get("saved", ()), done),
     )
 
