@@ -254,9 +254,9 @@ def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -
         if answer.made is None:
             raise click.UsageError(question.makes_if)
         write_to(output.out_path, answer.made.content, answer.made.note)
-    for path, made in answer.files:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_to(Path(path), made.content, made.note)
+    for name, made in answer.files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        write_to(Path(name), made.content, made.note)
     return show(answer, output)
 
 
