@@ -114,6 +114,7 @@ def _words() -> dict[str, set[str]]:
 
 
 _WORDS = _words()
+_ERROR = re.compile(r"\berror\b[\s:\[(]*(?:cuda|\d+)?[\s:\])]*")  # and what stands between it and its words
 # What stands before a code: always, or only where the number is one that CUDA has.
 _SAYS_CODE = _WORDS["says code"]
 _MAY_SAY_CODE = _WORDS["may say code"]
@@ -172,7 +173,7 @@ def _worded(text: str) -> list[int]:
     if said in _number_of_words():
         return [_number_of_words()[said]]
     exceptions = [_EXCEPTIONS[found[1]] for found in _EXCEPTION.finditer(said.replace("_", " "))]
-    return exceptions + [_number_of_words()[found[1]] for found in _worded_error().finditer(said)]
+    return [*exceptions, *_behind_error(said)]
 
 
 @cache
@@ -181,10 +182,14 @@ def _number_of_words() -> dict[str, int]:
     return {row.words.casefold().strip(" ."): row.number for row in reversed(CUDA_ERROR.values()) if row.words}
 
 
-@cache
-def _worded_error() -> re.Pattern[str]:
-    longest_first = sorted(_number_of_words(), key=len, reverse=True)
-    return re.compile(rf"\berror\b[\s:\[(]*(?:cuda|\d+)?[\s:\])]*({'|'.join(map(re.escape, longest_first))})(?!\w)")
+def _behind_error(said: str) -> Iterator[int]:
+    """The errors whose words stand behind "error"; of several that begin alike, the one of most words."""
+    for found in _ERROR.finditer(said):
+        behind = said[found.end() :]
+        worded = [words for words in _number_of_words() if behind.startswith(words)]
+        whole = [words for words in worded if not behind[len(words) : len(words) + 1].isalnum()]
+        if whole:
+            yield _number_of_words()[max(whole, key=len)]
 
 
 def _announced(text: str) -> Iterator[int]:

@@ -38,6 +38,7 @@ _ASKING = re.compile(
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
+_RULE_WORDS = 4  # of the longest name of a rule
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
@@ -110,7 +111,8 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         in_sentences = [_contained_term, _symptom, _named_cause]
     elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
         in_sentences = [_symptom, _named_cause, _contained_term]
-    finders = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences, _mentioned_term, _near_sentence]
+    of_words = [CAUSES.find, *(group.find for group in WORD_GROUPS if group is not RULE_NAMES)]
+    finders = [*of_words, _rule_as_written, *in_sentences, _mentioned_term, _rule, _near_sentence]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
@@ -275,8 +277,18 @@ def _features(row: Arch, target: str) -> str:
     return ", ".join(feature.replace("_", " ") for feature in row.features if row.target(feature) == target)
 
 
+def _rule_as_written(name: str) -> Rule | None:
+    """The rule whose name is written as it is printed, with hyphens.
+
+    All rules together are the whole package, which takes a second to import: most questions are answered without.
+    """
+    is_hyphenated = "-" in name.strip() and not re.search(r"\s", name.strip())
+    return _rule(name) if is_hyphenated else None
+
+
 def _rule(name: str) -> Rule | None:
-    return _rules_by_spelling().get(_folded(name))
+    """The rule of that name, with whatever stands between its words."""
+    return _rules_by_spelling().get(_folded(name)) if len(name.split()) <= _RULE_WORDS else None
 
 
 @cache
@@ -359,8 +371,9 @@ def _map_field(name: str) -> Topic | None:
 _TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
 _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
 _PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
+RULE_NAMES = Group("rules", RULES, _rule)
 WORD_GROUPS = (
-    Group("rules", RULES, _rule),
+    RULE_NAMES,
     Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
     Group("swizzle modes", SWIZZLE, _swizzle_mode),
     Group("data types", DATA_TYPE, _data_type, _PTX_TYPES),

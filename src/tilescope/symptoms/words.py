@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from functools import lru_cache
 
 from tilescope.symptoms.tables import table
 
@@ -65,6 +66,7 @@ def _percentages(text: str) -> list[str]:
     return []
 
 
+@lru_cache(maxsize=8192)
 def folded(word: str) -> str:
     """The word that stands for all that mean the same; of others the stem, so that their forms agree.
 
