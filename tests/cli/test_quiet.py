@@ -39,6 +39,11 @@ QUIET = [
             "line 1."
         ),
     ),
+    (
+        ["decode", "0x4000004000010040", "0x4000404000010040"],
+        0,
+        "2 words: 0x4000004000010040, a wgmma descriptor; 0x4000404000010040, a tcgen05 descriptor.",
+    ),
     (["swizzle", "none"], 0, "Swizzle none moves nothing: every byte lies at its own address."),
     (
         ["draw", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"],
@@ -81,8 +86,9 @@ QUIET = [
         ["check", "maps.jsonl"],
         1,
         (
-            "2 maps, 1 refused. Refused: strides_bytes[0] = 120 bytes; strides are multiples of 16 bytes.\n"
-            "Pad dimension 0 so that the next one steps 128 bytes."
+            "2 maps, 1 refused: line 2.\n"
+            "Line 2: strides_bytes[0] = 120 bytes; strides are multiples of 16 bytes. Pad dimension 0 so that the next one "
+            "steps 128 bytes."
         ),
     ),
     (

@@ -36,7 +36,6 @@ COMMAND_GROUPS = {  # by what people want, and what the list of commands says of
         "check": "Why a tensor map is refused (INVALID_VALUE), or what it does.",
         "run": "What a kernel's PTX computes and does wrong, without a GPU.",
         "pipeline": "Why barriers hang or race, or a proof that they do not.",
-        "run": "What a kernel's PTX does, run without a GPU, equal to the card.",
         "identify": "Which layout or swizzle the bytes of a dump have.",
         "watch": "Run a program; explain each tensor map that the driver refuses.",
     },

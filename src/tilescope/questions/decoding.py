@@ -15,7 +15,7 @@ from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.maps import of_inspection
-from tilescope.questions.first_lines.tensor_core import of_word
+from tilescope.questions.first_lines.tensor_core import of_word, of_words
 from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
@@ -87,7 +87,7 @@ def _log_answer(source: MapSource) -> Answer:
         below.append(Answer(decoded, first=heading))
         entries.append(DecodedEntry(held.lines, held.map, decoded))
     log = DecodedLog(tuple(entries), tuple(sorted(refused)))
-    first = FirstLine(_decoded_summary(log, "map"))
+    first = FirstLine(_decoded_summary(log))
     return Answer(log, first=first, is_yes=not refused, text=first.sentence, below=tuple(below))
 
 
@@ -103,12 +103,12 @@ def _several_answer(asked: Asked) -> Answer:
     ]
     log = DecodedLog(tuple(entries), ())
     is_yes = all(one.is_yes for one in answers)
-    first = FirstLine(_decoded_summary(log, "word"))
+    first = of_words([(one.value, barrier_readings(value)) for value, one in zip(found, answers, strict=True)])
     return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
 
 
-def _decoded_summary(log: DecodedLog, noun: str) -> str:
-    said = [counted(log.total, noun)]
+def _decoded_summary(log: DecodedLog) -> str:
+    said = [counted(log.total, "map")]
     different = len(log.entries)
     if different < log.total - len(log.refused_lines):
         said.append(f"{different} of them different")

@@ -38,6 +38,7 @@ _ASKING = re.compile(
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
+_ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
@@ -111,8 +112,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         in_sentences = [_contained_term, _symptom, _named_cause]
     elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
         in_sentences = [_symptom, _named_cause, _contained_term]
-    of_words = [CAUSES.find, *(group.find for group in WORD_GROUPS if group is not RULE_NAMES)]
-    finders = [*of_words, _rule_as_written, *in_sentences, _mentioned_term, _rule, _near_sentence]
+    others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
+    finders = [*of_words, *in_sentences, _mentioned_term, _rule, _near_sentence]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
@@ -278,12 +280,13 @@ def _features(row: Arch, target: str) -> str:
 
 
 def _rule_as_written(name: str) -> Rule | None:
-    """The rule whose name is written as it is printed, with hyphens.
+    """The rule whose name is written as it is printed: a word with hyphens, but for the few that have none.
 
     All rules together are the whole package, which takes a second to import: most questions are answered without.
     """
-    is_hyphenated = "-" in name.strip() and not re.search(r"\s", name.strip())
-    return _rule(name) if is_hyphenated else None
+    bare = name.strip()
+    is_name = bare in _ONE_WORD_RULES or ("-" in bare and not re.search(r"\s", bare))
+    return _rule(name) if is_name else None
 
 
 def _rule(name: str) -> Rule | None:
@@ -372,9 +375,10 @@ _TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for 
 _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
 _PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
 RULE_NAMES = Group("rules", RULES, _rule)
+TERM_NAMES = Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES)
 WORD_GROUPS = (
     RULE_NAMES,
-    Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
+    TERM_NAMES,
     Group("swizzle modes", SWIZZLE, _swizzle_mode),
     Group("data types", DATA_TYPE, _data_type, _PTX_TYPES),
     Group("architectures", ARCH, _arch),

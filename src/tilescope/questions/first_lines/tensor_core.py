@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.tmem_address import CELL_BITS, QUARTER_LANES, TMEM_COLUMNS
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from tilescope.mma.tmem_load import LoadedElement
     from tilescope.pipeline.mbarrier import Mbarrier, MbarrierToken
 
+Barriers: TypeAlias = "Mapping[str, Mbarrier | MbarrierToken]"  # what a word says as one, by what it would be
+
 _MOST_KINDS = 3  # of a word, that are named
 _MOST_HELD = 4  # elements of a thread, that are named
 
 
-def of_word(readings: WordReadings, barriers: Mapping[str, Mbarrier | MbarrierToken]) -> FirstLine:
+def of_word(readings: WordReadings, barriers: Barriers) -> FirstLine:
     """What a number is."""
-    kinds = [f"a {reading.name}" for reading in readings.possible]
+    kinds = _kinds(readings, barriers)
     said = [str(reading.descriptor) for reading in readings.possible]
-    kinds += [f"an {name}" for name in barriers]
     said += [barrier.state for barrier in barriers.values()]
     if not kinds:
         return refused(filled("{word:#x} is no descriptor", {"word": readings.word}), readings.readings[0].violations)
@@ -45,6 +46,21 @@ def of_word(readings: WordReadings, barriers: Mapping[str, Mbarrier | MbarrierTo
         more=max(0, len(kinds) - _MOST_KINDS),
         said=said[0],
     )
+
+
+def _kinds(readings: WordReadings, barriers: Barriers) -> list[str]:
+    """All that a number could be."""
+    return [f"a {reading.name}" for reading in readings.possible] + [f"an {name}" for name in barriers]
+
+
+def of_words(words: Sequence[tuple[WordReadings, Barriers]]) -> FirstLine:
+    """What each of several numbers is: its first kind, and how many more there are."""
+    told: list[str] = []
+    for readings, barriers in words:
+        first, *more = _kinds(readings, barriers) or ["no descriptor"]
+        others = f" ({len(more)} other readings)" if len(more) > 1 else " (1 other reading)"
+        told.append(f"{readings.word:#x}, {first}{others if more else ''}")
+    return line("{count:word}: {told:; }.", count=len(told), told=tuple(told))
 
 
 def of_fragment(held: Fragment, lane: int | None, element: tuple[int, int] | None) -> FirstLine:
