@@ -114,7 +114,8 @@ def _words() -> dict[str, set[str]]:
 
 
 _WORDS = _words()
-_ERROR = re.compile(r"\berror\b[\s:\[(]*(?:cuda|\d+)?[\s:\])]*")  # and what stands between it and its words
+_ERROR = re.compile(r"\berror\b[\s:\[(]*")
+_WHOSE_ERROR = re.compile(r"(?:cuda|\d+)[\s:\])]*")  # between "error" and its words: Triton Error [CUDA]: …
 # What stands before a code: always, or only where the number is one that CUDA has.
 _SAYS_CODE = _WORDS["says code"]
 _MAY_SAY_CODE = _WORDS["may say code"]
@@ -186,10 +187,15 @@ def _behind_error(said: str) -> Iterator[int]:
     """The errors whose words stand behind "error"; of several that begin alike, the one of most words."""
     for found in _ERROR.finditer(said):
         behind = said[found.end() :]
-        worded = [words for words in _number_of_words() if behind.startswith(words)]
-        whole = [words for words in worded if not behind[len(words) : len(words) + 1].isalnum()]
-        if whole:
-            yield _number_of_words()[max(whole, key=len)]
+        words = _first_words(behind) or _first_words(_WHOSE_ERROR.sub("", behind, count=1))
+        if words:
+            yield _number_of_words()[words]
+
+
+def _first_words(said: str) -> str:
+    """The words of an error that a text begins with, the most of them; empty if it begins with none."""
+    begun = [words for words in _number_of_words() if said.startswith(words)]
+    return max((words for words in begun if not said[len(words) : len(words) + 1].isalnum()), key=len, default="")
 
 
 def _announced(text: str) -> Iterator[int]:

@@ -216,7 +216,7 @@ def test_decode_reads_every_map_of_a_log(ask):
 def test_decode_reads_several_words(ask):
     status, out, _ = ask("decode", "0x4000004000010040", "0x4000004000010080", log="")
     assert status == 0
-    assert out.startswith("2 words.\n")
+    assert out.startswith("2 words: 0x4000004000010040, a wgmma descriptor; 0x4000004000010080, a wgmma descriptor.\n")
     assert "start 0x400," in out
     assert "start 0x800," in out
 

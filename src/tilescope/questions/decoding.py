@@ -103,7 +103,7 @@ def _several_answer(asked: Asked) -> Answer:
     ]
     log = DecodedLog(tuple(entries), ())
     is_yes = all(one.is_yes for one in answers)
-    first = of_words([(one.value, barrier_readings(value)) for value, one in zip(found, answers, strict=True)])
+    first = of_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
     return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
 from tilescope.arch import ARCH, KIB, Arch
@@ -186,7 +186,15 @@ def _spellings_in(name: str) -> list[str]:
 
 
 def _question(name: str) -> str:
-    """A question in bare words, a space around each."""
+    """A question in bare words, a space around each; names in capitals are taken apart where no term is spelled so."""
+    asked = _bare_words(name)
+    if any(f" {spelling} " in asked for spelling in _TERM_BY_SPELLING):
+        return asked
+    return _bare_words(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", name))  # WarpSpecializedPingpong
+
+
+@lru_cache(maxsize=64)
+def _bare_words(name: str) -> str:
     words = re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split()
     return f" {' '.join(words)} "
 

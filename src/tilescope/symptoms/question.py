@@ -93,6 +93,7 @@ class _Fit(NamedTuple):
         return _weight(self.phrase)
 
 
+@lru_cache(maxsize=16)  # whoever explains a sentence asks several times
 def diagnose(question: str) -> Diagnosis:
     """The symptoms and causes that `question` names: an error code, an error's name, or what somebody sees.
 
@@ -189,10 +190,11 @@ def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str,
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:
         return {}
-    known = _weights().keys() | _vocabulary()
-    is_strange = not all(word in known or word.isdecimal() for word in words)
+    is_strange = not all(word in _weights() or word in _vocabulary() or word.isdecimal() for word in words)
     fits: dict[str, _Fit] = {}
     for name, phrases in phrases_of.items():
+        if words.isdisjoint(_words_of_all(phrases)):
+            continue
         best: frozenset[str] = frozenset()
         shared_weight = 0.0
         for phrase in phrases:
@@ -206,6 +208,11 @@ def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str,
         if best or shared_weight:
             fits[name] = _Fit(best, shared_weight)
     return fits
+
+
+@cache
+def _words_of_all(phrases: Phrases) -> frozenset[str]:
+    return frozenset().union(*phrases)
 
 
 def _says_enough(phrase: frozenset[str], shared: frozenset[str], is_strange: bool) -> bool:

@@ -37,7 +37,7 @@ _RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "dec
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
-_TARGET = re.compile(r"\b(sm|compute)[_ ]?(\d{2,3})[af]?\b")  # sm90a, sm_120, compute_100
+_TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
@@ -50,8 +50,9 @@ def words_of(text: str) -> frozenset[str]:
     ['out', 'smem']
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
+    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    bare = _TARGET.sub(r"sm \2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _TARGET.sub(r"sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
     if len(pieces) > MAX_WORDS:
         pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
