@@ -196,7 +196,7 @@ def _question(name: str) -> str:
 @lru_cache(maxsize=64)
 def _bare_words(name: str) -> str:
     words = re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split()
-    return f" {' '.join(words)} "
+    return f" {' '.join(word.rstrip('.:') or word for word in words)} "
 
 
 def _bare_mode(name: str) -> str:
