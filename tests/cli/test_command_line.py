@@ -13,10 +13,12 @@ import pytest
 import tilescope.cli
 from tilescope import __version__
 from tilescope.cli import COMMANDS, OWN_MODULES, run, watch
+from tilescope.cli.refusal import OF_INPUT
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.pipeline.template import template_names
 from tilescope.questions import swizzles
+from tilescope.rule import RULES
 
 PROGRAM = [sys.executable, "-m", "tilescope"]
 
@@ -101,14 +103,30 @@ def test_a_command_line_not_understood(arguments, said, capsys):
 
 
 @pytest.mark.parametrize("error_type", [RuleError, TensorMapError])
-def test_every_violation_is_on_stderr(failing, capsys, error_type):
-    assert failing(error_type([violation("span"), violation("rank")])) == 2
+def test_broken_rules_of_the_hardware_are_the_answer_no(failing, capsys, error_type):
+    assert failing(error_type([violation("span"), violation("rank")])) == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.splitlines() == [
+        "Refused: 256 bytes; at most 128; and 1 more reason.",
+        "",
+        "error: span: 256 bytes; at most 128. Halve it.",
+        "error: rank: 256 bytes; at most 128. Halve it.",
+    ]
+
+
+def test_input_that_is_not_understood_is_said_on_stderr(failing, capsys):
+    assert failing(RuleError([violation("span"), violation("unknown-name")])) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.splitlines() == [
         "error: span: 256 bytes; at most 128. Halve it.",
-        "error: rank: 256 bytes; at most 128. Halve it.",
+        "error: unknown-name: 256 bytes; at most 128. Halve it.",
     ]
+
+
+def test_rules_of_input_exist():
+    assert sorted(OF_INPUT - set(RULES)) == []
 
 
 @pytest.mark.parametrize(

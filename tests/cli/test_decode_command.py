@@ -89,10 +89,6 @@ def test_every_number_is_read_as_all_it_could_be(word):
         (["12"] * 9, "up to 8 words, which are read one by one"),
         (["twelve"], "no such file: twelve"),
         ([WORD, "--major", "row"], "known: K, MN"),
-        ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
-        ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
-        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major 128B with elements of 16 bits"),
-        ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
         ([WORD, "--rows", "0"], "at least 1"),
         ([WORD, "--rows", "-5"], "at least 1"),
         ([], "Missing argument"),
@@ -103,6 +99,22 @@ def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said.casefold() in shown.err.casefold()
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
+        ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
+        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major 128B with elements of 16 bits"),
+        ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
+    ],
+)
+def test_what_tensor_cores_cannot_read_is_answered_with_no(arguments, said, capsys):
+    assert run(["decode", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert said in shown.out.splitlines()[0]
+    assert shown.err == ""
 
 
 def test_a_leading_distance_of_atoms_suggests_mn_major(capsys):

@@ -205,7 +205,6 @@ def test_draws_so_many_lines(capsys):
 
 REFUSED = {
     "no map": ([], "stdin is empty"),
-    "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
     "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs a load"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
@@ -238,6 +237,16 @@ def test_refuses_with_the_reason_on_stderr(name, capsys, tmp_path, monkeypatch):
     assert run(["load", *options]) == 2
     assert reason in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_map_that_the_driver_refuses_is_answered_with_no(capsys):
+    assert run(["load", "--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith(
+        "Refused: box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B takes a row of at most"
+    )
+    assert "\nerror: swizzle-span: " in shown.out
+    assert shown.err == ""
 
 
 def test_refuses_files_that_hold_no_array(tmp_path, capsys):

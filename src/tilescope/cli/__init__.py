@@ -14,7 +14,6 @@ Whatever goes wrong ends here, in one sentence or one line a violation, and in a
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -25,7 +24,8 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
-from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
+from tilescope.cli.refusal import broken_rules, is_answer, refusal_json, refusal_text
+from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
@@ -185,7 +185,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def explained(error: BaseException, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Print the reasons for `error` and give the exit status that goes with it.
 
-    That the chip would fault is an answer, and goes to stdout; everything else goes to stderr.
+    That the hardware refuses, or that the chip would fault, is an answer and goes to stdout; everything else goes to stderr.
     """
     match error:
         case click.exceptions.Exit():
@@ -200,8 +200,8 @@ def explained(error: BaseException, *, as_json: bool = False, is_quiet: bool = F
         case BrokenPipeError():
             _silence_stdout()
             return READER_GONE
-        case FaultError():
-            click.echo(json.dumps(error.to_dict(), indent=2) if as_json else _fault_text(error, is_quiet=is_quiet))
+        case RuleError() if is_answer(error):
+            click.echo(refusal_json(error) if as_json else refusal_text(error, is_quiet=is_quiet))
             return REFUSED
     status, sentence = _reason(error)
     if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):
@@ -215,7 +215,7 @@ def _reason(error: BaseException) -> tuple[int, str]:
     """The status of a failure, and the sentence that says why."""
     match error:
         case RuleError():
-            return NOT_UNDERSTOOD, _lines(error)
+            return NOT_UNDERSTOOD, broken_rules(error)
         case DeviceError():
             return MISSING, str(error)
         case ModuleNotFoundError() if extra := _EXTRAS.get((error.name or "").split(".")[0]):
@@ -232,17 +232,6 @@ def _reason(error: BaseException) -> tuple[int, str]:
         f"A mistake in tilescope ({type(error).__name__}: {said}). Please report it with the output of the same command "
         "under TILESCOPE_DEBUG=1."
     )
-
-
-def _fault_text(error: FaultError, *, is_quiet: bool) -> str:
-    """What the chip answers and why, in a line; then every broken rule, or for --quiet the fix of the first."""
-    first = error.violations[0]
-    below = first.fix if is_quiet else f"\n{_lines(error)}"
-    return f"{error.answer}\n{below}"
-
-
-def _lines(error: RuleError) -> str:
-    return "\n".join(f"{violation.severity}: {violation}" for violation in error.violations)
 
 
 def _silence_stdout() -> None:
