@@ -13,11 +13,11 @@ import pytest
 import tilescope.cli
 from tilescope import __version__
 from tilescope.cli import COMMANDS, OWN_MODULES, run, watch
-from tilescope.cli.refusal import OF_INPUT
 from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeError, Violation
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.pipeline.template import template_names
 from tilescope.questions import swizzles
+from tilescope.questions.refusal import OF_INPUT
 from tilescope.rule import RULES
 
 PROGRAM = [sys.executable, "-m", "tilescope"]

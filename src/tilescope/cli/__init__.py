@@ -24,11 +24,11 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
-from tilescope.cli.refusal import broken_rules, is_answer, refusal_json, refusal_text
 from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
+from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
 
 COMMAND_GROUPS = {  # by what people want, and what the list of commands says of each
     "Something fails, hangs or is wrong": {

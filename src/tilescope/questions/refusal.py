@@ -1,4 +1,4 @@
-"""Broken rules as a command tells them: the answer is no (exit status 1), or the input was not understood (2).
+"""Broken rules as commands and pages tell them: the answer is no (exit status 1), or the input was not understood (2).
 
     plan 128x1000 bf16 …   a rule of the hardware is broken   →  1, on stdout: what was asked for does not exist
     plan 128x64 bf17       a rule of tilescope's input is     →  2, on stderr: nothing was asked
