@@ -128,13 +128,27 @@ class Arch(Row):
         return self.features[feature]
 
 
+_TARGET_SPELLING = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?")
+# Targets without a row of their own, and the one that speaks for them: the documents give sm_121 the column of sm_120, and
+# sm_101 is what sm_110 was called before PTX 9.0.
+SHARED_ROWS = {"sm_121": "sm_120", "sm_101": "sm_110"}
+
+
 def _canonical(name: str) -> str:
     """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
     plain = name.strip().casefold()
-    written = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", plain)
-    number = written[1] + written[2] if written else ""
-    renamed = {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
-    return _CARDS.get(plain) or (f"sm_{renamed}" if number else name)
+    target = target_of(plain)
+    return _CARDS.get(plain) or SHARED_ROWS.get(target, target) or name
+
+
+def target_of(name: str) -> str:
+    """The target that a name spells, without its suffix, even where it shares the row of another; "" if it spells none.
+
+    >>> target_of("sm_121a"), Arch.named("sm_121a").name, target_of("H200")
+    ('sm_121', 'sm_120', '')
+    """
+    written = _TARGET_SPELLING.fullmatch(name.strip().casefold())
+    return f"sm_{written[1]}{written[2]}" if written else ""
 
 
 def architectures_with(feature: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-from tilescope.arch import ARCH, KIB, Arch
+from tilescope.arch import ARCH, KIB, SHARED_ROWS, Arch, target_of
 from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError, Violation
@@ -265,21 +265,23 @@ def _arch(name: str) -> Topic | None:
         row = Arch.named(name)
     except RuleError:
         return None
-    major, minor = row.compute_capability
+    target = target_of(name)
+    shown = target if target in SHARED_ROWS else row.name
     special = _features(row, f"{row.name}a")
-    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB an SM"
-    smem_per_block = f"{row.smem_per_block_bytes // KIB} KiB a block"
+    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB of shared memory an SM"
+    smem_per_block = f"at most {row.smem_per_block_bytes // KIB} KiB a block"
     sentences = [
-        f"Compute capability {major}.{minor}.",
-        f"Shared memory: {smem_per_sm}, at most {smem_per_block}.",
+        f"Compute capability {shown[3:-1]}.{shown[-1]}, with {smem_per_sm} and {smem_per_block}.",
         f"At most {row.blocks_per_sm} blocks an SM.",
-        f"Code for {row.name} has {_features(row, row.name)}.",
+        f"Code for {shown} has {_features(row, row.name)}.",
     ]
     if special:
-        sentences.append(f"Code for {row.name}a also has {special}.")
+        sentences.append(f"Code for {shown}a also has {special}.")
+    if shown != row.name:
+        sentences.append(f"These are the facts of {row.name}, whose row it shares.")
     basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
     sentences.append(f"What tilescope says about it {basis}.")
-    return Topic(row.name, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
+    return Topic(shown, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
 
 
 def _features(row: Arch, target: str) -> str:
