@@ -61,7 +61,7 @@ def answer(asked: Asked) -> Answer:
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
         first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
-        return Answer(template.launch, first=first, text=template.text)
+        return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
     start = time.perf_counter()

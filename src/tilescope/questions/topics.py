@@ -415,7 +415,8 @@ def answer(asked: Asked) -> Answer:
 def _near_words(question: str, unknown: Violation) -> NearestTopics:
     """What is near to words that name nothing; where nothing is, what to do instead."""
     topics = tuple(_nearest(question))
-    reason = f"{unknown.found}: {unknown.limit}."
+    is_sentence = len(question.split()) >= _SENTENCE_WORDS and unknown.found.startswith("topic ")
+    reason = "Nothing is known by these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
     return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
 
 
