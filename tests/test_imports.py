@@ -39,6 +39,8 @@ ORDER = (
     "pipeline",
     "ptx",
     "machine",
+    "testing",
+    "pytest_plugin",
     "planner",
     "emitter",
     "symptoms",

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import tomllib
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,22 @@ def test_a_fault_is_the_answer_no(capsys):
     assert status == 1
     assert out.startswith("double_all ends with a fault: ")
     assert "\nWhat is wrong\nrun-out-of-bounds  double.cu:4, PTX line" in out
+
+
+def test_the_svg_of_a_run_says_its_outcome_and_what_printf_wrote(capsys):
+    status, out, _ = printed(capsys, *LAUNCH[:-1], "41", "--svg", "fault.svg")
+    assert status == 1
+    assert out.count("ends with a fault") == 1
+    assert "double_all ends with a fault: " in svg_text("fault.svg")
+    launch = ["--grid", "1", "--block", "32", "--arg", "s32:32:zeros", "--arg", "s32:32:zeros"]
+    _, out, _ = printed(capsys, str(OWN_KERNELS / "printing.ptx"), *launch, "--svg", "printing.svg")
+    assert out.count("plain\n") == 1
+    assert "printf plain" in svg_text("printing.svg")
+
+
+def svg_text(path):
+    """The words of a drawing, with one blank between them."""
+    return " ".join(" ".join(ET.parse(path).getroot().itertext()).split())
 
 
 def test_a_run_is_stopped_after_so_many_steps(capsys):

@@ -90,11 +90,16 @@ def argument(parameter, addresses):
 
 def run_again(name, *, seed=None):
     """Run a recorded kernel from the card's arrays: the run, and the bytes of the arrays after it."""
+    return run_with(kernel(name), name, seed=seed)
+
+
+def run_with(other, name, **options):
+    """Run a kernel, the recorded one or another in its place, as the recording was launched."""
     found = recording(name)
     launch, memory = found.launch, ts.Memory()
     arrays = [held.copy() for held in found.before]
     addresses = [memory.place(array) for array in arrays]
-    run = kernel(name).run(
+    run = other.run(
         grid=launch["grid"],
         block=launch["block"],
         args=[argument(parameter, addresses) for parameter in launch["params"]],
@@ -102,6 +107,6 @@ def run_again(name, *, seed=None):
         smem_bytes=launch["smem_bytes"],
         cluster=launch.get("cluster"),
         arch=launch.get("arch"),
-        seed=seed,
+        **options,
     )
     return run, arrays

@@ -26,6 +26,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 ANY = -1  # no tile named
+NONE = -1  # no mbarrier
 DEAD = -1  # a phase has ended after which no arrivals are expected: all were dropped
 WARP_THREADS = 32
 WARPGROUP_THREADS = 128
@@ -47,7 +48,7 @@ class Access(NamedTuple):
     agent: int
     pc: int
     writes: bool
-    how: str  # generic: by threads; else tma, bulk, cp.async, wgmma, tcgen05, store
+    how: str  # generic: by threads; waited: cp.async for which every warp has waited, for its own alone; else as steps say
     begin: int
     end: int
     fill: tuple = ()  # of a copy: its barrier and phase, or its role and group
@@ -99,13 +100,14 @@ class Touched(NamedTuple):
 class Flight(NamedTuple):
     """What is under way to a barrier: the bytes of a copy, or arrivals that come when accesses are over."""
 
-    barrier: int
-    amount: int
+    barrier: int  # of threads: NONE
+    amount: int  # at a barrier of threads: as many as are wanted there
     agent: int
     pc: int
     copy: Access | None
     tile: int
     ends: tuple[Access, ...]
+    meeting: tuple = ()  # the barrier of threads: its block and number
 
 
 class Unfenced(NamedTuple):
@@ -355,9 +357,8 @@ class Naive:
     def moves(self, world):
         moves = [(self.step, agent) for agent in self.agents if self.ready(world, agent)]
         for flight in sorted(world.flights):
-            if self.programs[flight.agent][flight.pc][0] == "arrive" and any(
-                earlier.pc < flight.pc for earlier in self.last_warps(world, flight.agent)
-            ):
+            late = self.last_warps(world, flight.agent)
+            if flight in late and any(earlier.pc < flight.pc for earlier in late):
                 continue  # a warp arrives in the order of its steps
             moves.append((self.land, flight))
             if flight.copy and 0 < world.barriers[flight.barrier][2] < flight.amount:
@@ -415,13 +416,13 @@ class Naive:
             return world.barriers[barrier][0] & 1 != parity or not self.usable(world, barrier, agent)
         if op == "registers":
             return self.registers_needed(world, agent, *rest) <= world.pool[self.ranks[agent]]
-        if self.meets(op, *rest) and self.last_warps(world, agent):
+        if self.waits_for_all_warps(op, *rest) and self.last_warps(world, agent):
             return False
         return not (op == "cluster" and rest[0] == "wait" and agent in world.arrived)
 
     def step(self, world, agent):
         op, *rest = self.next_step(world, agent)
-        if self.warps[agent] == 1 or self.meets(op, *rest):
+        if self.warps[agent] == 1 or self.waits_for_all_warps(op, *rest):
             world.accesses -= self.by_threads(world, agent)
         getattr(self, f"do_{op}")(world, agent, *rest)
         world.pcs = replaced(world.pcs, agent, world.pcs[agent] + 1)
@@ -437,12 +438,12 @@ class Naive:
         return used and self.slot_ranks[access.slot] == rank and self.gone(world, rank)
 
     def by_threads(self, world, agent):
-        """An agent's generic accesses under way: of one warp until its next step, of several until one that covers them."""
-        return self.under_way(world, agent, "generic")
+        """An agent's accesses that end with its steps: of one warp with the next, of several with one that covers them."""
+        return self.under_way(world, agent, "generic") | self.under_way(world, agent, "waited")
 
-    def meets(self, op, *rest):
-        """Whether all warps of an agent come to a barrier of threads, or leave: their accesses before that are over."""
-        return op in ("sync", "bar_arrive", "leave") or (op == "cluster" and rest[0] != "wait")
+    def waits_for_all_warps(self, op, *rest):
+        """Whether no warp of an agent goes on before all have come: their accesses before that are over."""
+        return op in ("sync", "leave") or (op == "cluster" and rest[0] == "sync")
 
     def arrives_with_all_warps(self, agent, op, *rest):
         """Whether all warps of an agent arrive at an mbarrier: when the last of them has, their accesses are over.
@@ -453,7 +454,8 @@ class Naive:
 
     def last_warps(self, world, agent):
         """The arrivals of an agent's last warps that have not come yet."""
-        return [each for each in world.flights if each.agent == agent and self.programs[agent][each.pc][0] == "arrive"]
+        ops = ("arrive", "bar_arrive", "cluster")
+        return [each for each in world.flights if each.agent == agent and self.programs[agent][each.pc][0] in ops]
 
     def ahead(self, world, agent):
         """The steps that other warps of an agent may do before one of them has done the next, which is for one thread alone.
@@ -590,10 +592,14 @@ class Naive:
 
     def land(self, world, flight):
         world.flights -= {flight}
+        waited = {access._replace(how="waited") for access in flight.ends}
+        self.end(world, world.accesses & {*flight.ends, *waited})
+        if flight.meeting:
+            self.meet(world, flight.agent, flight.meeting, flight.amount)
+            return
         barrier_rank = self.barrier_ranks[flight.barrier]
         if flight.copy is None:
             self.reach_block(world, barrier_rank, flight.agent)
-            self.end(world, [access for access in flight.ends if access in world.accesses])
             self.count(world, flight.barrier, arrivals=flight.amount)
             return
         if self.gone(world, self.slot_ranks[flight.copy.slot]) or self.gone(world, barrier_rank):
@@ -753,7 +759,8 @@ class Naive:
     def cleared(self, world, agent, fence):
         """The marks that a fence clears. What another role's warps are still writing, it does not."""
         if fence == "proxy.async":
-            writing = {(each.slot, each.agent) for each in world.accesses if each.writes and each.how == "generic"}
+            by_threads = [each for each in world.accesses if each.how in ("generic", "waited")]
+            writing = {(each.slot, each.agent) for each in by_threads if each.writes}
             return {
                 mark
                 for mark in world.marks
@@ -793,7 +800,7 @@ class Naive:
         over = self.over(world, agent, kind, pending)
         self.end(world, over)
         if kind == "cp.async" and self.warps[agent] > 1:  # a thread has waited for its own alone
-            world.accesses |= {access._replace(how="generic") for access in over}
+            world.accesses |= {access._replace(how="waited") for access in over}
         if kind == "bulk":
             stored = {access.slot for access in over}
             if any(stored & self.written_by_all_warps(step) for step in self.ahead(world, agent)):
@@ -809,7 +816,7 @@ class Naive:
         self.meet(world, agent, key, threads)
 
     def do_bar_arrive(self, world, agent, key, threads):
-        self.meet(world, agent, key, threads)
+        self.come(world, agent, key, threads)
 
     def do_cluster(self, world, agent, choice):
         if choice == "wait":
@@ -823,7 +830,16 @@ class Naive:
             world.standing = replaced(world.standing, agent, CLUSTER)
         else:
             world.arrived |= {agent}
-        self.meet(world, agent, CLUSTER, 0)
+        self.come(world, agent, CLUSTER, 0)
+
+    def come(self, world, agent, key, threads):
+        """All warps arrive at a barrier of threads. Where they go on at once, the last of them may be late."""
+        before = self.by_threads(world, agent)
+        if before or self.last_warps(world, agent):
+            late = Flight(NONE, threads, agent, world.pcs[agent], None, ANY, tuple(sorted(before)), key)
+            world.flights |= {late}
+        else:
+            self.meet(world, agent, key, threads)
 
     def meet(self, world, agent, key, threads):
         members = [each for each in self.agents if self.ranks[each] == self.ranks[agent]]

@@ -289,6 +289,76 @@ def test_the_search_remembers_a_store_that_one_warp_has_waited_for_behind_a_read
     assert ts.simulate(data).mistake.rule == "pipeline-warps"
 
 
+# a wait for cp.async covers the copies of the thread that waits, and of no other
+COPIED = {"copy": "a", "bytes": 16, "by": "cp.async"}, {"commit": "cp.async"}, {"wait_group": "cp.async"}
+TOUCHES = {
+    "read": [{"read": ["a"]}],
+    "multiply": [{"multiply": ["a"], "unit": "mma"}],
+    "write": [{"write": ["a"]}],
+    "copy": COPIED,
+}
+ALL_ARRIVE = {"arrive": "g", "count": 4}
+NOT_MET = {
+    "nothing": [],
+    "a fence": [FENCE],
+    "one arrives": [{"arrive": "one"}, wait("one")],
+    "an arrival of all": [ALL_ARRIVE],
+    "bar.arrive": [{"bar_arrive": 1, "threads": 160}],
+    "the cluster's arrive": [{"cluster": "arrive"}],
+    "two arrivals": [{"cluster": "arrive"}, {"bar_arrive": 1, "threads": 160}],
+}
+MET = {
+    "bar.sync": [{"sync": 1, "threads": 128}],
+    "an mbarrier": [ALL_ARRIVE, wait("g")],
+    "the cluster's barrier": [{"cluster": "sync"}],
+    "the cluster's barrier in two steps": [{"cluster": "arrive"}, {"cluster": "wait"}],
+}
+
+
+def copied_and_touched(between, touch, threads=128):
+    barriers = {"g": {"count": 4}, "one": {"count": 1}}
+    return pipeline(role("p", *COPIED, *between, *touch, threads=threads), barriers=barriers, slots="a")
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+@pytest.mark.parametrize("between", NOT_MET)
+def test_no_warp_touches_what_other_warps_copy_before_they_have_met(between, touch):
+    data = copied_and_touched(NOT_MET[between], TOUCHES[touch])
+    assert naive(data) == "race"
+    assert ts.simulate(data).mistake.rule == "pipeline-warps"
+    assert search(Program(Pipeline.from_dict(data)), 1_000).mistake.rule == "pipeline-warps"
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+@pytest.mark.parametrize("between", MET)
+def test_warps_that_have_met_know_what_all_of_them_copied(between, touch):
+    data = copied_and_touched(MET[between], TOUCHES[touch])
+    assert naive(data) == ""
+    assert ts.simulate(data).verdict == "proven"
+    found = search(Program(Pipeline.from_dict(data)), 1_000)
+    assert (found.mistake, found.is_complete) == (None, True)
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_a_lone_warp_knows_what_it_copied(touch):
+    data = copied_and_touched([], TOUCHES[touch], threads=32)
+    assert naive(data) == ""
+    assert ts.simulate(data).verdict == "proven"
+
+
+def test_the_remedy_is_a_sync_after_the_wait_for_the_copies():
+    found = ts.simulate(copied_and_touched([], TOUCHES["read"])).mistake
+    assert found.found == "p fills a by cp.async with 4 warps, and p reads it (threads) before these have met"
+    assert found.fix == "Put a sync of the 128 threads of p after cp.async.wait_group."
+
+
+def test_warps_know_of_copies_that_arrive_at_a_barrier_for_which_all_of_them_wait():
+    steps = COPIED[0], {"cp_arrive": "g", "count": 4, "noinc": True}, *COPIED[1:], wait("g"), {"read": ["a"]}
+    data = pipeline(role("p", *steps, threads=128), barriers={"g": {"count": 4}}, slots="a")
+    assert naive(data) == ""
+    assert ts.simulate(data).verdict == "proven"
+
+
 # ---- two grids: each has barriers and shared memory of its own ----
 
 LAUNCH, GRID_WAIT = {"griddepcontrol": "launch"}, {"griddepcontrol": "wait"}

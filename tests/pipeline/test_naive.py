@@ -197,6 +197,8 @@ CASES = {
     ),
     "two warps write and read their own": ("", pipeline((64, [write(), read(), write()]))),
     "two warps' cp.async, then one thread stores": ("race", pipeline((64, [cp_async(), *GROUP, F, *STORE]))),
+    "two warps' cp.async, each reads": ("race", pipeline((64, [cp_async(), *GROUP, read()]))),
+    "two warps' cp.async, met before they read": ("", pipeline((64, [cp_async(), *GROUP, sync(1, 64), read()]))),
     "two warps' cp.async, met": ("", pipeline((64, [cp_async(), *GROUP, F, sync(), *STORE]))),
     "one of two warps waits for its store, both write": (
         "race",

@@ -84,7 +84,7 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
             click.echo(f"{answer.first.sentence}\n")
         if answer.printed and not output.is_stdout_taken:
             click.echo(f"{answer.printed}\n")
-        show_drawing(drawing or drawn(answer), output)
+        show_drawing(drawing or drawn(answer), output, told_above=answer.told_above)
         for below in answer.below:
             click.echo()
             show(below, Output())
@@ -108,12 +108,15 @@ def drawn(answer: Answer) -> Drawing | None:
     return view.draw(answer.value, **{name: option for name, option in answer.shown.items() if option is not None})
 
 
-def show_drawing(drawing: Drawing | None, output: Output) -> None:
-    """Print a drawing, if nothing else is on stdout, and write it as SVG if that was asked for."""
+def show_drawing(drawing: Drawing | None, output: Output, *, told_above: Iterable[str] = ()) -> None:
+    """Print a drawing, if nothing else is on stdout, and write it as SVG if that was asked for.
+
+    What is printed leaves out the parts that were told above it.
+    """
     if drawing is None:
         return
     if not output.as_json and not output.is_quiet and not output.is_stdout_taken:
-        print_drawing(drawing)
+        print_drawing(drawing.without(*told_above))
     if output.svg_path is not None:
         write_to(output.svg_path, drawing.svg().encode())
 

@@ -11,7 +11,7 @@ system's; static variables follow from 0x400 on, dynamic memory behind them (mea
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +28,25 @@ GLOBAL_START = 0x7F00_0000_0000
 SHARED_RANK_SHIFT = 24  # the rank of a block in its cluster, in an address of shared memory
 SHARED_OFFSET_MASK = (1 << SHARED_RANK_SHIFT) - 1
 SHARED_RESERVED_BYTES = 0x400
+BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
 
-WINDOW_OF_SPACE: dict[str, int] = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "shared": SHARED_WINDOW, "global": 0}
+# where the window of a space begins; what lies in none is global memory
+WINDOWS: dict[Space, int] = {"param": PARAM_WINDOW, "local": LOCAL_WINDOW, "shared": SHARED_WINDOW}
 
 
-def is_in_window(address: int) -> bool:
-    """Whether a generic address lies in the window of shared, local or parameter memory."""
-    return any(start <= address < start + WINDOW_BYTES for start in (PARAM_WINDOW, LOCAL_WINDOW, SHARED_WINDOW))
+@overload
+def is_in_window(space: Space, address: int) -> bool: ...
+
+
+@overload
+def is_in_window(space: Space, address: Addresses) -> npt.NDArray[np.bool_]: ...
+
+
+def is_in_window(space: Space, address: int | Addresses) -> bool | npt.NDArray[np.bool_]:
+    """Whether a generic address, or each of an array, lies in the window of a space.
+
+    >>> is_in_window("shared", SHARED_WINDOW + 0x400), is_in_window("local", SHARED_WINDOW + 0x400)
+    (True, False)
+    """
+    start = WINDOWS[space]
+    return (address >= start) & (address < start + WINDOW_BYTES)

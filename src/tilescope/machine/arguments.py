@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation, raise_all
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.program import Program
+from tilescope.machine.run import ArgumentArray
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
 from tilescope.reading import entries, plain_int
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -87,6 +88,19 @@ class Parameters:
             start = self._program.param_offsets[parameter.number]
             self.content[start : start + len(held)] = np.frombuffer(held, np.uint8)
         raise_all(problems)
+
+    def arrays(self, given: Sequence[Argument]) -> tuple[ArgumentArray | None, ...]:
+        """The array that each argument is, or whose address or map it is; None for any other argument."""
+        return tuple(self._array_of(argument) for argument in given)
+
+    def _array_of(self, argument: Argument) -> ArgumentArray | None:
+        if _is_array(argument):
+            return ArgumentArray(np.asarray(argument), self._memory.place(argument))
+        address = argument.address if isinstance(argument, AnyMap) else plain_int(argument)
+        region = None if address is None else contents_of(self._memory).region_at(address)
+        if region is None or region.address != address:
+            return None
+        return ArgumentArray(region.array, region.address)
 
     def _bytes_of(self, parameter: Variable, argument: Argument) -> bytes | None:
         size_bytes = parameter.size_bytes or 0

@@ -18,6 +18,7 @@ from tilescope.machine.instructions import decode
 from tilescope.machine.instructions.control import Branch, Call, IndexedBranch, Return, called_function, decode_call
 from tilescope.machine.instructions.scalar import decode_contraction, keep_factors
 from tilescope.machine.instructions.wgmma import WARPGROUP_LANES
+from tilescope.machine.order.products import RegisterUse
 from tilescope.machine.program import Assembler, Program
 from tilescope.machine.step import Lanes, RefusedError, Step, Turn
 from tilescope.ptx.syntax import Function, Instruction, Module, Vector
@@ -166,24 +167,45 @@ def _guarded(step: Step, guard: tuple[int, bool] | None) -> Step:
 
 
 def _wait_for_accumulators(program: Program) -> None:
-    """Let every instruction that names a register of a wgmma finish the products first that use it."""
+    """Let every instruction that names a register of a wgmma finish the products first that use it, and tell the order."""
+    related = _moved_registers(program)
     for pc, instruction in enumerate(program.instructions):
-        touched = program.registers_named[pc] & program.wgmma_registers
-        if instruction is None or instruction.name == "wgmma" or not touched:
+        named = program.registers_named[pc] & related
+        if instruction is None or instruction.name == "wgmma" or not named:
             continue
+        written = named.intersection(program.targets[pc])
+        use = RegisterUse(named & program.wgmma_registers, named - written, written, instruction.name == "mov")
         step = program.steps[pc]
         turn = program.turns[pc]
         if step is not None:
-            program.steps[pc] = _settled(step, touched)
+            program.steps[pc] = _settled(step, use)
         elif isinstance(turn, Collective):
-            program.turns[pc] = replace(turn, step=_settled(turn.step, touched))
+            program.turns[pc] = replace(turn, step=_settled(turn.step, use))
 
 
-def _settled(step: Step, registers: frozenset[int]) -> Step:
+def _moved_registers(program: Program) -> frozenset[int]:
+    """The registers of wgmma, and all that their values are moved from or to: a mov is only another name."""
+    moves = [
+        program.registers_named[pc]
+        for pc, instruction in enumerate(program.instructions)
+        if instruction is not None and instruction.name == "mov"
+    ]
+    related = set(program.wgmma_registers)
+    while related:
+        found = {number for named in moves if not related.isdisjoint(named) for number in named}
+        if found <= related:
+            break
+        related |= found
+    return frozenset(related)
+
+
+def _settled(step: Step, use: RegisterUse) -> Step:
     def take_when_settled(cluster: Cluster, at: Lanes) -> None:
-        if cluster.pending.works:
-            cluster.pending.settle(registers, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
+        if use.settled and cluster.pending.works:
+            cluster.pending.settle(use.settled, cluster.lanes(at), cluster.grouping(WARPGROUP_LANES).of_lane)
         step(cluster, at)
+        if cluster.order is not None:
+            cluster.order.products.touch(cluster.lanes(at), use)
 
     return take_when_settled
 

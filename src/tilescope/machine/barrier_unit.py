@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
@@ -75,6 +76,8 @@ def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     arrivals = count % ARRIVALS_END
     cluster.mbarriers[address] = Mbarrier(arrivals, pending=arrivals)
+    if cluster.order is not None:
+        cluster.order.mbarriers.init(address, lane)
     cluster.running_phases[address] = _FRESH
     cluster.version += 1
 
@@ -83,6 +86,8 @@ def invalidate(cluster: Cluster, address: int, lane: int) -> None:
     """mbarrier.inval: the unit writes the word back to memory and forgets the barrier."""
     at = np.array([lane])
     word = barrier_at(cluster, address, lane).encode()
+    if cluster.order is not None:
+        cluster.order.mbarriers.forget(address, lane)
     cluster.store("shared", at, np.array([address]), np.array([word], _WORD))
     cluster.mbarriers.pop(address, None)
     cluster.running_phases.pop(address, None)
@@ -98,18 +103,17 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     cluster.mbarriers[address] = after
     cluster.version += 1
     running = cluster.running_phases.get(address, _FRESH)
+    if cluster.order is not None:
+        cluster.order.mbarriers.named(address).expected_bytes += expected_bytes
     if expected_bytes:
         running = RunningPhase(running.number, running.bytes + expected_bytes)
     if after.phase != before.phase:
         _note_phase(cluster, address, before, running)
+        if cluster.order is not None:
+            cluster.order.mbarriers.named(address).end_phase()
         running = RunningPhase(running.number + 1)
     cluster.running_phases[address] = running
     return before.encode() & _TOKEN_MASK
-
-
-def arrive(cluster: Cluster, address: int, lane: int, to_next: Change, *, expected_bytes: int = 0) -> int:
-    """An arrival, perhaps with bytes to expect; at a barrier that expects none (a word of zeros) it is one too many."""
-    return change(cluster, address, lane, to_next, expected_bytes=expected_bytes)
 
 
 def complete_bytes(cluster: Cluster, address: int, lane: int, size_bytes: int) -> None:
@@ -118,14 +122,24 @@ def complete_bytes(cluster: Cluster, address: int, lane: int, size_bytes: int) -
         change(cluster, address, lane, lambda state: state.complete_tx(size_bytes))
 
 
-def poll(cluster: Cluster, address: int, lane: int, *, phase: int, askers: int) -> bool:
-    """Whether the phase of that parity has ended; a poll that fails is noted, so that its copies come next."""
-    has_passed = barrier_at(cluster, address, lane).passes(phase)
-    if has_passed:
-        cluster.polled.pop(address, None)
-    else:
-        cluster.polled[address] = askers
-    return has_passed
+def poll(cluster: Cluster, address: int, lanes: LaneNumbers, *, phase: int, is_relaxed: bool) -> npt.NDArray[np.bool_]:
+    """For each lane whether it sees the phase of that parity ended; a poll that fails is noted, so that its copies come next."""
+    order = cluster.order
+    if order is not None:
+        order.mbarriers.use(address, lanes)
+    has_ended = barrier_at(cluster, address, int(lanes[0])).passes(phase)
+    if not has_ended:
+        cluster.polled[address] = len(lanes)
+        return np.zeros(len(lanes), np.bool_)
+    cluster.polled.pop(address, None)
+    if order is None:
+        return np.ones(len(lanes), np.bool_)
+    passes = order.mbarriers.may_pass(address, lanes)
+    if passes.any():
+        order.mbarriers.waited(address, lanes[passes], is_relaxed=is_relaxed)
+    if not passes.all():
+        cluster.version += 1  # the next poll will see something else
+    return passes
 
 
 def _note_phase(cluster: Cluster, address: int, ended: Mbarrier, running: RunningPhase) -> None:

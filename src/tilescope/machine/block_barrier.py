@@ -75,6 +75,8 @@ class BlockBarriers:
         if barrier.arrived < expected or not barrier.arrived:
             return []
         del self.named[rank, number]
+        if self.cluster.order is not None:
+            self.cluster.order.barriers.ended(rank, number, [one.lanes for one in barrier.waiting])
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _released(barrier.waiting)
@@ -101,7 +103,15 @@ class BlockBarriers:
         self.cluster.version += 1
         waiting = self.cluster_waiting
         self.cluster_waiting = []
+        for one in waiting:
+            self.tell_order(one.lanes)
         return _released(waiting)
+
+    def tell_order(self, lanes: LaneNumbers) -> None:
+        """Lanes have passed the cluster's barrier."""
+        if self.cluster.order is not None:
+            for phase in np.unique(self.lane_phase[lanes]).tolist():
+                self.cluster.order.barriers.pass_cluster(phase, lanes[self.lane_phase[lanes] == phase])
 
     def cluster_passed(self, lanes: LaneNumbers) -> bool:
         """Whether the phase in which these lanes arrived has ended."""

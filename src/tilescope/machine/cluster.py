@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import (
-    LOCAL_WINDOW,
+    BUFFER_ALIGNMENT_BYTES,
     PARAM_WINDOW,
     SHARED_OFFSET_MASK,
     SHARED_RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BYTES,
+    WINDOWS,
     Addresses,
     Space,
+    is_in_window,
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.order.order import Order
+from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
 from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
-from tilescope.machine.step import EVERYONE, LaneNumbers, Lanes
+from tilescope.machine.step import LaneNumbers, Lanes
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from tilescope.machine.launch import Launch
 
 Words = npt.NDArray[np.generic]
-_BUFFER_ALIGNMENT_BYTES = 128  # of a block's shared memory and a thread's local memory in their arrays
 
 
 class LaneGrouping(NamedTuple):
@@ -60,7 +60,7 @@ class Cluster:
         self.memory: GlobalMemory = launch.memory
         self.blocks = launch.cluster_blocks
         self.block_threads = launch.block_threads
-        self.block_lanes = rounded_up(launch.block_threads, WARP_LANES)
+        self.block_lanes = launch.block_lanes
         self.lane_count = self.blocks * self.block_lanes
         self.first_block = first_block
         self.pc = 0  # of the step that runs now
@@ -68,9 +68,9 @@ class Cluster:
         self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
         self.block_of_lane: npt.NDArray[np.intp] = np.arange(self.lane_count) // self.block_lanes
-        self.shared_stride = rounded_up(launch.shared_end, _BUFFER_ALIGNMENT_BYTES)
+        self.shared_stride = launch.shared_stride
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
-        self.local_stride = rounded_up(program.local_bytes, _BUFFER_ALIGNMENT_BYTES)
+        self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
         self.local: npt.NDArray[np.uint8] = np.zeros(self.lane_count * self.local_stride, np.uint8)
         self.mbarriers: dict[int, Mbarrier] = {}  # by shared address; their state is not in memory
         self.running_phases: dict[int, RunningPhase] = {}  # of the mbarriers, by shared address
@@ -80,6 +80,7 @@ class Cluster:
         self.random = launch.random
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
+        self.order: Order | None = None if launch.order is None else Order(self, launch.order)
 
     # Registers ---------------------------------------------------------------------------------------------------
 
@@ -136,10 +137,14 @@ class Cluster:
         if space == "generic":
             return self._load_generic(at, addresses, dtype, count)
         if space == "global":
-            with_lanes = _LaneNames(self, at)
-            with with_lanes:
-                return self.memory.load(addresses, dtype, count)
+            with _LaneNames(self, at):
+                found = self.memory.load(addresses, dtype, count)
+            if self.order is not None:
+                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+            return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
+        if self.order is not None and space == "shared":
+            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
@@ -151,12 +156,11 @@ class Cluster:
         self._require_aligned(at, addresses, values.dtype.itemsize * count)
         if space == "generic":
             for own_space, chosen in self._by_space(addresses):
-                own = addresses[chosen] - _window(own_space)
+                own = addresses[chosen] - WINDOWS.get(own_space, 0)
                 self.store(own_space, self.lanes(at)[chosen], own, values[chosen])
             return
         if space == "global":
-            with _LaneNames(self, at):
-                self.memory.store(addresses, values)
+            self._store_global(at, addresses, values)
             return
         buffer, places = self._places(space, at, addresses, values.dtype.itemsize * count)
         if space == "param":
@@ -164,9 +168,39 @@ class Cluster:
         words = buffer.view(values.dtype)
         first = places // values.dtype.itemsize
         chosen = first if count == 1 else first[:, None] + np.arange(count)
-        if not np.array_equal(words[chosen], values):  # storing what lies there is no news to anybody who waits
-            self.version += 1
-            words[chosen] = values
+        order = self.order if space == "shared" else None
+        held = words[chosen]
+        if order is not None:
+            same = _sameness(held, values)
+            order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
+            order.mbarriers.overwritten(self.lanes(at), places)
+        if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
+            return
+        self.version += 1
+        words[chosen] = values
+        if order is not None and len(places) > 1:
+            lost = np.flatnonzero(~_sameness(words[chosen], values)())
+            if len(lost):
+                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+
+    def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
+        with _LaneNames(self, at):
+            if self.order is None:
+                self.memory.store(addresses, values)
+                return
+            count = values.shape[1] if values.ndim > 1 else 1
+            held = self.memory.load(addresses, values.dtype, count)
+            self.memory.store(addresses, values)
+            lanes = self.lanes(at)
+            self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
+            if len(lanes) > 1:
+                lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
+                if len(lost):
+                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+
+    def shared_places(self, addresses: Addresses) -> Addresses:
+        """Where shared addresses lie in the memory of all blocks."""
+        return (addresses >> SHARED_RANK_SHIFT) * self.shared_stride + (addresses & SHARED_OFFSET_MASK)
 
     def shared_bytes(self, rank: int) -> npt.NDArray[np.uint8]:
         """The shared memory of one block, from address 0 of its window on."""
@@ -190,12 +224,12 @@ class Cluster:
         pieces = self._by_space(addresses)
         if len(pieces) == 1:
             own_space = pieces[0][0]
-            return self.load(own_space, at, addresses - _window(own_space), dtype, count)
+            return self.load(own_space, at, addresses - WINDOWS.get(own_space, 0), dtype, count)
         shape = (len(addresses), count) if count > 1 else (len(addresses),)
         result = np.empty(shape, dtype)
         lanes = self.lanes(at)
         for own_space, chosen in pieces:
-            own = addresses[chosen] - _window(own_space)
+            own = addresses[chosen] - WINDOWS.get(own_space, 0)
             result[chosen] = self.load(own_space, lanes[chosen], own, dtype, count)
         return result
 
@@ -203,8 +237,8 @@ class Cluster:
         """Which entries of generic addresses lie in which space."""
         pieces: list[tuple[Space, LaneNumbers]] = []
         is_global = np.ones(len(addresses), np.bool_)
-        for space, window in _WINDOWS:
-            is_inside = (addresses >= window) & (addresses < window + WINDOW_BYTES)
+        for space in WINDOWS:
+            is_inside = is_in_window(space, addresses)
             if is_inside.any():
                 pieces.append((space, np.flatnonzero(is_inside)))
                 is_global &= ~is_inside
@@ -265,15 +299,14 @@ class _LaneNames:
             fault.lane = int(self.cluster.lanes(self.at)[fault.lane])
 
 
-_WINDOWS: tuple[tuple[Space, int], ...] = (
-    ("param", PARAM_WINDOW),
-    ("local", LOCAL_WINDOW),
-    ("shared", SHARED_WINDOW),
-)
+def _sameness(held: Words, values: Words) -> Same:
+    """For each lane whether the words of a store lie there already."""
 
+    def same() -> npt.NDArray[np.bool_]:
+        is_equal = held == values
+        return np.asarray(is_equal if is_equal.ndim == 1 else is_equal.all(axis=1))
 
-def _window(space: Space) -> int:
-    return dict(_WINDOWS).get(space, 0)
+    return same
 
 
 def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelFaultError:
@@ -287,6 +320,3 @@ def _outside_shared(address: int, cluster: Cluster, lane: int | None) -> KernelF
     held = cluster.launch.shared_end
     reason = f"shared address {address:#x}, but shared memory of a block ends at {held:#x}"
     return KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
-
-
-__all__ = ["EVERYONE", "Cluster", "Words"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tilescope.errors import FaultError, RuleError
 
@@ -26,7 +26,6 @@ class KernelFaultError(Exception):
     lane: int | None = None
     address: int | None = None
     rule: str | None = None  # of tilescope, where one says more
-    details: tuple[str, ...] = field(default=())
     is_global: bool = False  # `address` is one of global memory
 
 
@@ -41,5 +40,4 @@ def fault_of(
         lane,
         address,
         first.rule,
-        tuple(map(str, error.violations)),
     )

@@ -12,6 +12,7 @@ from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
+from tilescope.machine.order_findings import order_findings
 from tilescope.machine.places import block_of, instruction_named, thread_index, threads_named, threads_of, where_it_lies
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
@@ -136,7 +137,11 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What is wrong with a run; nothing where it finished."""
+    """What is wrong with a run: what ended it, then what nothing orders."""
+    return _ending(launch, result) + order_findings(launch)
+
+
+def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
         return (_fault_finding(launch, result.waiting[-1], result.fault),)
     if result.outcome == "hang":

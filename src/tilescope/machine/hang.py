@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import Violation, Wording
-from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, WINDOW_BYTES, Addresses
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHARED_WINDOW, Addresses, is_in_window
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.instructions.control import Branch
@@ -310,8 +310,7 @@ def _addresses(cluster: Cluster, poll: _Poll, lanes: LaneNumbers) -> Addresses |
             return None
         held = values
     addresses = held + poll.address.offset
-    is_window = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_BYTES)
-    return np.where(is_window, addresses - SHARED_WINDOW, addresses)
+    return np.where(is_in_window("shared", addresses), addresses - SHARED_WINDOW, addresses)
 
 
 def _values(cluster: Cluster, poll: _Poll, operand: Operand, lanes: LaneNumbers) -> npt.NDArray[np.int64] | None:

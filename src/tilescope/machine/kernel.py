@@ -9,9 +9,9 @@ run.outcome                                          "finished", "hang", "fault"
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,14 +24,18 @@ from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
+from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, counted, printed
+
+if TYPE_CHECKING:
+    from tilescope.machine.mutation.mutant import Mutant
 
 DEFAULT_MAX_STEPS = 10_000_000
 
@@ -76,6 +80,7 @@ class Kernel:
 
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
+        self.ptx = ptx
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
@@ -123,6 +128,7 @@ class Kernel:
         blocks: Sequence[Sequence[int]] | None = None,
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
+        findings: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -130,7 +136,7 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step.
+        threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
@@ -151,10 +157,34 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
+            order=LaunchOrder(self.program) if findings else None,
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
-        return _told(launch, result)
+        return with_arrays(_told(launch, result), parameters.arrays(args))
+
+    def mutants(self) -> Iterator[Mutant]:
+        """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
+
+        Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
+        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for.
+
+        >>> kernel = Kernel('''
+        ...     .version 8.0
+        ...     .target sm_90
+        ...     .address_size 64
+        ...     .visible .entry turn(.param .u64 a) {
+        ...         .shared .b32 s[64];
+        ...         bar.sync 0;
+        ...         ret;
+        ...     }''')
+        >>> for mutant in kernel.mutants():
+        ...     print(mutant, mutant.kind, mutant.kernel.instructions)
+        bar.sync removed, line 7 barrier ('ret',)
+        """
+        from tilescope.machine.mutation.mutant import mutants_of
+
+        return mutants_of(self)
 
 
 def _declared(parameter: Variable) -> str:

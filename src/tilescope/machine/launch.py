@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
+from tilescope.arithmetic import rounded_up
+from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.step import Versions
@@ -55,6 +59,7 @@ class Launch:
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
+    order: LaunchOrder | None = None  # None: nobody asks what is wrong
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
@@ -66,6 +71,16 @@ class Launch:
     def block_threads(self) -> int:
         """Threads of a block."""
         return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def block_lanes(self) -> int:
+        """Lanes of a block: its threads, padded to whole warps."""
+        return rounded_up(self.block_threads, WARP_LANES)
+
+    @property
+    def shared_stride(self) -> int:
+        """How far the shared memory of one block lies behind that of the block before it, in a cluster's array."""
+        return rounded_up(self.shared_end, BUFFER_ALIGNMENT_BYTES)
 
     @property
     def cluster_blocks(self) -> int:

@@ -82,8 +82,11 @@ def function_of(program: Program, pc: int) -> str:
 
 def shared_named(cluster: Cluster, address: int) -> str | None:
     """The variable in which a shared address lies: "full+8"; None where it is dynamic memory without a name."""
-    program = cluster.program
-    offset = address & SHARED_OFFSET_MASK
+    return shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
+
+
+def shared_variable(program: Program, offset: int) -> str | None:
+    """The variable in which an offset of a block's shared memory lies."""
     variables = [*program.module.variables.values()]
     for function in program.module.functions.values():
         variables.extend(function.variables)

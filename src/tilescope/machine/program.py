@@ -43,7 +43,6 @@ DTYPE_OF_BITS = {
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
 }
-LOCAL_ALIGNMENT_BYTES = 16
 
 
 class AddressOf(NamedTuple):

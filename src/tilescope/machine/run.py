@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy.typing as npt
 
 from tilescope.errors import Violation
 from tilescope.rule import Basis
@@ -61,13 +63,21 @@ class BarrierPhase(Value):
     source_line: str | None
 
 
+class ArgumentArray(NamedTuple):
+    """An array that an argument of a run is, points at or maps, and where it lies in global memory."""
+
+    array: npt.NDArray[Any]
+    address: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun(Value):
     """A kernel that was run without a card.
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
     `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
-    the order in which they were issued and ended; `maps` are the tensor maps that copies went through.
+    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `arrays` are those of
+    the arguments, by number, None for other arguments; they hold what the kernel left in them, and plain data leaves them out.
     """
 
     entry: str
@@ -85,8 +95,15 @@ class KernelRun(Value):
     maps: tuple[AnyMap, ...] = field(repr=False)
     printed: str
     basis: Basis
+    arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
         """Whether every bit of the result is the card's."""
         return not self.inexact
+
+
+def with_arrays(run: KernelRun, arrays: tuple[ArgumentArray | None, ...]) -> KernelRun:
+    """A run that knows the arrays of its arguments."""
+    object.__setattr__(run, "arrays", arrays)
+    return run

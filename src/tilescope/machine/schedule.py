@@ -258,14 +258,18 @@ class Schedule:
             return False
         present = np.concatenate([self.gathering[pc] for pc in meeting])
         moved = False
+        met: list[LaneNumbers] = []
         for pc, turn in meeting.items():
             lanes = self.gathering.pop(pc)
             complete = turn.complete(self.cluster, lanes, present)
             if complete.any():
                 moved = True
+                met.append(lanes[complete])
                 self.add(Front(pc + 1, lanes[complete]))
             if not complete.all():
                 self.gathering[pc] = lanes[~complete]
+        if met and self.cluster.order is not None:
+            self.cluster.order.barriers.warps(np.concatenate(met))
         return moved
 
     def spin(self, front: Front, *, reads_clock: bool) -> None:
@@ -279,10 +283,20 @@ class Schedule:
     def exit(self, lanes: LaneNumbers) -> None:
         """End threads, and let those go on that waited for nobody else."""
         self.cluster.live[lanes] = False
+        self._end_blocks(lanes)
         for released in self.barriers.after_exit(lanes):
             self.add(released)
         for pc in list(self.gathering):  # a warp may be complete without those that ended
             self.add(Front(pc, self.gathering.pop(pc)))
+
+    def _end_blocks(self, lanes: LaneNumbers) -> None:
+        """Tell the order which blocks have no threads left."""
+        cluster = self.cluster
+        if cluster.order is None:
+            return
+        for rank in np.unique(cluster.block_of_lane[lanes]).tolist():
+            if not cluster.live[cluster.block_of_lane == rank].any():
+                cluster.order.block_ended(rank)
 
     def release(self, fronts: Iterable[Front]) -> None:
         """Let the lanes of a barrier go on."""

@@ -66,15 +66,26 @@ class Arrivals(Memory):
 
     def _meet_threads(self, agent: int, action: Action) -> bool:
         """Come to a barrier of threads; whether the action is over: a meeting takes two, arriving and leaving."""
-        if action.meets and action.choice != "wait":
+        if not action.meets:  # the warps go on, one sooner than the other
+            return self._come_and_go_on(agent, action)
+        if action.choice != "wait":
             self._cover(agent)
-        elif action.choice != "wait":  # the warps go on, one sooner than the other
-            self._cover_with(agent, action.barriers[0])
         is_over = self.meet(agent, action)
-        if is_over and action.meets:  # what one warp knew all of them know
+        if is_over:  # what one warp knew all of them know
             self.unmet_stores.pop(agent, None)
             self.unmet_inits = {barrier: maker for barrier, maker in self.unmet_inits.items() if maker != agent}
         return is_over
+
+    def _come_and_go_on(self, agent: int, action: Action) -> bool:
+        """Arrive at a barrier of threads, and do not wait there. Where orders are tried one by one, the last warp may be late."""
+        barrier = action.barriers[0]
+        keys = tuple(filter(self.order.is_alive, self.uncovered.get(agent, ())))
+        if not self.order.tries_orders or not (keys or self._late_arrivals(agent)):
+            self._cover_with(agent, barrier)
+            return self.meet(agent, action)
+        threads = self.threads_at(barrier, agent)
+        self._send(Flight("late", barrier, threads, (), agent, None, keys, self._key(agent, 0)))
+        return self.meet(agent, action, counts=False)
 
     def _cover_with(self, agent: int, barrier: int) -> None:
         """All warps of an agent arrive, and go on: what they did before is over when the phase ends."""

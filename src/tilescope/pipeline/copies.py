@@ -169,7 +169,7 @@ class Copies(Arrivals):
             return
         reached = self.program.barriers[barrier]
         by_copy = flight.op == "copy"
-        blocks = {reached.home}
+        blocks = {reached.home} if barrier < self.barriers else set()  # a barrier of threads outlives a block
         if by_copy:
             blocks.add(self.program.slots[flight.slots[0]].home)
             phase = self.count(barrier, agent, past, tx=-flight.number)

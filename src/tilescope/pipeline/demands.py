@@ -246,7 +246,8 @@ PIPELINE_SYNC = rule(
 )
 PIPELINE_WARPS = rule(
     "pipeline-warps",
-    "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote.",
+    "Warps of a role meet, or all arrive, before one of them stores or releases what the others read or wrote, "
+    "or touches what they copied by cp.async.",
     source="PTX ISA, bar; memory consistency model",
     passing=PLANNED,
     failing=example(_WRITE, _FENCE, _STORE, _COMMIT, {"wait_group": "bulk"}, threads=128),

@@ -214,6 +214,14 @@ KINDS = {
         consequence="one warp goes on while others may not be done",
         fix="Put a sync of all threads of {agent_before} after the access, or let every warp arrive: count = {warps}.",
     ),
+    "cp.async warps": Mistake(
+        rule=PIPELINE_WARPS.name,
+        outcome="race",
+        subject="slot",
+        found="{agent_before} fills {slot} by cp.async with {warps} warps, and {agent} {does} it ({how}) before these have met",
+        consequence="a warp waits for its own copies alone, and those of the others may be under way",
+        fix="Put a sync of all threads of {agent_before} after cp.async.wait_group.",
+    ),
     "store warps": Mistake(
         rule=PIPELINE_WARPS.name,
         outcome="race",

@@ -33,7 +33,7 @@ class Machine(Copies):
             return action.choice == "launch" or self.program.earlier[agent] or self._grid_before_has_ended()
         if action.waits:
             return self.phase[action.barriers[0]] & 1 != action.number
-        if action.op in _MEETINGS and action.choice != "wait" and self._late_arrivals(agent):
+        if action.meets and action.choice != "wait" and self._late_arrivals(agent):
             return False
         if action.meets:
             standing = self.standing.get((agent, action.barriers[0]))

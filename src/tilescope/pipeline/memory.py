@@ -194,7 +194,7 @@ class Memory(State):
         own = earlier.agent == access.agent
         if own and earlier.how == access.how == "tcgen05":  # they run in order
             return not covers
-        if access.how == "generic" and self._is_by_own_threads(earlier, access.agent):
+        if own and earlier.how == access.how == "generic":  # its threads see what they did themselves
             return not covers
         if own and access.how in ("generic", "cp.async") and earlier.key in self.unmet_stores.get(access.agent, ()):
             raise self._race_of_warps(slot, earlier, access)
@@ -204,7 +204,10 @@ class Memory(State):
         return not covers
 
     def _is_by_own_threads(self, access: Access, agent: int) -> bool:
-        """Whether an agent's threads made an access, or waited for their cp.async: they see their own."""
+        """Whether an agent's threads made an access, or waited for their cp.async: a fence of theirs counts for both.
+
+        Every thread has then waited for its own copies. Those of other warps may still be under way.
+        """
         waited_for = access.how == "cp.async" and access.key in self.uncovered.get(agent, ())
         return access.agent == agent and (access.how == "generic" or waited_for)
 
@@ -243,9 +246,10 @@ class Memory(State):
 
     def _race_of_warps(self, slot: int, earlier: Access, access: Access) -> MistakeFoundError:
         """A warp of a role goes on before the others know, or are done."""
+        kinds = {"store": "store warps", "cp.async": "cp.async warps"}
         return mistake_error(
             self.program,
-            "warps" if earlier.how != "store" else "store warps",
+            kinds.get(earlier.how, "warps"),
             agent=access.agent,
             agent_before=earlier.agent,
             slot=slot,

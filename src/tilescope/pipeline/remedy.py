@@ -53,6 +53,7 @@ def remedies(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
         "registers": _fewer_registers,
         "fence": _more_fences,
         "warps": _more_meetings,
+        "cp.async warps": _more_meetings,
         "circle": _other_order,
         "race": _more_waits,
         "sync": _other_threads,
@@ -278,7 +279,7 @@ def _more_fences(program: Program, error: MistakeFoundError) -> Iterator[Remedy]
 
 
 def _more_meetings(program: Program, error: MistakeFoundError) -> Iterator[Remedy]:
-    """A sync of the role's warps behind what they read or wrote."""
+    """A sync of the role's warps behind what they read or wrote, or behind their wait for cp.async."""
     role = program.agents[error.number("agent_before")].of
     name = program.slots[error.number("slot")].of.name
     used = {step.target for _, step in _steps(program.pipeline) if step.op in _BAR_OPS}
@@ -296,7 +297,13 @@ def _more_meetings(program: Program, error: MistakeFoundError) -> Iterator[Remed
     def behind_fence(step: Step) -> tuple[Step, ...]:
         return (step, sync) if step.op == "fence" and step.target == "proxy.async" else (step,)
 
+    def behind_wait(step: Step) -> tuple[Step, ...]:
+        return (step, sync) if step.op == "wait_group" and step.target == "cp.async" else (step,)
+
     all_threads = f"the {threads} threads of {role.name}"
+    if error.kind == "cp.async warps":
+        after_wait = _changed(program.pipeline, role, behind_wait)
+        yield Remedy(f"Put a sync of {all_threads} after cp.async.wait_group.", after_wait)
     after_fence = _changed(program.pipeline, role, behind_fence)
     after_access = _changed(program.pipeline, role, behind)
     yield Remedy(f"Put a sync of {all_threads} after the access and its fence.", after_fence)

@@ -338,8 +338,16 @@ class State:
             surplus=came - expected,
         )
 
-    def meet(self, agent: int, action: Action) -> bool:
-        """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over."""
+    def threads_at(self, barrier: int, agent: int) -> int:
+        """What an agent counts at a barrier of threads: its threads, or 1 at that of the cluster."""
+        of_cluster = barrier == self.program.cluster_of(agent)
+        return 1 if of_cluster else self.program.agents[agent].of.whole_threads(WARP_THREADS)
+
+    def meet(self, agent: int, action: Action, *, counts: bool = True) -> bool:
+        """Arrive at a barrier of threads, or leave one whose phase has ended; whether the action is over.
+
+        An arrival that does not count comes later by itself.
+        """
         barrier = action.barriers[0]
         of_cluster = barrier == self.program.cluster_of(agent)
         standing = self.standing.get((agent, barrier))
@@ -353,8 +361,8 @@ class State:
                 self._expect_threads(agent, action, barrier)
             if action.meets or of_cluster:
                 self.standing[agent, barrier] = Standing(self.phase[barrier], self.pc[agent])
-            threads = 1 if of_cluster else self.program.agents[agent].of.whole_threads(WARP_THREADS)
-            self.count(barrier, agent, arrivals=threads, step=action.step)
+            if counts:
+                self.count(barrier, agent, arrivals=self.threads_at(barrier, agent), step=action.step)
         if action.meets:
             if self.phase[barrier] <= self.standing[agent, barrier].phase:
                 return False

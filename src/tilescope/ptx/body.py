@@ -81,6 +81,7 @@ class _Draft(NamedTuple):
     line: int
     source: int | None
     text: str
+    start: int
 
 
 class _OpenName(NamedTuple):
@@ -118,6 +119,7 @@ class Body(NamedTuple):
                 draft.line,
                 None if draft.source is None else sources[draft.source],
                 draft.text,
+                draft.start,
             )
             for draft in self.drafts
         )
@@ -259,9 +261,9 @@ class BodyReader:
         operands = self._quick_operands(opcode[0], found)
         if operands is None:
             return self._read_carefully(found.start("instruction"))
-        line = self.text.line(found.start("instruction"))
+        start = found.start("instruction")
         text = " ".join(found["instruction"].split())
-        self.drafts.append(_Draft(opcode, operands, guard, line, self.source, text))
+        self.drafts.append(_Draft(opcode, operands, guard, self.text.line(start), self.source, text, start))
         return found.end()
 
     def _quick_operands(self, name: str, found: re.Match[str]) -> list[Operand] | None:
@@ -317,7 +319,7 @@ class BodyReader:
             self.open_names.append(_OpenName(self.scope, len(self.drafts), operand, token))
         end = cursor.code.rindex(";", start, cursor.token.start)
         text = " ".join(cursor.code[start:end].split())
-        self.drafts.append(_Draft(opcode, operands, guard, self.text.line(start), self.source, text))
+        self.drafts.append(_Draft(opcode, operands, guard, self.text.line(start), self.source, text, start))
         return end + 1
 
     def _resolve(self, functions: Container[str]) -> None:

@@ -248,6 +248,7 @@ class Instruction:
     line: int  # of the PTX text, from 1
     source: SourceLine | None
     text: str  # as it was written, on one line, without the guard's @ taken off
+    start: int = field(default=0, compare=False)  # of its first character in the PTX text
 
     @property
     def opcode(self) -> str:

@@ -300,7 +300,8 @@ class Answer:
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
     text: str = ""  # what a command prints instead of the first line and the drawing
-    printed: str = ""  # what a command prints as it is between the first line and the drawing
+    printed: str = ""  # what a command prints as it is between the first line and the drawing …
+    told_above: tuple[str, ...] = ()  # … both in place of these parts of the drawing, which its SVG keeps
     below: tuple[Answer, ...] = ()  # what a command draws below it
     code: str = ""  # a call to copy, which a command prints at the end
     program: str | None = None  # source code, which a command writes instead of everything else

@@ -72,7 +72,7 @@ def answer(asked: Asked) -> Answer:
     return Answer(
         run,
         first=_first_line(run, seconds, errors),
-        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "is_told": True},
+        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines")},
         extra={
             "seconds": round(seconds, 6),
             "exact": run.exact,
@@ -83,6 +83,7 @@ def answer(asked: Asked) -> Answer:
         violations=run.findings,
         told_in="findings",
         printed=run.printed.rstrip(),
+        told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
 

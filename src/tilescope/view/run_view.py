@@ -17,12 +17,8 @@ _SHOWN_LINES = 20
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 
 
-def draw_kernel_run(
-    run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False, is_told: bool = False
-) -> Drawing:
+def draw_kernel_run(run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
-
-    With `is_told` the first is left out, for a command that has said it itself.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -35,7 +31,7 @@ def draw_kernel_run(
     return Drawing(
         title,
         {
-            "outcome": "" if is_told else outcome_sentence(run),
+            "outcome": outcome_sentence(run),
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),

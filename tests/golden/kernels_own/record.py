@@ -124,11 +124,15 @@ class Card:
                 raise RuntimeError(f"parameter {number} has {size.value} bytes, not {len(data)}")
             yield ctypes.create_string_buffer(data, len(data))
 
+    def prepare(self, module):
+        """Nothing is done between loading a module and launching its kernel; others may set its variables."""
+
     def run(self, cubin, launch, before):
         """The bytes of every array after the kernel."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), cubin)
         self.call("cuModuleGetFunction", ctypes.byref(function), module, launch["entry"].encode())
+        self.prepare(module)
         if launch["smem_bytes"] > 48 * 1024:
             self.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SMEM, launch["smem_bytes"])
         addresses = [self.placed(data) for data in before]

@@ -32,7 +32,6 @@ from tilescope.one_rounding import Rounding
 from tilescope.tma.elements import rounded_to_tf32
 
 _F32 = FORMATS["f32"]
-_F64 = FORMATS["f64"]
 TO_INTEGER: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_WINDOW, WINDOW_BYTES, Addresses, Space
+from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
@@ -285,7 +285,7 @@ class Atomic:
     def _change_generic(
         self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses, operands: list[Values]
     ) -> Values:
-        is_shared = (addresses >= SHARED_WINDOW) & (addresses < SHARED_WINDOW + WINDOW_BYTES)
+        is_shared = is_in_window("shared", addresses)
         if not is_shared.any():
             return self._change(cluster, "global", lanes, addresses, operands)
         if is_shared.all():

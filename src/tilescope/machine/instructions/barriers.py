@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.block_barrier import Votes, Waiting
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.front import Front
+from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
+from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
-from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
+from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
 
 
@@ -37,7 +42,15 @@ class BlockBarrierTurn:
         keys = ranks * 1024 + numbers
         for key in np.unique(keys).tolist():
             lanes = front.lanes[keys == key]
-            self._come(schedule, key // 1024, key % 1024, Front(pc, lanes, front.rounds, front.steps))
+            for warps in self._together(cluster, lanes):
+                self._come(schedule, key // 1024, key % 1024, Front(pc, warps, front.rounds, front.steps))
+
+    def _together(self, cluster: Cluster, lanes: LaneNumbers) -> list[LaneNumbers]:
+        """All lanes at once, or warp by warp where the barrier ends before all of them have come."""
+        if self.threads is None or len(lanes) <= int(cluster.registers[self.threads][lanes[0]]):
+            return [lanes]
+        warps = lanes // WARP_LANES
+        return np.split(lanes, np.flatnonzero(np.diff(warps)) + 1)
 
     def _come(self, schedule: Schedule, rank: int, number: int, front: Front) -> None:
         cluster = schedule.cluster
@@ -45,6 +58,8 @@ class BlockBarrierTurn:
         expected = None
         if self.threads is not None:
             expected = int(cluster.registers[self.threads][lanes[0]])
+        if cluster.order is not None:
+            cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
@@ -77,6 +92,7 @@ class ClusterWait:
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
         if schedule.barriers.cluster_passed(front.lanes):
+            schedule.barriers.tell_order(front.lanes)
             schedule.go_on(front, front.pc + 1)
             return
         schedule.barriers.cluster_waiting.append(Waiting(front.pc + 1, front.lanes))
@@ -86,9 +102,16 @@ class ClusterWait:
 class ClusterArrive:
     """barrier.cluster.arrive: counts the threads, which go on."""
 
+    is_relaxed: bool
+
     def take(self, schedule: Schedule, front: Front) -> None:
         """Arrive, and let go whom that frees."""
-        schedule.barriers.cluster_arrive(front.lanes)
+        barriers = schedule.barriers
+        if schedule.cluster.order is not None:
+            phase = barriers.cluster_phase
+            schedule.cluster.order.mbarriers.publish(front.lanes)
+            schedule.cluster.order.barriers.come_to_cluster(phase, front.lanes, is_relaxed=self.is_relaxed)
+        barriers.cluster_arrive(front.lanes)
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
 
@@ -99,7 +122,7 @@ def _bar(assembler: Assembler, instruction: Instruction) -> Turn:
     if words.flag("warp"):
         words.flag("sync")
         words.done()
-        return Collective(_nothing, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
+        return Collective(_meet_warps, assembler.source(instruction.operands[0], "u32"), meets_elsewhere=True)
     words.flag("cta")
     words.flag("aligned")
     action = words.required(("sync", "arrive", "red"), "sync, arrive or red")
@@ -131,11 +154,15 @@ def _barrier(assembler: Assembler, instruction: Instruction) -> Turn:
     words.without_effect()
     words.flag("aligned")
     words.done()
-    return ClusterArrive() if action == "arrive" else ClusterWait()
+    if action == "arrive":
+        return ClusterArrive("relaxed" in instruction.modifiers)
+    return ClusterWait()
 
 
-def _nothing(cluster: Cluster, at: Lanes) -> None:
-    """Only the waiting counts."""
+def _meet_warps(cluster: Cluster, at: Lanes) -> None:
+    """bar.warp.sync: only the waiting counts, and the order."""
+    if cluster.order is not None:
+        cluster.order.barriers.warps(cluster.lanes(at))
 
 
 _FENCES = (
@@ -167,8 +194,66 @@ def _fence(assembler: Assembler, instruction: Instruction) -> Step:
     while words.one_of(_FENCES) is not None:
         pass
     words.done()
-    return _nothing
+    modifiers = instruction.modifiers
+    if "tensormap::generic" in modifiers:
+        return _fence_of_maps(assembler, instruction)
+    if "mbarrier_init" in modifiers:
+        return _fence_of_init
+    if any(word.startswith("async") for word in modifiers):
+        return _fence_of_proxies(modifiers)
+    if "proxy" in modifiers:
+        return _no_fence
+    return _fence_of_memory(reach_of(instruction))
+
+
+def _no_fence(cluster: Cluster, at: Lanes) -> None:
+    """fence.proxy.alias: nothing here has two addresses."""
+
+
+def _fence_of_memory(reach: int) -> Step:
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.fences.fence(cluster.lanes(at), reach)
+
+    return fence
+
+
+def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
+    """fence.proxy.async, in shared or in global memory, or in both."""
+    fenced = [FENCED_SHARED, FENCED_GLOBAL]
+    if "global" in modifiers:
+        fenced = [FENCED_GLOBAL]
+    elif "shared::cta" in modifiers or "shared::cluster" in modifiers:
+        fenced = [FENCED_SHARED]
+
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.witness.knowledge.fence(cluster.lanes(at), fenced)
+
+    return fence
+
+
+def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
+    if cluster.order is not None:
+        cluster.order.mbarriers.fence_init(cluster.lanes(at))
+
+
+def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:
+    """fence.proxy.tensormap::generic.release, or .acquire [map], 128."""
+    if "acquire" not in instruction.modifiers:
+
+        def release(cluster: Cluster, at: Lanes) -> None:
+            if cluster.order is not None:
+                cluster.order.maps.release(cluster.lanes(at))
+
+        return release
+    addresses = decode_address(assembler, instruction.operands[0])
+
+    def acquire(cluster: Cluster, at: Lanes) -> None:
+        if cluster.order is not None:
+            cluster.order.maps.acquire(cluster.lanes(at), addresses(cluster, at))
+
+    return acquire
 
 
 FAMILIES: dict[str, Decoder] = {"bar": _bar, "barrier": _barrier, "fence": _fence, "membar": _fence}
-__all__ = ["FAMILIES", "RefusedError"]

@@ -178,6 +178,9 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     """Shared memory of the own block into that of any block of the cluster."""
     _require_aligned(ends.lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, ends.lane, ends.source, ends.size_bytes)
+    if cluster.order is not None and ends.size_bytes:
+        source = cluster.order.witness.cells_at(ends.source, ends.size_bytes)
+        cluster.order.bulk.between_blocks(ends.lane, source, ends.barrier)
     _add_load(cluster, form, ends, _read_shared)
 
 
@@ -207,9 +210,18 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
             other_address=ends.source,
         ),
     )
+    order = cluster.order
+    landing = None
+    if order is not None and ends.size_bytes:
+        target_cells = order.witness.cells_at(ends.target, ends.size_bytes)
+        landing = order.bulk.load(lane, target_cells, ends.barrier, is_reduction=form.reduction is not None)
+        if read is _read_global:
+            order.bulk.read_memory(lane, order.witness.global_cells_at(ends.source, ends.size_bytes), landing)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
+        if order is not None and landing is not None:
+            order.bulk.landed(landing, ends.size_bytes)
         if ends.size_bytes:
             target = shared_from(cluster, lane, ends.target, ends.size_bytes)
             form.write(target[: ends.size_bytes], _by_lane(read, cluster, ends))
@@ -246,6 +258,11 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
             other_address=ends.target,
         ),
     )
+    if cluster.order is not None and size_bytes:
+        group = int(cluster.pending.open_groups["bulk"][lane])
+        cluster.order.bulk.store(lane, cluster.order.witness.cells_at(ends.source, size_bytes), group)
+        written = cluster.order.witness.global_cells_at(ends.target, size_bytes)
+        cluster.order.bulk.write_memory(lane, written, group, is_reduction=form.reduction is not None)
     held: list[Bytes] = []
 
     def read() -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import Addresses, is_in_window
-from tilescope.machine.barrier_unit import arrive, barrier_at, meetings
+from tilescope.machine.address import WINDOWS, Addresses, is_in_window
+from tilescope.machine.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.fault import (
@@ -82,19 +82,32 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
     if action == "commit_group":
 
         def commit(cluster: Cluster, at: Lanes) -> None:
-            cluster.pending.commit(kind, cluster.lanes(at))
+            lanes = cluster.lanes(at)
+            if cluster.order is not None and kind == "cp.async":
+                cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
+            cluster.pending.commit(kind, lanes)
 
         return commit
     if action == "wait_all":
 
         def wait_all(cluster: Cluster, at: Lanes) -> None:
-            cluster.pending.wait_all(kind, cluster.lanes(at))
+            lanes = cluster.lanes(at)
+            cluster.pending.wait_all(kind, lanes)
+            if cluster.order is not None:
+                cluster.order.copies.wait_all(lanes)
 
         return wait_all
     newest = _constant(instruction.operands[0])
 
     def wait_group(cluster: Cluster, at: Lanes) -> None:
-        cluster.pending.wait_group(kind, cluster.lanes(at), newest, only_read=only_read)
+        lanes = cluster.lanes(at)
+        cluster.pending.wait_group(kind, lanes, newest, only_read=only_read)
+        if cluster.order is not None:
+            groups_done = cluster.pending.open_groups[kind][lanes] - newest
+            if kind == "cp.async":
+                cluster.order.copies.wait(lanes, groups_done - 1)
+            else:
+                cluster.order.bulk.wait(lanes, groups_done, only_read=only_read)
 
     return wait_group
 
@@ -158,6 +171,11 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
         pc = cluster.pc
         cluster.require_shared(at, targets, size_bytes)
         _require_aligned_sources(lanes, sources, sizes, size_bytes)
+        if cluster.order is not None:
+            cluster.order.copies.copy(lanes, cluster.shared_places(targets), size_bytes)
+            is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
+            if is_whole.any():
+                cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
@@ -210,7 +228,8 @@ def _read(cluster: Cluster, lanes: LaneNumbers, sources: Addresses, word: np.dty
     try:
         return cluster.memory.load(sources, word, count)
     except KernelFaultError as fault:
-        if fault.address is not None and is_in_window(fault.address):
+        address = fault.address
+        if address is not None and any(is_in_window(space, address) for space in WINDOWS):
             fault.code = INVALID_ADDRESS_SPACE
         if fault.lane is not None:
             fault.lane = int(lanes[fault.lane])
@@ -260,6 +279,8 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
     pc = cluster.pc
     pending = cluster.pending
     barrier_at(cluster, address, int(lanes[0]))
+    order = cluster.order
+    epochs = None if order is None else order.copies.arrive_behind(address, lanes)
     copies = [work for work in pending.works if work.kind == "cp.async" and np.isin(work.lanes, lanes).any()]
 
     def perform(some: LaneNumbers) -> None:
@@ -267,7 +288,9 @@ def _add_arrival(cluster: Cluster, address: int, lanes: LaneNumbers) -> None:
             _finish_for(pending, work, some)
         cluster.pc = pc
         arrivals = len(some)
-        arrive(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
+        if order is not None and epochs is not None:
+            order.copies.arrived(address, some, epochs[np.isin(lanes, some)])
+        change(cluster, address, int(some[0]), lambda state: state.arrive(arrivals))
 
     pending.add(Work("arrival", pc, lanes, perform, barrier=address))
 

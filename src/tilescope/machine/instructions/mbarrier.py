@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.address import SHARED_WINDOW, Addresses, Space
-from tilescope.machine.barrier_unit import Meeting, arrive, change, initialise, invalidate, meetings, poll
+from tilescope.machine.barrier_unit import Meeting, change, initialise, invalidate, meetings, poll
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.mbarriers import ArrivalOrder
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
@@ -94,6 +95,8 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
 
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
+            if cluster.order is not None:
+                cluster.order.mbarriers.use(met.address, met.lanes)
             total = _sum_of(cluster, size, met.lanes)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
@@ -119,6 +122,7 @@ def _completing(size_bytes: int) -> Callable[[Mbarrier], Mbarrier]:
 
 def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_drop: bool) -> Step:
     """mbarrier.arrive{.expect_tx | .noComplete} state, [barrier]{, count or bytes}."""
+    order = ArrivalOrder("relaxed" not in instruction.modifiers, "cta" in instruction.modifiers)
     has_bytes = words.flag("expect_tx")
     words.flag("noComplete")
     space = words.space()
@@ -134,14 +138,16 @@ def _arrive(assembler: Assembler, instruction: Instruction, words: Words, *, is_
 
     def come(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
-            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop)
+            token = _come(cluster, met, number, has_bytes=has_bytes, is_drop=is_drop, order=order)
             if target is not None:
                 cluster.registers[target][met.lanes] = np.uint64(token)
 
     return come
 
 
-def _come(cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool) -> int:
+def _come(
+    cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool, is_drop: bool, order: ArrivalOrder
+) -> int:
     """The arrivals of one warp at one barrier, and their token."""
     arrivals = len(met.lanes)
     size_bytes = 0
@@ -150,7 +156,9 @@ def _come(cluster: Cluster, met: Meeting, number: int | None, *, has_bytes: bool
     elif number is not None:
         arrivals = _sum_of(cluster, number, met.lanes)
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
-    return arrive(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
+    if cluster.order is not None:
+        cluster.order.mbarriers.arrive(met.address, met.lanes, order)
+    return change(cluster, met.address, int(met.lanes[0]), next_state, expected_bytes=size_bytes)
 
 
 def _arriving(arrivals: int, size_bytes: int, *, has_bytes: bool, is_drop: bool) -> Callable[[Mbarrier], Mbarrier]:
@@ -170,6 +178,7 @@ def _sum_of(cluster: Cluster, register: int, lanes: LaneNumbers) -> int:
 
 def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
     """test_wait and try_wait, by the token of an arrival or by the parity of a phase. The time of a try_wait means nothing."""
+    is_relaxed = "relaxed" in instruction.modifiers
     has_parity = words.flag("parity")
     space = words.space()
     words.without_effect()
@@ -185,14 +194,14 @@ def _wait(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
         asked = addresses(cluster, at)
         held = cluster.registers[phase][at].astype(np.uint64)
         phases = held >> np.uint64(phase_bit) & np.uint64(1)
-        passed = _passed(cluster, at, asked, phases)
+        passed = _passed(cluster, at, asked, phases, is_relaxed=is_relaxed)
         if target is not None:
             cluster.registers[target][at] = passed
 
     return wait
 
 
-def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -> Flags:
+def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *, is_relaxed: bool) -> Flags:
     """For each lane whether the phase that it asks for has ended."""
     passed = np.zeros(len(addresses), np.bool_)
     questions = addresses * 2 + phases.astype(np.int64)
@@ -202,7 +211,7 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values) -
         first = int(np.argmax(is_open))
         is_asked = questions == questions[first]
         passed[is_asked] = poll(
-            cluster, int(addresses[first]), int(lanes[first]), phase=int(phases[first]), askers=int(is_asked.sum())
+            cluster, int(addresses[first]), lanes[is_asked], phase=int(phases[first]), is_relaxed=is_relaxed
         )
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)

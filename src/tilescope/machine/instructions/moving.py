@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from tilescope.machine.address import (
-    LOCAL_WINDOW,
     PARAM_WINDOW,
+    SHARED_OFFSET_MASK,
     SHARED_RANK_SHIFT,
     SHARED_WINDOW,
     WINDOW_BYTES,
-    WINDOW_OF_SPACE,
+    WINDOWS,
     Addresses,
     Space,
+    is_in_window,
 )
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.cluster import Words as Values
@@ -227,7 +227,7 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
             cluster.registers[target][at] = (PARAM_WINDOW + offset).astype(wanted)
 
         return convert_parameter
-    window = WINDOW_OF_SPACE[space]
+    window = WINDOWS.get(space, 0)
     shift = -window if is_back else window
 
     def convert(cluster: Cluster, at: Lanes) -> None:
@@ -250,7 +250,7 @@ def _mapa(assembler: Assembler, instruction: Instruction) -> Step:
     window = SHARED_WINDOW if space == "generic" else 0
 
     def map_address(cluster: Cluster, at: Lanes) -> None:
-        offset = (cluster.registers[source][at].astype(np.int64) - window) & ((1 << SHARED_RANK_SHIFT) - 1)
+        offset = (cluster.registers[source][at].astype(np.int64) - window) & SHARED_OFFSET_MASK
         address = (cluster.registers[rank][at].astype(np.int64) << SHARED_RANK_SHIFT) + offset + window
         cluster.registers[target][at] = address.astype(wanted)
 
@@ -273,9 +273,6 @@ def _getctarank(assembler: Assembler, instruction: Instruction) -> Step:
     return rank
 
 
-_WINDOW_STARTS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-
-
 def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
     """Whether a generic address lies in a window; shared::cta means that of the own block."""
     is_own = "shared::cta" in instruction.modifiers or "shared" in instruction.modifiers
@@ -287,7 +284,7 @@ def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
 
     def is_in_space(cluster: Cluster, at: Lanes) -> None:
         address = cluster.registers[source][at].astype(np.int64)
-        inside = {name: _inside(address, start) for name, start in _WINDOW_STARTS.items()}
+        inside = {name: is_in_window(name, address) for name in WINDOWS}
         if space == "global":
             result = ~(inside["shared"] | inside["local"] | inside["param"])
         else:
@@ -298,10 +295,6 @@ def _isspacep(assembler: Assembler, instruction: Instruction) -> Step:
         cluster.registers[target][at] = result
 
     return is_in_space
-
-
-def _inside(address: Addresses, start: int) -> npt.NDArray[np.bool_]:
-    return np.asarray((address >= start) & (address < start + WINDOW_BYTES))
 
 
 def _createpolicy(assembler: Assembler, instruction: Instruction) -> Step:

@@ -22,6 +22,7 @@ from tilescope.machine.instructions.atomics import change_of, changed_words
 from tilescope.machine.instructions.mbarrier import decode_shared_address
 from tilescope.machine.instructions.moving import AddressOf
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.bulk_copies import Landing
 from tilescope.machine.pending import Work
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
@@ -129,13 +130,24 @@ def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
     cluster.require_shared(delivery.lanes, delivery.barriers, BARRIER_BYTES)
     for barrier in np.unique(delivery.barriers).tolist():
         own = delivery.of(delivery.barriers == barrier)
-        cluster.pending.add(Work("load", cluster.pc, own.lanes, _performing(cluster, own, write), barrier=barrier))
+        landing = None
+        if cluster.order is not None:
+            landing = cluster.order.bulk.store_async(own.lanes, own.addresses, own.size_bytes, barrier)
+        cluster.pending.add(
+            Work("load", cluster.pc, own.lanes, _performing(cluster, own, write, landing), barrier=barrier)
+        )
 
 
-def _performing(cluster: Cluster, delivery: Delivery, write: Write) -> Callable[[LaneNumbers], None]:
+def _performing(
+    cluster: Cluster, delivery: Delivery, write: Write, landing: Landing | None
+) -> Callable[[LaneNumbers], None]:
     """What is done when the values arrive."""
+    pc = cluster.pc
 
     def perform(lanes: LaneNumbers) -> None:
+        cluster.pc = pc
+        if cluster.order is not None and landing is not None:
+            cluster.order.bulk.landed(landing, delivery.size_bytes * len(lanes))
         own = delivery.of(np.isin(delivery.lanes, lanes))
         write(cluster, own.lanes, own.addresses, own.values)
         complete_bytes(cluster, int(own.barriers[0]), int(lanes[0]), own.size_bytes * len(lanes))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, WINDOW_BYTES
+from tilescope.machine.address import PARAM_WINDOW, is_in_window
 from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
@@ -29,6 +29,8 @@ from tilescope.machine.fault import (
 from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.cells import CellNumbers, Cells
+from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
@@ -41,7 +43,7 @@ from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
 from tilescope.tensor_map.record import MapSubject
 from tilescope.tma.request import taken_offsets
 from tilescope.tma.transfer import deliver, read_rows, write_rows
-from tilescope.tma.walk import walk
+from tilescope.tma.walk import placement, walk
 
 RANKS = ("1d", "2d", "3d", "4d", "5d")
 _SUBJECT_OF_MODE: dict[str, MapSubject] = {
@@ -145,11 +147,14 @@ def _for_each_lane(form: TensorForm) -> Step:
             cluster.lanes(at).tolist(), map_addresses, shared_addresses, barriers, strict=True
         ):
             number = _map_number(cluster, lane, map_address)
+            if cluster.order is not None:
+                cluster.order.maps.use(map_address, lane)
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
             else:
-                _issue_load(cluster, form, lane, copy, map_number=number, barrier=barrier)
+                places = {"map_address": map_address, "map_number": number, "barrier": barrier}
+                _issue_load(cluster, form, lane, copy, **places)
 
     return step
 
@@ -159,7 +164,7 @@ def _map_number(cluster: Cluster, lane: int, address: int) -> int:
     if address % MAP_ALIGNMENT_BYTES:
         reason = f"a tensor map at {address:#x}, which is no multiple of {MAP_ALIGNMENT_BYTES} bytes"
         raise KernelFaultError(MISALIGNED_ADDRESS, reason, lane, address)
-    if PARAM_WINDOW <= address < PARAM_WINDOW + WINDOW_BYTES:
+    if is_in_window("param", address):
         content = cluster.launch.parameters[address - PARAM_WINDOW :]
     else:
         content = global_from(cluster.memory, address)
@@ -203,7 +208,9 @@ def _signed(cluster: Cluster, numbers: Sequence[int], lane: int) -> tuple[int, .
     return tuple(word - (word >> 31 << 32) for word in words)
 
 
-def _issue_load(cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+def _issue_load(
+    cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int
+) -> None:
     """One piece of work for every block that receives the box."""
     targets = [copy.smem_address]
     barriers = [barrier]
@@ -212,19 +219,28 @@ def _issue_load(cluster: Cluster, form: TensorForm, lane: int, copy: Copy, *, ma
         targets = cast_to(cluster, lane, copy.smem_address, cta_mask)
         barriers = cast_to(cluster, lane, barrier, cta_mask)
     for target, own_barrier in zip(targets, barriers, strict=True):
-        _add_load(cluster, lane, copy._replace(smem_address=target), map_number=map_number, barrier=own_barrier)
+        own = copy._replace(smem_address=target)
+        _add_load(cluster, lane, own, map_address=map_address, map_number=map_number, barrier=own_barrier)
 
 
-def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_number: int, barrier: int) -> None:
+def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_number: int, barrier: int) -> None:
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
     note(cluster, record)
+    order = cluster.order
+    landing = None
+    if order is not None:
+        landing = order.bulk.load(lane, _shared_cells(order.witness, copy), barrier)
+        order.bulk.read_memory(lane, _global_cells(order.witness, copy), landing)
+        order.bulk.read_map(map_address, landing)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
+        if order is not None and landing is not None:
+            order.bulk.landed(landing, record.bytes)
         try:
             deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
         except RuleError as error:  # bytes that no array holds
@@ -240,6 +256,13 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
     note(cluster, _record(cluster, lane, copy, map_number, None))
+    if cluster.order is not None:
+        group = int(cluster.pending.open_groups["bulk"][lane])
+        cluster.order.bulk.store(lane, _shared_cells(cluster.order.witness, copy), group)
+        is_reduction = copy.reduce is not None
+        cluster.order.bulk.write_memory(
+            lane, _global_cells(cluster.order.witness, copy), group, is_reduction=is_reduction
+        )
     held: list[Bytes] = []
 
     def read() -> None:
@@ -256,6 +279,29 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
 
     cluster.pending.add(Work("bulk", pc, np.array([lane]), perform, read=read))
+
+
+def _shared_cells(witness: Witness, copy: Copy) -> Cells:
+    """The cells of shared memory that a copy touches: its whole box, or the pieces of rows that leave gaps."""
+    tensor_map: AnyMap = copy.tensor_map
+    walked = walk(copy)
+    row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+    if row_bytes == tensor_map.pitch_bytes and not tensor_map.interleave.slice_bytes:
+        return witness.cells_at(copy.smem_address, walked.rows * row_bytes)
+    placed = placement(tensor_map, walked.rows, copy.smem_address)
+    first = witness.cells_at(copy.smem_address, 1).start
+    per_piece = placed.piece_bytes // witness.cell_bytes
+    if per_piece <= 1:
+        return np.unique(first + placed.places * placed.piece_bytes // witness.cell_bytes)
+    cells: CellNumbers = (first + placed.places[:, None] * per_piece + np.arange(per_piece)).ravel()
+    return cells
+
+
+def _global_cells(witness: Witness, copy: Copy) -> CellNumbers:
+    """The cells of global memory that lie wholly in the part of the tensor that a copy touches."""
+    walked = walk(copy)
+    starts = copy.tensor_map.address + walked.starts[walked.inside] + walked.low_bytes
+    return witness.global_cells_of_rows(starts, walked.high_bytes - walked.low_bytes)
 
 
 def _record(cluster: Cluster, lane: int, copy: Copy, map_number: int, barrier: int | None) -> CopyRecord:

@@ -88,6 +88,8 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
         for offset in range(0, DESCRIPTOR_BYTES, _PAIR * _WORD.itemsize):
             pair = cluster.load("shared", at, source + offset, _WORD, _PAIR)
             cluster.store("global", at, target + offset, pair)
+        if cluster.order is not None:
+            cluster.order.maps.release(cluster.lanes(at))
 
     return copy
 

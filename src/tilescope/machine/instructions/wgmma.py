@@ -25,6 +25,9 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.cells import CellNumbers
+from tilescope.machine.order.order import Order
+from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
@@ -67,6 +70,17 @@ class SmemRead(NamedTuple):
         pairs = zip(first_lanes.tolist(), descriptors.tolist(), strict=True)
         return np.stack([self._matrix(cluster, lane, word) for lane, word in pairs])
 
+    def cells(self, cluster: Cluster, witness: Witness, lane: int, word: int) -> CellNumbers:
+        """The cells of shared memory that one descriptor reads, each once."""
+        places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
+        base = _START.extract(word & _HIGH_START_MASK)
+        first_byte = lane // cluster.block_lanes * cluster.shared_stride + base
+        end = (lane // cluster.block_lanes + 1) * cluster.shared_stride
+        cells = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), witness.cell_bytes)
+        if first_byte + places.end > end:
+            return cells[:0]  # a fault when it is performed
+        return cells + first_byte // witness.cell_bytes
+
     def _matrix(self, cluster: Cluster, lane: int, word: int) -> Elements:
         """The codes that one descriptor reads from the block of a lane."""
         places = _places(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK))
@@ -101,6 +115,15 @@ def _places(read: SmemRead, word: int) -> _Places:
         addresses = np.ascontiguousarray(addresses[:, ::8])
     units = addresses // read.stored_bytes
     return _Places(units, (int(units.max()) + 1) * read.stored_bytes)
+
+
+@lru_cache(maxsize=_CACHED_READS)
+def _cells_of(read: SmemRead, word: int, cell_bytes: int) -> CellNumbers:
+    """The cells of those places, from the start of the swizzle's pattern on."""
+    places = _places(read, word)
+    per_unit = max(1, read.stored_bytes // cell_bytes)
+    first = places.units * read.stored_bytes // cell_bytes
+    return np.unique(first.ravel()[:, None] + np.arange(per_unit))
 
 
 def warpgroups_of(cluster: Cluster, at: Lanes) -> LaneGroups:
@@ -152,7 +175,24 @@ class Multiplication(NamedTuple):
             issued.perform(cluster, lanes)
 
         registers = frozenset((*self.d, *self.a))
+        if cluster.order is not None:
+            self._tell_order(cluster, cluster.order, issued)
         cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
+
+    def _tell_order(self, cluster: Cluster, order: Order, issued: Issued) -> None:
+        """The operands in shared memory, and the registers, of every warpgroup that multiplies."""
+        open_groups = cluster.pending.open_groups["wgmma"]
+        for number, first_lane in enumerate(issued.first_lanes.tolist()):
+            lanes = np.arange(first_lane, first_lane + WARPGROUP_LANES)
+            operands = [self.b_read.cells(cluster, order.witness, first_lane, int(issued.b_descriptors[number]))]
+            if not self.a:
+                operands.append(
+                    self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
+                )
+            order.products.issue(lanes, operands, int(open_groups[first_lane]))
+            read = (*self.a, *self.d) if issued.adds_d[number] else self.a
+            group = int(open_groups[first_lane])
+            order.products.use(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
 
 
 class Issued(NamedTuple):
@@ -252,10 +292,12 @@ def _constant(name: str, operand: Operand) -> int:
 def _fence(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
     _take_sync(words)
 
-    def nothing(cluster: Cluster, at: Lanes) -> None:
-        """Only the waiting for each other counts."""
+    def fence(cluster: Cluster, at: Lanes) -> None:
+        """Registers are read and written when the product is made: only the order is told."""
+        if cluster.order is not None:
+            cluster.order.products.fence(cluster.lanes(at))
 
-    return Collective(nothing, group_lanes=WARPGROUP_LANES)
+    return Collective(fence, group_lanes=WARPGROUP_LANES)
 
 
 def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
@@ -275,7 +317,14 @@ def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) ->
     newest = operand.value
 
     def wait(cluster: Cluster, at: Lanes) -> None:
-        cluster.pending.wait_group("wgmma", cluster.lanes(at), newest)
+        lanes = cluster.lanes(at)
+        cluster.pending.wait_group("wgmma", lanes, newest)
+        if cluster.order is not None:
+            groups = cluster.grouping(WARPGROUP_LANES).of_lane[lanes]
+            for group in np.unique(groups).tolist():
+                own = lanes[groups == group]
+                done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
+                cluster.order.products.wait(own, done)
 
     return Collective(wait, group_lanes=WARPGROUP_LANES)
 

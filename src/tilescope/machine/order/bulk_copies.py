@@ -1,0 +1,215 @@
+"""Bulk and tensor copies, and stores that arrive later: units of the chip that read and write by the async proxy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.order.accessor import Unit
+from tilescope.machine.order.cells import CellNumbers, Cells, Met
+from tilescope.machine.order.conflict import Side
+from tilescope.machine.order.knowledge import (
+    BULK_READ,
+    BULK_WRITE,
+    FENCED_GLOBAL,
+    FENCED_SHARED,
+    KNOWN,
+    Clock,
+)
+from tilescope.machine.order.mbarriers import MbarrierOrder, Mbarriers
+from tilescope.machine.order.stamp import UNDER_WAY, first_of_each, pcs_of, stamp_base, stamped, taken_apart
+from tilescope.machine.order.touching import Request, Touching
+from tilescope.machine.order.witness import Witness, mistake_of
+from tilescope.machine.step import LaneNumbers
+from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
+
+
+class Landing(NamedTuple):
+    """A copy into shared memory under way: the cells that it writes, with what stamp, and its mbarrier."""
+
+    cells: Cells
+    stamp: int
+    barrier: MbarrierOrder
+    base: int
+
+    @property
+    def read_stamp(self) -> int:
+        """The stamp of what it reads: finished for those who know that the phase has ended."""
+        return int(stamped(self.base, self.barrier.column, self.barrier.phases + 1))
+
+
+class _RemoteRead(NamedTuple):
+    """A copy out of a block's shared memory into another block's, which tells an mbarrier there."""
+
+    rank: int
+    barrier: MbarrierOrder
+    epoch: int
+    pc: int
+
+
+class BulkCopies:
+    """The bulk and tensor copies of one cluster."""
+
+    def __init__(self, witness: Witness, touching: Touching, mbarriers: Mbarriers) -> None:
+        self._witness = witness
+        self._touching = touching
+        self._mbarriers = mbarriers
+        self._stores: dict[int, tuple[int, int]] = {}  # by lane: (epoch, pc) of its last store
+        self._remote_reads: list[_RemoteRead] = []
+
+    # Into shared memory ------------------------------------------------------------------------------------------------
+
+    def load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool = False) -> Landing:
+        """A copy into shared memory that will tell an mbarrier."""
+        witness = self._witness
+        barrier = self._mbarriers.use(barrier_address, np.array([lane]), "copy")
+        unit = self._unit(lane, FENCED_SHARED)
+        now = Side(witness.cluster.pc, "copy", lane)
+        met = witness.shared.unknown_writes(cells, unit, strong=is_reduction)
+        if met is not None:
+            witness.tell_of_unit(met, cells, now, unit, "shared")
+        for read in witness.shared.unknown_reads(cells, replace(unit, proxy=KNOWN), strong=is_reduction):
+            self._tell_of_reads(read, cells, now)
+        return self._under_way(cells, barrier, is_strong=is_reduction)
+
+    def _under_way(self, cells: Cells, barrier: MbarrierOrder, *, is_strong: bool) -> Landing:
+        base = stamp_base(self._witness.cluster.pc, is_strong=is_strong)
+        stamp = int(stamped(base, barrier.column, UNDER_WAY))
+        self._witness.shared.write(cells, stamp)
+        barrier.last_copy = (UNDER_WAY, self._witness.cluster.pc)
+        return Landing(cells, stamp, barrier, base)
+
+    def _tell_of_reads(self, met: Met, cells: Cells, now: Side) -> None:
+        """Reads that may come before or after a copy: of old bytes, or, where nobody had written any, of its own."""
+        witness = self._witness
+        for index in first_of_each(pcs_of(met.stamps)):
+            before = witness.side(taken_apart(int(met.stamps[index])), was_write=False)
+            address = witness.address_of(cells, int(met.places[index]), "shared")
+            if witness.shared.writes[address // witness.cell_bytes] == 0:
+                witness.tell("copy wait", now, before, "shared", address)
+            else:
+                witness.tell(mistake_of(before.how, "copy", was_write=False), before, now, "shared", address)
+
+    def landed(self, landing: Landing, size_bytes: int) -> None:
+        """The bytes of a copy are there; its mbarrier is told next."""
+        barrier = landing.barrier
+        epoch = barrier.phases + 1
+        after = int(stamped(landing.base, barrier.column, epoch))
+        self._witness.shared.restamp(landing.cells, landing.stamp, after)
+        barrier.last_copy = (epoch, self._witness.cluster.pc)
+        barrier.came_bytes += size_bytes
+
+    def store_async(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, barrier_address: int) -> Landing:
+        """st.async or red.async: each lane's value will arrive before the mbarrier's phase ends."""
+        witness = self._witness
+        barrier = self._mbarriers.use(barrier_address, lanes, "copy")
+        request = Request(lanes, witness.cluster.shared_places(addresses), size_bytes)
+        touch = self._touching.spread("shared", "copy", request)
+        self._touching.meet(witness.shared, touch)
+        return self._under_way(touch.cells, barrier, is_strong=False)
+
+    # Out of shared memory ----------------------------------------------------------------------------------------------
+
+    def store(self, lane: int, cells: Cells, group: int) -> None:
+        """A copy out of shared memory: it reads its source until a wait_group.read, or a wait_group."""
+        witness = self._witness
+        self._read_shared(lane, cells)
+        column = BULK_READ * witness.knowledge.lane_count + lane
+        stamp = int(stamped(stamp_base(witness.cluster.pc), column, group + 1))
+        witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
+        self._stores[lane] = (group + 1, witness.cluster.pc)
+
+    def between_blocks(self, lane: int, cells: Cells, barrier_address: int) -> None:
+        """The source of a copy to another block's shared memory, which is read until the mbarrier's phase ends."""
+        witness = self._witness
+        self._read_shared(lane, cells)
+        barrier = self._mbarriers.named(barrier_address)
+        epoch = barrier.phases + 1
+        stamp = int(stamped(stamp_base(witness.cluster.pc), barrier.column, epoch))
+        witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
+        rank = int(witness.cluster.block_of_lane[lane])
+        if barrier_address >> SHARED_RANK_SHIFT != rank:
+            self._remote_reads.append(_RemoteRead(rank, barrier, epoch, witness.cluster.pc))
+
+    def _read_shared(self, lane: int, cells: Cells) -> None:
+        witness = self._witness
+        unit = self._unit(lane, FENCED_SHARED)
+        now = Side(witness.cluster.pc, "bulk store", lane)
+        met = witness.shared.unknown_writes(cells, unit)
+        if met is not None:
+            witness.tell_of_unit(met, cells, now, unit, "shared")
+        witness.tell_of_unwritten(cells, now)
+
+    def wait(self, lanes: LaneNumbers, groups_done: LaneNumbers, *, only_read: bool) -> None:
+        """cp.async.bulk.wait_group: how many groups of each lane are finished, or have been read."""
+        knowledge = self._witness.knowledge
+        for kind in (BULK_READ,) if only_read else (BULK_READ, BULK_WRITE):
+            columns = kind * knowledge.lane_count + lanes
+            knowledge.own[columns] = np.maximum(knowledge.own[columns], groups_done)
+
+    # Global memory -----------------------------------------------------------------------------------------------------
+
+    def read_memory(self, lane: int, cells: CellNumbers, landing: Landing) -> None:
+        """A copy reads global memory until the phase of its mbarrier ends."""
+        if not len(cells):
+            return
+        witness = self._witness
+        unit = self._unit(lane, FENCED_GLOBAL)
+        now = Side(witness.cluster.pc, "copy", lane)
+        for table, own, positions in witness.launch.memory.pieces(cells):
+            met = table.unknown_writes(own, unit)
+            if met is not None:
+                witness.tell_of_unit(met, cells[positions], now, unit, "global")
+            table.read_by_copy(witness.number, own, landing.read_stamp)
+
+    def read_map(self, address: int, landing: Landing) -> None:
+        """A copy reads its map until the phase of its mbarrier ends."""
+        witness = self._witness
+        cells = witness.global_cells_at(address, DESCRIPTOR_BYTES)
+        for table, own, _ in witness.launch.memory.pieces(cells):
+            table.read_by_copy(witness.number, own, landing.read_stamp)
+
+    def write_memory(self, lane: int, cells: CellNumbers, group: int, *, is_reduction: bool) -> None:
+        """A copy writes global memory as part of a bulk group of its thread."""
+        if not len(cells):
+            return
+        witness = self._witness
+        unit = self._unit(lane, FENCED_GLOBAL)
+        now = Side(witness.cluster.pc, "bulk store", lane)
+        base = stamp_base(witness.cluster.pc, is_strong=is_reduction)
+        column = BULK_WRITE * witness.knowledge.lane_count + lane
+        for table, own, positions in witness.launch.memory.pieces(cells):
+            met = table.unknown_writes(own, unit, strong=is_reduction)
+            if met is not None:
+                witness.tell_of_unit(met, cells[positions], now, unit, "global")
+            for read in table.unknown_reads(own, unit, strong=is_reduction):
+                index = 0
+                before = witness.side(taken_apart(int(read.stamps[index])), was_write=False)
+                address = witness.address_of(cells[positions], int(read.places[index]), "global")
+                witness.tell("race", before, now, "global", address, **witness.foreign(read, index))
+            table.write_by(witness.number, own, stamped(base, column, group + 1))
+
+    def _unit(self, lane: int, proxy: int) -> Unit:
+        knowledge = self._witness.knowledge
+        return Unit(knowledge, knowledge.view(lane), knowledge.others[knowledge.row_of_lane[lane]], proxy)
+
+    # The end -----------------------------------------------------------------------------------------------------------
+
+    def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
+        """A block has ended: what may still touch its shared memory."""
+        witness = self._witness
+        for address, barrier in self._mbarriers.at.items():
+            if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
+                epoch, pc = barrier.last_copy
+                if clock.known[barrier.column] < epoch:
+                    witness.tell("block end", None, Side(pc, "copy", None), "shared", witness.place(address), rank=rank)
+        for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
+            epoch, pc = self._stores[lane]
+            if clock.known[BULK_READ * witness.knowledge.lane_count + lane] < epoch:
+                witness.tell("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
+        for read in self._remote_reads:
+            if read.rank == rank and clock.known[read.barrier.column] < read.epoch:
+                witness.tell("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)

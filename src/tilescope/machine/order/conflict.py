@@ -1,0 +1,68 @@
+"""What a run met that nothing orders, told once however often it happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival"]
+Mistake = Literal[
+    "race",
+    "proxy fence",
+    "copy wait",
+    "refill",
+    "accumulators",
+    "accumulator fence",
+    "store source",
+    "cp.async",
+    "barrier init",
+    "barrier reuse",
+    "barrier phase",
+    "map fence",
+    "block end",
+    "expected bytes",
+    "unwritten",
+    "cp.async fence",
+]
+Space = Literal["shared", "global", "registers"]
+MOST_CONFLICTS = 1000  # kinds that are told apart
+
+
+class Side(NamedTuple):
+    """One of two accesses: its instruction, what it does, and the lane, where one thread did it."""
+
+    pc: int
+    how: How
+    lane: int | None
+
+
+@dataclass(slots=True)
+class Conflict:
+    """Two accesses that nothing orders: the first of its kind, and how often there were equal ones."""
+
+    mistake: Mistake
+    before: Side | None
+    now: Side
+    space: Space
+    address: int | None
+    block: tuple[int, int, int]  # of the access that found it
+    facts: dict[str, int] = field(default_factory=dict)
+    times: int = 0
+
+
+@dataclass(slots=True)
+class Conflicts:
+    """All conflicts of a launch."""
+
+    found: dict[tuple[object, ...], Conflict] = field(default_factory=dict)
+
+    def add(self, conflict: Conflict) -> None:
+        """Keep a conflict, or count it."""
+        before = None if conflict.before is None else (conflict.before.pc, conflict.before.how)
+        key = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
+        held = self.found.get(key)
+        if held is None:
+            if len(self.found) >= MOST_CONFLICTS:
+                return
+            held = self.found[key] = conflict
+        held.times += 1

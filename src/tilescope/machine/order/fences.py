@@ -1,0 +1,85 @@
+"""Releases and acquires of threads through words in memory, and the fences that make relaxed accesses such."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.address import Addresses
+from tilescope.machine.order.flags import CARD, Flags, Left
+from tilescope.machine.order.knowledge import Clock
+from tilescope.machine.order.semantics import Meaning
+from tilescope.machine.order.witness import Witness
+from tilescope.machine.step import LaneNumbers
+
+
+class Fences:
+    """What the threads of one cluster hand on and learn by words in memory."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        lanes = witness.cluster.lane_count
+        self.shared_flags = Flags()
+        # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
+        self.epochs: npt.NDArray[np.int32] = np.zeros((CARD + 1, lanes), np.int32)
+        self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
+
+    def pass_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Strong accesses to words: what is learnt from them, and what is left there."""
+        if meaning.kind != "write" and flags.left:
+            for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+                for left in flags.at(address):
+                    self._see(lane, left, meaning)
+        if meaning.kind == "read":
+            return
+        if meaning.releases:
+            self._leave(flags, lanes, addresses, None, meaning.reach)
+            self._witness.knowledge.own[lanes] += 1
+            return
+        for reach in range(meaning.reach, -1, -1):
+            is_fenced = self.epochs[reach, lanes] > 0
+            if is_fenced.any():
+                fenced = lanes[is_fenced]
+                self._leave(flags, fenced, addresses[is_fenced], self.epochs[reach], reach)
+
+    def _see(self, lane: int, left: Left, meaning: Meaning) -> None:
+        rank = int(self._witness.cluster.block_of_lane[lane])
+        if not left.is_seen_by(self._witness.number, rank, meaning.reach):
+            return
+        if meaning.acquires:
+            self._witness.knowledge.acquire(np.array([lane]), left.clock)
+        else:
+            self._seen.setdefault(lane, []).append(left)
+
+    def _leave(
+        self,
+        flags: Flags,
+        lanes: LaneNumbers,
+        addresses: Addresses,
+        epochs: npt.NDArray[np.int32] | None,
+        reach: int,
+    ) -> None:
+        """Leave at each word what its lanes know; of themselves only what they did up to some epochs."""
+        ranks = self._witness.cluster.block_of_lane[lanes]
+        for address, rank in {*zip(addresses.tolist(), ranks.tolist(), strict=True)}:
+            own = lanes[(addresses == address) & (ranks == rank)]
+            clock = self._witness.knowledge.clock(own, None if epochs is None else epochs[own])
+            flags.leave(address, Left(clock, reach, rank))
+
+    def keep(self, lane: int, clock: Clock) -> None:
+        """A relaxed wait saw the end of a phase: what it hands on is learnt at the next fence."""
+        rank = int(self._witness.cluster.block_of_lane[lane])
+        self._seen.setdefault(lane, []).append(Left(clock, CARD, rank))
+
+    def fence(self, lanes: LaneNumbers, reach: int) -> None:
+        """fence.acq_rel, fence.sc, membar."""
+        knowledge = self._witness.knowledge
+        if self._seen:
+            ranks = self._witness.cluster.block_of_lane
+            for lane in lanes.tolist():
+                for left in self._seen.pop(lane, ()):
+                    if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
+                        knowledge.acquire(np.array([lane]), left.clock)
+        for nearer in range(reach + 1):
+            self.epochs[nearer, lanes] = knowledge.own[lanes]
+        knowledge.own[lanes] += 1

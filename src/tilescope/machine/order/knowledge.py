@@ -1,0 +1,269 @@
+"""What every thread of a cluster knows to have happened before: clocks of all others, kept once for threads that know the same.
+
+    columns    threads | their cp.async | their bulk reads | their bulk writes | warpgroups (wgmma) | barriers …
+
+    KNOWN             the last epoch of each column that happened before
+    FENCED_SHARED     the same, but made visible to the async proxy by a fence.proxy.async on the way: in shared memory …
+    FENCED_GLOBAL     … and in global memory
+
+Threads that met at a barrier know the same, so they share one row of clocks. A thread's own columns are not in it: what it did
+itself it always knows, and what its own copies did it knows when it has waited for them.
+
+        bar.sync            every thread learns what each of them knows: one row for all
+        mbarrier            an arrival adds what its thread knows; who sees the phase end takes all of it
+        fence.proxy.async   what is known is fenced
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.order.stamp import COLUMN_END, Columns, Epochs
+from tilescope.machine.step import LaneNumbers
+
+Vector = npt.NDArray[np.int32]
+Vectors = npt.NDArray[np.int32]  # (3, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL
+
+KNOWN, FENCED_SHARED, FENCED_GLOBAL = range(3)
+_VECTORS = 3
+THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
+OWN_KINDS = 4  # columns that every thread has
+ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
+_FIRST_BARRIERS = 32
+_FIRST_ROWS = 4
+
+
+class Clock(NamedTuple):
+    """What a release hands on: the clocks of its own cluster, and those of other clusters that it has heard of."""
+
+    cluster: int
+    vectors: Vectors
+    others: dict[int, Vectors]  # by cluster
+
+    @property
+    def known(self) -> Vector:
+        """What happened before, fenced or not."""
+        return np.asarray(self.vectors[KNOWN])
+
+
+def joined(one: Clock | None, other: Clock) -> Clock:
+    """Both clocks of one cluster in one."""
+    if one is None:
+        return other
+    others = dict(one.others)
+    for cluster, vectors in other.others.items():
+        others[cluster] = _later(others.get(cluster), vectors)
+    return Clock(one.cluster, _later(one.vectors, other.vectors), others)
+
+
+def _later(one: Vectors | None, other: Vectors) -> Vectors:
+    """The later of two clocks; columns that one has not heard of are those of the other."""
+    if one is None:
+        return other
+    longer, shorter = (one, other) if one.shape[1] >= other.shape[1] else (other, one)
+    result = longer.copy()
+    part = result[:, : shorter.shape[1]]
+    np.maximum(part, shorter, out=part)
+    return result
+
+
+class Knowledge:
+    """The clocks of all threads of one cluster."""
+
+    def __init__(self, cluster: int, lane_count: int, warpgroups: int) -> None:
+        self.cluster = cluster
+        self.lane_count = lane_count
+        self.first_warpgroup = OWN_KINDS * lane_count
+        self.first_barrier = self.first_warpgroup + warpgroups
+        self.columns = self.first_barrier
+        self._rows: npt.NDArray[np.int32] = np.zeros((_FIRST_ROWS, _VECTORS, self.columns + _FIRST_BARRIERS), np.int32)
+        self.others: list[dict[int, Vectors]] = [{} for _ in range(_FIRST_ROWS)]
+        self.row_of_lane: npt.NDArray[np.intp] = np.zeros(lane_count, np.intp)
+        self._lanes_of_row = [lane_count] + [0] * (_FIRST_ROWS - 1)
+        # KNOWN, of threads: the epoch of what they do now; of their copies: what they know to be finished.
+        self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
+        self._own[KNOWN, :lane_count] = 1
+
+    @property
+    def own(self) -> Vector:
+        """By column of a thread: the epoch of what it does now, and what it knows of its own copies."""
+        own: Vector = self._own[KNOWN]
+        return own
+
+    # Columns and rows ------------------------------------------------------------------------------------------------
+
+    def new_column(self) -> int:
+        """A column for another barrier."""
+        column = self.columns
+        self.columns += 1
+        if self.columns > self._rows.shape[2]:
+            more = np.zeros((*self._rows.shape[:2], self._rows.shape[2] - self.first_barrier), np.int32)
+            self._rows = np.concatenate([self._rows, more], axis=2)
+        return min(column, COLUMN_END - 1)
+
+    def known_to(self, lanes: LaneNumbers, column: int) -> Vector:
+        """What each lane knows of one column, which is none of its own."""
+        epochs: Vector = self._rows[self.row_of_lane[lanes], KNOWN, column]
+        return epochs
+
+    def _rows_alone(self, lanes: LaneNumbers) -> list[int]:
+        """The rows of some lanes, which nobody else shares from now on."""
+        rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
+        alone = []
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            if count == self._lanes_of_row[row]:
+                alone.append(row)
+                continue
+            leaving = lanes[self.row_of_lane[lanes] == row]
+            new = self._free_row()
+            self._rows[new] = self._rows[row]
+            self.others[new] = dict(self.others[row])
+            self._lanes_of_row[row] -= count
+            self._settle(leaving, new)
+            alone.append(new)
+        return alone
+
+    def _settle(self, lanes: LaneNumbers, row: int) -> None:
+        self.row_of_lane[lanes] = row
+        self._lanes_of_row[row] = len(lanes)
+
+    def _free_row(self) -> int:
+        for row, count in enumerate(self._lanes_of_row):
+            if count == 0:
+                return row
+        rows = len(self._lanes_of_row)
+        self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        self.others += [{} for _ in range(rows)]
+        self._lanes_of_row += [0] * rows
+        return rows
+
+    def _own_columns(self, lanes: LaneNumbers) -> LaneNumbers:
+        return (np.arange(OWN_KINDS)[:, None] * self.lane_count + lanes).ravel()
+
+    # What is handed on -----------------------------------------------------------------------------------------------
+
+    def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> Clock:
+        """What some lanes know together; of themselves what they did up to now, or up to some epochs."""
+        rows = np.unique(self.row_of_lane[lanes])
+        vectors = self._rows[rows].max(axis=0)
+        columns = self._own_columns(lanes)
+        own = self._own[:, columns]
+        if own_epochs is not None:
+            own[KNOWN, : len(lanes)] = own_epochs
+        vectors[:, columns] = np.maximum(vectors[:, columns], own)
+        others: dict[int, Vectors] = {}
+        for row in rows.tolist():
+            for cluster, theirs in self.others[row].items():
+                others[cluster] = _later(others.get(cluster), theirs)
+        return Clock(self.cluster, vectors, others)
+
+    def clock_of(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> Clock:
+        """A clock that says of some columns how far they have come, and nothing else."""
+        vectors = np.zeros((_VECTORS, self.columns), np.int32)
+        vectors[KNOWN, columns] = epochs
+        return Clock(self.cluster, vectors, {})
+
+    def release(self, lanes: LaneNumbers) -> Clock:
+        """What some lanes hand on; what they do from now on is not part of it."""
+        clock = self.clock(lanes)
+        self.own[lanes] += 1
+        return clock
+
+    def acquire(self, lanes: LaneNumbers, clock: Clock) -> None:
+        """Some lanes learn what a release handed on."""
+        if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
+            return
+        for row in self._rows_alone(lanes):
+            self._hear_of(row, clock.cluster, clock.vectors)
+            for cluster, vectors in clock.others.items():
+                self._hear_of(row, cluster, vectors)
+
+    def _hear_of(self, row: int, cluster: int, vectors: Vectors) -> None:
+        if cluster == self.cluster:
+            part = self._rows[row, :, : vectors.shape[1]]
+            np.maximum(part, vectors, out=part)
+        else:
+            others = self.others[row]
+            others[cluster] = _later(others.get(cluster), vectors)
+
+    def _covers(self, lanes: LaneNumbers, clock: Clock) -> bool:
+        """Whether lanes of one row know all of a clock already."""
+        rows = self.row_of_lane[lanes]
+        row = rows[0]
+        if (rows != row).any():
+            return False
+        return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
+
+    def meet(self, lanes: LaneNumbers, clock: Clock) -> None:
+        """Lanes that all gave what they know to a clock share it from now on."""
+        rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            self._lanes_of_row[row] -= count
+        new = self._free_row()
+        self._rows[new] = 0
+        self._rows[new, :, : clock.vectors.shape[1]] = clock.vectors
+        self.others[new] = dict(clock.others)
+        self._settle(lanes, new)
+
+    def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
+        """Some lanes learn that a column has come to an epoch."""
+        if (self.known_to(lanes, column) >= epoch).all():
+            return
+        for row in self._rows_alone(lanes):
+            self._rows[row, KNOWN, column] = max(self._rows[row, KNOWN, column], epoch)
+
+    def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
+        """fence.proxy.async: all that some lanes know is visible to the async proxy, in some of the spaces."""
+        for vector in fenced:
+            rows = np.unique(self.row_of_lane[lanes])
+            if (self._rows[rows, vector] < self._rows[rows, KNOWN]).any():
+                for row in self._rows_alone(lanes):
+                    np.maximum(self._rows[row, vector], self._rows[row, KNOWN], out=self._rows[row, vector])
+            columns = self._own_columns(lanes)
+            self._own[vector, columns] = self._own[KNOWN, columns]
+        self.own[lanes] += 1
+
+    # Questions -------------------------------------------------------------------------------------------------------
+
+    def is_known(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
+        """For each lane one or several columns and epochs: whether they happened before what it does now."""
+        rows = self.row_of_lane[lanes]
+        if (rows == rows[0]).all():
+            known = self._rows[rows[0], KNOWN][columns] >= epochs
+        elif columns.ndim > 1:
+            known = self._rows[rows[:, None], KNOWN, columns] >= epochs
+        else:
+            known = self._rows[rows, KNOWN, columns] >= epochs
+        if known.all():
+            return np.asarray(known)
+        own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
+        is_own = (columns < self.first_warpgroup) & (columns % self.lane_count == own_lanes)
+        own_columns = np.minimum(columns, self.first_warpgroup - 1)
+        is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
+        return np.asarray(known | (is_own & is_done))
+
+    def view(self, lane: int) -> Vectors:
+        """What one lane knows, its own columns included."""
+        vectors = self._rows[self.row_of_lane[lane]].copy()
+        columns = np.arange(OWN_KINDS) * self.lane_count + lane
+        vectors[:, columns] = np.maximum(vectors[:, columns], self._own[:, columns])
+        vectors[KNOWN, lane] = ALWAYS
+        return np.asarray(vectors)
+
+    def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
+        """What a warpgroup knows: what some lane of each of its warps does."""
+        rows = self.row_of_lane[lanes]
+        if (rows == rows[0]).all():
+            shared: Vectors = self._rows[rows[0]]
+            return shared
+        views = []
+        for first in range(0, len(lanes), warp_lanes):
+            warp = lanes[first : first + warp_lanes]
+            clock = self.clock(warp)
+            clock.known[warp] = ALWAYS
+            views.append(clock.vectors)
+        return np.asarray(np.minimum.reduce(views))

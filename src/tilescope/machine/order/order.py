@@ -1,0 +1,94 @@
+"""The order of one cluster's accesses: every instruction that touches memory, or orders such, is told here.
+
+        cluster ──▶ touching          loads, stores, atomics           ┐
+        fences  ──▶ fences            flags, scopes, proxies           │     cells: who touched this last?
+        bar     ──▶ barriers          of warps, blocks, clusters       ├──▶  knowledge: does this thread know?
+        mbarrier──▶ mbarriers         arrivals, polls                  │     conflicts: what nobody ordered
+        cp      ──▶ copies, bulk      cp.async, bulk and tensor copies │
+        wgmma   ──▶ products          operands and registers           ┘
+
+What is found depends on the path that threads take and on their data, not on which of them this run let go first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilescope.machine.address import SHARED_RANK_SHIFT
+from tilescope.machine.order.accessor import Unit
+from tilescope.machine.order.bulk_copies import BulkCopies
+from tilescope.machine.order.conflict import Side
+from tilescope.machine.order.fences import Fences
+from tilescope.machine.order.knowledge import ALWAYS, KNOWN, Clock, joined
+from tilescope.machine.order.map_edits import MapEdits
+from tilescope.machine.order.mbarriers import Mbarriers
+from tilescope.machine.order.products import Products
+from tilescope.machine.order.stamp import taken_apart
+from tilescope.machine.order.thread_barriers import ThreadBarriers
+from tilescope.machine.order.thread_copies import ThreadCopies
+from tilescope.machine.order.touching import Touching
+from tilescope.machine.order.witness import LaunchOrder, Witness
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+
+
+class Order:
+    """The order of one cluster, part by part."""
+
+    def __init__(self, cluster: Cluster, launch: LaunchOrder) -> None:
+        self.witness = Witness(cluster, launch)
+        self.fences = Fences(self.witness)
+        self.touching = Touching(self.witness, self.fences)
+        self.barriers = ThreadBarriers(self.witness, self.fences)
+        self.mbarriers = Mbarriers(self.witness, self.fences)
+        self.copies = ThreadCopies(self.witness, self.touching, self.mbarriers)
+        self.bulk = BulkCopies(self.witness, self.touching, self.mbarriers)
+        self.products = Products(self.witness, self.copies)
+        self.maps = MapEdits(self.witness)
+
+    def block_ended(self, rank: int) -> None:
+        """All threads of a block have ended: nothing may still read or write its shared memory."""
+        witness = self.witness
+        witness.ended_blocks.add(rank)
+        lanes = np.flatnonzero(witness.cluster.block_of_lane == rank)
+        clock = witness.knowledge.clock(lanes)
+        before_end = self.barriers.before_end.get(rank)
+        if before_end is not None:
+            clock = joined(before_end, clock)
+        self.bulk.end(lanes, rank, clock)
+        self.products.end(lanes, rank, clock)
+        self.copies.end(lanes, rank)
+        self._end_of_remote_arrivals(rank, clock)
+        if rank in self.touching.reached_blocks:
+            self._end_of_remote_accesses(rank, clock)
+
+    def _end_of_remote_arrivals(self, rank: int, clock: Clock) -> None:
+        """Other blocks that may still come to an mbarrier of a block that ends."""
+        ranks = self.witness.cluster.block_of_lane
+        for address, barrier in self.mbarriers.at.items():
+            if address >> SHARED_RANK_SHIFT != rank:
+                continue
+            for lane, (epoch, pc) in barrier.users.items():
+                if ranks[lane] != rank and clock.known[lane] < epoch:
+                    side = Side(pc, "arrival", lane)
+                    self.witness.tell("block end", None, side, "shared", self.witness.place(address), rank=rank)
+                    break
+
+    def _end_of_remote_accesses(self, rank: int, clock: Clock) -> None:
+        """Accesses of other blocks to a block's shared memory that its threads do not know to be finished."""
+        witness = self.witness
+        first = rank * witness.cluster.shared_stride // witness.cell_bytes
+        cells = slice(first, first + witness.cluster.shared_stride // witness.cell_bytes)
+        vectors = clock.vectors.copy()
+        vectors[KNOWN, np.flatnonzero(witness.cluster.block_of_lane == rank)] = ALWAYS
+        visible = Unit(witness.knowledge, vectors, {})
+        for met in (witness.shared.unknown_writes(cells, visible), *witness.shared.unknown_reads(cells, visible)):
+            if met is None:
+                continue
+            side = witness.side(taken_apart(int(met.stamps[0])), was_write=True)
+            if side.how in ("write", "read", "atomic"):
+                address = witness.address_of(cells, int(met.places[0]), "shared")
+                witness.tell("block end", None, side, "shared", address, rank=rank)

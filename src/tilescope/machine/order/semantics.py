@@ -1,0 +1,90 @@
+"""What each instruction of a program means to the order of its accesses, read once from its modifiers."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from tilescope.machine.order.flags import CARD, SCOPES
+from tilescope.machine.program import Program
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
+
+AccessKind = Literal["read", "write", "atomic"]
+_KINDS: dict[str, AccessKind] = {
+    "ld": "read",
+    "ldu": "read",
+    "ldmatrix": "read",
+    "st": "write",
+    "stmatrix": "write",
+    "atom": "atomic",
+    "red": "atomic",
+    "tensormap": "write",
+}
+_STRONG_WORDS = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
+_WIDEST_CELL_BYTES = 16
+_SHARED = ("shared", "shared::cta", "shared::cluster")
+
+
+class Meaning(NamedTuple):
+    """An access of memory: what it does, whether others may race with it, and what it orders."""
+
+    kind: AccessKind
+    is_strong: bool
+    acquires: bool
+    releases: bool
+    reach: int  # of its scope
+
+
+def meaning_of(instruction: Instruction | None) -> Meaning | None:
+    """What an instruction does to memory by the generic proxy; None where it does nothing, or later (.async)."""
+    if instruction is None or "async" in instruction.modifiers:
+        return None
+    kind = _KINDS.get(instruction.name)
+    if kind is None:
+        return None
+    words = instruction.modifiers
+    return Meaning(
+        kind,
+        is_strong=kind == "atomic" or not _STRONG_WORDS.isdisjoint(words),
+        acquires=("acquire" in words or "acq_rel" in words) and instruction.name != "red",
+        releases="release" in words or "acq_rel" in words,
+        reach=reach_of(instruction),
+    )
+
+
+def reach_of(instruction: Instruction) -> int:
+    """How far the scope of an access or a fence reaches; without one as far as the card."""
+    return next((SCOPES[word] for word in instruction.modifiers if word in SCOPES), CARD)
+
+
+def meanings(program: Program) -> list[Meaning | None]:
+    """By instruction."""
+    return [meaning_of(instruction) for instruction in program.instructions]
+
+
+def cell_bytes(program: Program, space: Literal["shared", "global"]) -> int:
+    """The narrowest access of a program to a space, at most 16 bytes."""
+    sizes = [_WIDEST_CELL_BYTES]
+    for instruction in program.instructions:
+        if instruction is not None and instruction.name in ("ld", "ldu", "st", "atom", "red"):
+            size_bytes = _access_bytes(instruction, space)
+            if size_bytes is not None:
+                sizes.append(size_bytes)
+    return min(sizes)
+
+
+def _access_bytes(instruction: Instruction, space: str) -> int | None:
+    """How many bytes one thread accesses; None where it is another space."""
+    words = instruction.modifiers
+    named = "shared" if any(word in _SHARED for word in words) else None
+    for other in ("global", "local", "param", "const"):
+        if other in words:
+            named = other
+    if named is not None and named != space:
+        return None
+    bits = [BITS_OF_TYPE[word] for word in words if word in BITS_OF_TYPE]
+    if not bits:
+        return None
+    count = next((int(word[1:]) for word in words if word in ("v2", "v4", "v8")), 1)
+    if instruction.name in ("atom", "red"):
+        count = 1  # every element of a vector is an atomic of its own
+    return max(1, bits[0] * count // 8)

@@ -1,0 +1,106 @@
+"""Who touched a piece of memory, when and by which instruction, in one 64-bit number.
+
+    63        62-41    40-35        34       33-17   16-0
+    (free)    epoch    generation   strong   pc      column
+
+A column is somebody who does things one after another: a thread, its cp.async, an mbarrier whose copies come … An epoch
+counts what that somebody does; 0 means never. Numpy compares thousands of stamps at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Stamps = npt.NDArray[np.int64]
+Columns = npt.NDArray[np.int64]
+Epochs = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Generations = npt.NDArray[np.integer]
+
+COLUMN_END = 1 << 17
+PC_END = 1 << 17
+EPOCH_END = 1 << 22
+UNDER_WAY = EPOCH_END - 1  # the epoch of what nobody can know to be finished yet
+
+_PC_SHIFT = 17
+_STRONG_SHIFT = 34
+_GENERATION_SHIFT = 35
+_EPOCH_SHIFT = 41
+GENERATION_MASK = 0x3F
+_STRONG = np.int64(1 << _STRONG_SHIFT)
+
+
+class Stamp(NamedTuple):
+    """One stamp, taken apart."""
+
+    column: int
+    epoch: int
+    pc: int
+    is_strong: bool
+
+
+def stamp_base(pc: int, *, is_strong: bool = False) -> int:
+    """The part of a stamp that all lanes of an instruction share."""
+    return pc << _PC_SHIFT | int(is_strong) << _STRONG_SHIFT
+
+
+def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
+    """Stamps of several columns.
+
+    >>> taken_apart(int(stamped(stamp_base(7), np.array([3]), np.array([12]))[0]))
+    Stamp(column=3, epoch=12, pc=7, is_strong=False)
+    """
+    high = np.asarray(epochs, np.int64) << _EPOCH_SHIFT
+    return np.asarray(high | (np.asarray(columns, np.int64) | base))
+
+
+def with_generation(stamps: Stamps | np.int64, generations: Generations) -> Stamps:
+    """Stamps of reads, which count only until the next write: the generation says which that is."""
+    return np.asarray(stamps | generations.astype(np.int64) << _GENERATION_SHIFT)
+
+
+def generation_of(stamps: Stamps) -> npt.NDArray[np.int64]:
+    """The generation of each stamp."""
+    return stamps >> _GENERATION_SHIFT & GENERATION_MASK
+
+
+def columns_of(stamps: Stamps) -> Columns:
+    """The column of each stamp."""
+    return stamps & (COLUMN_END - 1)
+
+
+def epochs_of(stamps: Stamps) -> Epochs:
+    """The epoch of each stamp; 0 where nobody was."""
+    return stamps >> _EPOCH_SHIFT
+
+
+def pcs_of(stamps: Stamps) -> npt.NDArray[np.int64]:
+    """The instruction of each stamp."""
+    return stamps >> _PC_SHIFT & (PC_END - 1)
+
+
+def first_of_each(numbers: npt.NDArray[np.int64]) -> list[int]:
+    """Where each number comes first.
+
+    >>> first_of_each(np.array([7, 7, 3, 7]))
+    [2, 0]
+    """
+    indices: list[int] = np.unique(numbers, return_index=True)[1].tolist()
+    return indices
+
+
+def is_strong(stamps: Stamps) -> npt.NDArray[np.bool_]:
+    """Whether each was an atomic, or a load or store that others may race with."""
+    return np.asarray((stamps & _STRONG) != 0)
+
+
+def taken_apart(stamp: int) -> Stamp:
+    """The parts of one stamp."""
+    return Stamp(
+        stamp & (COLUMN_END - 1),
+        stamp >> _EPOCH_SHIFT,
+        stamp >> _PC_SHIFT & (PC_END - 1),
+        bool(stamp >> _STRONG_SHIFT & 1),
+    )

@@ -1,0 +1,150 @@
+"""What all parts of the order share: the clocks and cells of one cluster, and where conflicts are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.order.accessor import Unit
+from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
+from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
+from tilescope.machine.order.flags import Flags
+from tilescope.machine.order.global_cells import GlobalCells
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
+from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
+from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
+from tilescope.machine.program import Program
+from tilescope.machine.records import block_index
+from tilescope.machine.step import LaneNumbers
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+
+WARPGROUP_LANES = 128
+
+
+class LaunchOrder:
+    """What all clusters of a launch share."""
+
+    def __init__(self, program: Program) -> None:
+        self.meanings: list[Meaning | None] = meanings(program)
+        self.shared_cell_bytes = cell_bytes(program, "shared")
+        self.conflicts = Conflicts()
+        self.memory = GlobalCells(cell_bytes(program, "global"))
+        self.flags = Flags()  # in global memory
+        self.clusters = 0
+
+
+class Witness:
+    """The clocks and cells of one cluster."""
+
+    def __init__(self, cluster: Cluster, launch: LaunchOrder) -> None:
+        launch.clusters += 1
+        self.cluster = cluster
+        self.launch = launch
+        self.number = launch.clusters
+        self.warpgroup_of_lane: LaneNumbers = cluster.grouping(WARPGROUP_LANES).of_lane
+        self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
+        self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
+        self.ended_blocks: set[int] = set()  # by rank
+        self.cell_bytes = launch.shared_cell_bytes
+        warps = cluster.lane_count // 32
+        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 1)
+
+    @property
+    def bulk_unit(self) -> int:
+        """The slot of `shared` in which reads by bulk copies are kept."""
+        return self.warpgroups
+
+    # Places ----------------------------------------------------------------------------------------------------------
+
+    def place(self, address: int) -> int:
+        """The place of a shared address in the memory of the cluster."""
+        return (address >> SHARED_RANK_SHIFT) * self.cluster.shared_stride + (address & SHARED_OFFSET_MASK)
+
+    def cells_at(self, address: int, size_bytes: int) -> slice:
+        """The cells of bytes that follow each other in shared memory."""
+        first = self.place(address)
+        return slice(first // self.cell_bytes, -(-(first + size_bytes) // self.cell_bytes))
+
+    def global_cells_at(self, address: int, size_bytes: int) -> CellNumbers:
+        """The cells of global memory that lie wholly in bytes that follow each other."""
+        return self.global_cells_of_rows(np.array([address]), size_bytes)
+
+    def global_cells_of_rows(self, starts: Addresses, row_bytes: int) -> CellNumbers:
+        """The cells that lie wholly in rows of global memory."""
+        width = self.launch.memory.cell_bytes
+        first = -(-starts // width)
+        end = (starts + row_bytes) // width
+        most = int((end - first).max(initial=0))
+        cells = first[:, None] + np.arange(most)
+        return cells[cells < end[:, None]]
+
+    # Reports -----------------------------------------------------------------------------------------------------------
+
+    def side(self, stamp: Stamp, *, was_write: bool) -> Side:
+        """Who left a stamp."""
+        kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        if stamp.column >= self.knowledge.first_barrier:
+            return Side(stamp.pc, "copy", None)
+        if stamp.column >= self.knowledge.first_warpgroup:
+            return Side(stamp.pc, "wgmma", None)
+        if kind == CP_ASYNC:
+            return Side(stamp.pc, "cp.async", lane)
+        if kind in (BULK_READ, BULK_WRITE):
+            return Side(stamp.pc, "bulk store", lane)
+        meaning = self.launch.meanings[stamp.pc]
+        how: How = "write" if was_write else "read"
+        return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+
+    def foreign(self, met: Met, index: int) -> dict[str, int]:
+        """The cluster that was met, where it is another one."""
+        if met.clusters is None or int(met.clusters[index]) == self.number:
+            return {}
+        return {"cluster": int(met.clusters[index])}
+
+    def tell_of_unit(self, met: Met, cells: Cells, now: Side, unit: Unit, space: Literal["shared", "global"]) -> None:
+        """Writes that a copy or a product met: never finished for its issuer, or not visible to the async proxy."""
+        for index in first_of_each(pcs_of(met.stamps)):
+            stamp = taken_apart(int(met.stamps[index]))
+            before = self.side(stamp, was_write=True)
+            mistake = mistake_of(before.how, now.how, was_write=True)
+            facts = self.foreign(met, index)
+            if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
+                mistake = "proxy fence"
+            self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
+
+    def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
+        """Bytes of shared memory that a copy or a product reads, and nobody has written."""
+        flags = self.shared.unwritten(cells)
+        if flags.any():
+            self.tell("unwritten", None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+
+    def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
+        """The address of one of some cells: in the cluster's shared memory, or in global memory."""
+        cell = (cells.start or 0) + place if isinstance(cells, slice) else int(cells[place])
+        return cell * (self.cell_bytes if space == "shared" else self.launch.memory.cell_bytes)
+
+    def tell(
+        self, mistake: Mistake, before: Side | None, now: Side, space: Space, address: int | None, **facts: int
+    ) -> None:
+        """Keep a conflict."""
+        cluster = self.cluster
+        rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
+        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        self.launch.conflicts.add(Conflict(mistake, before, now, space, address, block, facts))
+
+
+def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
+    """What two accesses that nothing orders amount to."""
+    if before == "copy" and was_write:
+        return "copy wait"
+    if before == "cp.async":
+        return "cp.async"
+    if before == "bulk store" and not was_write:
+        return "store source"
+    if before == "wgmma" or (now == "copy" and not was_write):
+        return "refill"
+    return "race"

@@ -1,0 +1,406 @@
+"""What nothing orders, in words: a finding for each pair of instructions, however often they met.
+
+attention.py:41, PTX line 310 (ld.shared.b32 …): thread 40 of block (0, 0, 0) reads shared address 0x480 (tile+128), which
+thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing orders the two
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tilescope.errors import Violation, Wording
+from tilescope.machine.launch import Launch
+from tilescope.machine.order.conflict import Conflict, How, Mistake, Side
+from tilescope.machine.places import (
+    array_named,
+    instruction_named,
+    shared_variable,
+    thread_index,
+)
+from tilescope.machine.records import block_index
+from tilescope.rule import Rule, rule
+
+_SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
+_HEAD = (
+    ".version 8.0 .target sm_90a .address_size 64 .visible .entry k(.param .u64 a) {"
+    " .shared .align 128 .b8 s[1024]; .shared .align 8 .b64 m; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .f32 %f<8>;"
+    " ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;"
+    " setp.eq.u32 %p1, %r1, 0; "
+)
+_WORDS = "[np.zeros(64, np.uint32)]"
+_WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
+_INIT = "@%p1 mbarrier.init.shared.b64 [m], 1; bar.sync 0;"
+_LOAD = (
+    "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], 16;"
+    " @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 16, [m];"
+)
+_STORE = (
+    "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d1], [s], 16; cp.async.bulk.commit_group;"
+    " cp.async.bulk.wait_group{read} 0;"
+)
+_PRODUCT = (
+    "st.shared.u32 [%r2], 0; st.shared.u32 [%r2+512], 0; fence.proxy.async; bar.sync 0; mov.u32 %r4, s; shr.u32 %r4, %r4, 4;"
+    " or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4; mov.u64 %d3, 0x800000000; or.b64 %d2, %d2, %d3; {fence}"
+    " wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f0, %f1, %f2, %f3}}, {{%r5, %r6, %r7, %r8}}, %d2, 0, 1, 1;"
+    " wgmma.commit_group.sync.aligned; {wait} add.f32 %f4, %f0, %f1; wgmma.wait_group.sync.aligned 0;"
+)
+
+
+def _example(body: str, threads: int = 64) -> str:
+    return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
+
+
+_FOUND = "{who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {times} times]]"
+
+RACE = rule(
+    "run-race",
+    "Two accesses to the same bytes, one of them a write, are ordered: by a barrier, an mbarrier, or a release and an acquire.",
+    argument="{where}",
+    found=_FOUND,
+    limit="nothing on this path orders the two",
+    fix="Put {remedy} between them.",
+    source=_SOURCE,
+    passing=_example("st.shared.u32 [%r2], %r1; bar.sync 0; ld.shared.u32 %r4, [s+128];"),
+    failing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [s+128];"),
+)
+TWO_VALUES = RACE.worded(
+    found="threads of one store, {who} among them, write different values to {what}[[; this was met {times} times]]",
+    limit="which of them stays is not defined",
+    fix="Let one thread store it, or use an atomic.",
+)
+BARRIER_REUSE = RACE.worded(
+    found="{who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {times} times]]",
+)
+BARRIER_PHASE = RACE.worded(
+    found="{who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {times} times]]",
+    limit="which phase it joins depends on who is faster",
+    fix="Wait for that phase first, or use another barrier.",
+)
+PROXY_FENCE = rule(
+    "run-proxy-fence",
+    "Between a write by threads and a copy or a tensor core that touches the same bytes stands fence.proxy.async.",
+    argument="{where}",
+    found=_FOUND,
+    limit="a barrier orders the two, but no fence.proxy.async stands on the way: the write may not be visible to the async proxy",
+    fix="Put fence.proxy.async behind {before_where}, before the barrier; or behind the barrier, in the thread of {where}.",
+    source="PTX ISA, Async proxy",
+    passing=_example(
+        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='')}",
+    ),
+    failing=_example(f"st.shared.u32 [%r2], %r1; bar.sync 0; {_STORE.format(read='')}"),
+)
+COPY_WAIT = rule(
+    "run-copy-wait",
+    "Bytes that a bulk or tensor copy brings are touched behind the wait for its mbarrier.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the thread has not seen the mbarrier's phase end in which these bytes are counted",
+    fix="Wait for that phase with mbarrier.try_wait in a loop before {where}, or let a thread wait that then meets this one at a barrier.",
+    source="PTX ISA, cp.async.bulk",
+    passing=_example(f"{_INIT} {_LOAD} {_WAIT} ld.shared.u32 %r4, [s];"),
+    failing=_example(f"{_INIT} {_LOAD} ld.shared.u32 %r4, [s]; {_WAIT}"),
+)
+REFILL = rule(
+    "run-refill",
+    "A slot is filled again when everybody who reads it is done.",
+    argument="{where}",
+    found=_FOUND,
+    limit="whoever fills the slot does not know that this read is over",
+    fix="Let the readers arrive at an mbarrier (or come to a barrier) behind the read{extra}, and wait for it before {where}.",
+    source="PTX ISA, cp.async.bulk, wgmma.wait_group",
+    passing=_example(
+        f"{_INIT} st.shared.u32 [%r2], 0; bar.sync 0; ld.shared.u32 %r4, [s]; fence.proxy.async; bar.sync 0; {_LOAD} {_WAIT}"
+    ),
+    failing=_example(
+        f"{_INIT} st.shared.u32 [%r2], 0; fence.proxy.async; bar.sync 0; ld.shared.u32 %r4, [s]; {_LOAD} {_WAIT}"
+    ),
+)
+ACCUMULATORS = rule(
+    "run-accumulators",
+    "Registers of a wgmma are touched behind wgmma.wait_group, and written before wgmma.fence.",
+    argument="{where}",
+    found="{who} {does} registers of the wgmma at {before_where}[[; this was met {times} times]]",
+    limit="no wgmma.wait_group has waited for that product",
+    fix="Put wgmma.commit_group and wgmma.wait_group before {where}.",
+    source="PTX ISA, wgmma.mma_async, wgmma.fence",
+    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait="wgmma.wait_group.sync.aligned 0;"), 128),
+    failing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=""), 128),
+)
+ACCUMULATOR_FENCE = ACCUMULATORS.worded(
+    found="{who} multiplies with registers that were written, or never fenced[[; this was met {times} times]]",
+    limit="no wgmma.fence stands between what wrote the registers and the product",
+    fix="Put wgmma.fence.sync.aligned before {where}.",
+)
+STORE_SOURCE = rule(
+    "run-store-source",
+    "The source of a bulk or tensor store keeps its bytes until cp.async.bulk.wait_group.read.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the thread that stored has not waited, or nothing orders its wait before this write",
+    fix="Let the thread of {before_where} use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read, then a barrier.",
+    source="PTX ISA, cp.async.bulk.wait_group",
+    passing=_example(
+        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='.read')} bar.sync 0; st.shared.u32 [%r2], 5;"
+    ),
+    failing=_example(
+        f"st.shared.u32 [%r2], %r1; fence.proxy.async; bar.sync 0; {_STORE.format(read='.read')} st.shared.u32 [%r2], 5;"
+    ),
+)
+CP_ASYNC = rule(
+    "run-cp-async",
+    "What cp.async brings is touched behind the wait of the thread that copied it, and by other threads behind a barrier.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the copy may still be under way: its thread has not waited, or nothing orders its wait before this access",
+    fix="Use cp.async.wait_group in every thread that copied, then bar.sync, before {where}.",
+    source="PTX ISA, cp.async.wait_group",
+    passing=_example(
+        "cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r4, [s+128];"
+    ),
+    failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all; ld.shared.u32 %r4, [s+128];"),
+)
+BARRIER_INIT = rule(
+    "run-barrier-init",
+    "An mbarrier is used behind its init and a barrier; by other blocks behind fence.mbarrier_init and a barrier of the cluster.",
+    argument="{where}",
+    found="{who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; this was met {times} times]]",
+    limit="nothing makes the init visible to this thread",
+    fix="Put bar.sync (in a cluster fence.mbarrier_init and barrier.cluster) behind {before_where}.",
+    source="PTX ISA, mbarrier.init, fence.mbarrier_init",
+    passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
+    failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
+)
+_MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
+_EDIT = (
+    f"{_INIT} add.u64 %d2, %d1, 128; @%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d2; {{fence}}"
+    " @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], 16;"
+    " @%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1, {{%r1}}], [m];"
+    f" {_WAIT}"
+)
+_MAP_FENCES = (
+    "fence.proxy.tensormap::generic.release.gpu; bar.sync 0; fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;"
+)
+MAP_FENCE = rule(
+    "run-map-fence",
+    "A map that the kernel edits is used behind fence.proxy.tensormap: .release by the editor, .acquire by the user.",
+    argument="{where}",
+    found="{who} copies through the map at {what}, which {before_who} edits at {before_where}[[; this was met {times} times]]",
+    limit="no fence.proxy.tensormap::generic.release behind the edit and .acquire of this map before the copy",
+    fix="Put fence.proxy.tensormap::generic.release.gpu behind {before_where}, and .acquire.gpu [map], 128 before {where}.",
+    source="PTX ISA, fence.proxy.tensormap",
+    passing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence=_MAP_FENCES)} ret; }}").run(1, 64, {_MAP}).findings',
+    failing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence="bar.sync 0;")} ret; }}").run(1, 64, {_MAP}).findings',
+)
+BLOCK_END = rule(
+    "run-block-end",
+    "A block ends when nothing reads or writes its shared memory any more.",
+    argument="{where}",
+    found="block {block} ends while {subject}[[; this was met {times} times]]",
+    limit="nobody has waited for it",
+    fix="{remedy}",
+    source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
+    passing=_example(f"{_INIT} {_LOAD} {_WAIT}"),
+    failing=_example(f"{_INIT} {_LOAD}"),
+)
+COPIES_LEFT = rule(
+    "run-copies-left",
+    "Threads wait for their cp.async before they end.",
+    argument="{where}",
+    found="block {block} ends while {subject}[[; this was met {times} times]]",
+    limit="nobody has waited for it",
+    fix="{remedy}",
+    source="PTX ISA, cp.async.wait_group",
+    severity="warning",
+    passing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all;"),
+    failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4;"),
+)
+UNWRITTEN = rule(
+    "run-unwritten",
+    "What is read from shared memory was written before.",
+    argument="{where}",
+    found="{who} {does} {what}, which nobody has written[[; this was met {times} times]]",
+    limit="shared memory holds anything when a block begins",
+    fix="Write it first, or do not use what is read.",
+    source="CUDA C++ Programming Guide, shared memory",
+    severity="warning",
+    passing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [%r2];"),
+    failing=_example("ld.shared.u32 %r4, [%r2];"),
+)
+_CP_PRODUCT = (
+    "cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.ca.shared.global [%r2+512], [%d1], 4; cp.async.wait_all; {fence} bar.sync 0;"
+    " mov.u32 %r4, s; shr.u32 %r4, %r4, 4; or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4; mov.u64 %d3, 0x800000000;"
+    " or.b64 %d2, %d2, %d3; wgmma.fence.sync.aligned;"
+    " wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f0, %f1, %f2, %f3}}, {{%r5, %r6, %r7, %r8}}, %d2, 0, 1, 1;"
+    " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+)
+CP_ASYNC_FENCE = rule(
+    "run-cp-async-fence",
+    "Between cp.async and a tensor core that reads its bytes stands fence.proxy.async.",
+    argument="{where}",
+    found=_FOUND,
+    limit="the documents ask for fence.proxy.async; Triton's and CUTLASS's kernels have none, and work",
+    fix="Put fence.proxy.async behind the wait for the copies, before the barrier, to be sure.",
+    source="PTX ISA, Async proxy",
+    severity="note",
+    passing=_example(_CP_PRODUCT.format(fence="fence.proxy.async;"), 128),
+    failing=_example(_CP_PRODUCT.format(fence=""), 128),
+)
+
+_RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
+    "race": RACE,
+    "proxy fence": PROXY_FENCE,
+    "copy wait": COPY_WAIT,
+    "refill": REFILL,
+    "accumulators": ACCUMULATORS,
+    "accumulator fence": ACCUMULATOR_FENCE,
+    "store source": STORE_SOURCE,
+    "cp.async": CP_ASYNC,
+    "barrier init": BARRIER_INIT,
+    "barrier reuse": BARRIER_REUSE,
+    "barrier phase": BARRIER_PHASE,
+    "map fence": MAP_FENCE,
+    "block end": BLOCK_END,
+    "unwritten": UNWRITTEN,
+    "cp.async fence": CP_ASYNC_FENCE,
+}
+
+_VERB: dict[How, str] = {
+    "read": "reads",
+    "write": "writes",
+    "atomic": "changes",
+    "cp.async": "copies by cp.async to",
+    "copy": "copies to",
+    "bulk store": "stores from",
+    "wgmma": "multiplies from",
+    "init": "initialises",
+    "arrival": "uses",
+}
+_UNIT_NAMED: dict[How, str] = {
+    "copy": "a bulk or tensor copy",
+    "wgmma": "a wgmma",
+    "bulk store": "a bulk or tensor store",
+}
+_UNIT_VERB: dict[How, str] = {
+    "copy": "brings",
+    "wgmma": "reads",
+    "bulk store": "reads",
+    "cp.async": "copies by cp.async",
+}
+_LEFT: dict[How, str] = {
+    "copy": "the copy at {where} may still write its shared memory",
+    "bulk store": "the store at {where} may still read its shared memory",
+    "wgmma": "the product at {where} may still read its shared memory",
+    "cp.async": "the copy at {where} may still write its shared memory",
+    "read": "another block may still read its shared memory at {where}",
+    "write": "another block may still write its shared memory at {where}",
+    "atomic": "another block may still change its shared memory at {where}",
+    "arrival": "another block may still use an mbarrier of it at {where}",
+}
+_END_REMEDY: dict[How, str] = {
+    "copy": "Wait for the mbarrier of the copy before the block ends, or do not issue it.",
+    "bulk store": "Use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read before the block ends.",
+    "wgmma": "Use wgmma.commit_group and wgmma.wait_group 0 before the block ends.",
+    "cp.async": "Use cp.async.wait_all before the block ends.",
+}
+_CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
+
+
+def order_findings(launch: Launch) -> tuple[Violation, ...]:
+    """What nothing orders in a run, errors first."""
+    if launch.order is None:
+        return ()
+    found = [_finding(launch, conflict) for conflict in launch.order.conflicts.found.values()]
+    return tuple(sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity)))
+
+
+class _Told(NamedTuple):
+    """One side of a conflict, in words."""
+
+    who: str
+    verb: str
+
+
+def _finding(launch: Launch, conflict: Conflict) -> Violation:
+    now = conflict.now
+    before = conflict.before
+    where = instruction_named(launch.program, now.pc)
+    facts: dict[str, Any] = {
+        **conflict.facts,
+        "where": where,
+        "times": conflict.times if conflict.times > 1 else None,
+        "block": conflict.block,
+    }
+    if conflict.mistake == "block end":
+        told = COPIES_LEFT if now.how == "cp.async" else BLOCK_END
+        subject = _LEFT[now.how].format(where=where)
+        return told.violation(subject=subject, remedy=_END_REMEDY.get(now.how, _CLUSTER_REMEDY), **facts)
+    facts["who"] = _thread(launch, conflict, now)
+    facts["does"] = _VERB[now.how]
+    facts["what"] = _bytes(launch, conflict)
+    facts["address"] = conflict.address
+    if before is None:
+        return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
+    if conflict.mistake == "race" and before is now:
+        return TWO_VALUES.violation(**facts)
+    other = _other_side(launch, conflict, before)
+    facts["before_who"] = other.who
+    facts["did"] = other.verb
+    facts["before_where"] = instruction_named(launch.program, before.pc)
+    facts["remedy"] = _barrier_between(launch, conflict, before)
+    facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
+    return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
+
+
+def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:
+    if side.lane is None:
+        return _UNIT_NAMED[side.how]
+    thread = thread_index(launch, side.lane % launch.block_lanes)
+    return f"thread {thread} of block {conflict.block}"
+
+
+def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
+    verb = _UNIT_VERB.get(before.how, _VERB[before.how])
+    if "cluster" in conflict.facts:
+        return _Told("another block", verb)
+    if before.how in _UNIT_NAMED:
+        return _Told(_UNIT_NAMED[before.how], verb)
+    assert before.lane is not None
+    rank, thread = divmod(before.lane, launch.block_lanes)
+    named = f"thread {thread_index(launch, thread)}"
+    if conflict.now.lane is not None and conflict.now.lane // launch.block_lanes != rank:
+        named += f" of the block with rank {rank} in the cluster"
+    return _Told(named, verb)
+
+
+def _bytes(launch: Launch, conflict: Conflict) -> str | None:
+    """The bytes that two accesses meet at."""
+    address = conflict.address
+    if address is None:
+        return None
+    if conflict.space == "global":
+        region = launch.memory.region_at(address)
+        if region is None:
+            return f"global address {address:#x}"
+        return f"byte {address - region.address} of {array_named(launch, region)}"
+    rank, offset = divmod(address, launch.shared_stride)
+    variable = shared_variable(launch.program, offset)
+    told = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+    own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
+    return (
+        told
+        if own_rank in (None, rank)
+        else f"{told} of block {block_index((0, 0, 0), launch.cluster, rank)} of the cluster"
+    )
+
+
+def _barrier_between(launch: Launch, conflict: Conflict, before: Side) -> str:
+    """The narrowest barrier that both sides can come to."""
+    if "cluster" in conflict.facts:
+        return "a release by the one block and an acquire by the other (a flag with st.release and ld.acquire)"
+    if before.lane is None or conflict.now.lane is None:
+        return "a barrier"
+    if before.lane // 32 == conflict.now.lane // 32:
+        return "bar.warp.sync (__syncwarp)"
+    if before.lane // launch.block_lanes == conflict.now.lane // launch.block_lanes:
+        return "bar.sync (__syncthreads)"
+    return "barrier.cluster.arrive and barrier.cluster.wait"

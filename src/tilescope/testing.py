@@ -1,0 +1,172 @@
+"""Assertions about runs of kernels, for tests that need no GPU.
+
+    run = kernel.run(grid=4, block=128, args=[out, a, 1000])
+    assert_clean(run)                             it finished, and nothing in it was left to chance
+    assert_conflict_free(run, "mm.py:12")         the accesses of that line cost as little as they can
+    assert_equal_to(run, 0, reference)            argument 0 holds the reference
+
+The pytest plugin (`tilescope.pytest_plugin`) has the fixture `tilescope_run`, which runs a kernel and asserts that it is clean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.machine.outcome import outcome_sentence
+from tilescope.machine.run import ArgumentArray, InstructionCount, KernelRun
+from tilescope.sentence import counted, shortened
+
+Array = npt.NDArray[Any]
+_TEXT_CHARACTERS = 80  # of an instruction
+_ROWS_TOLD = 8
+
+
+def assert_clean(run: KernelRun) -> None:
+    """The run finished, and no finding is an error; else an AssertionError lists what is wrong.
+
+    >>> from tilescope.machine.kernel import Kernel
+    >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }")
+    >>> assert_clean(kernel.run(grid=2, block=64))
+    """
+    __tracebackhide__ = True
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    if run.outcome == "finished" and not errors:
+        return
+    headline = outcome_sentence(run)
+    if run.outcome == "finished":
+        headline = f"{run.entry} finished, with {counted(len(errors), 'error')}:"
+    raise AssertionError("\n".join([headline, *(f"  {finding}" for finding in errors)]))
+
+
+def assert_conflict_free(run: KernelRun, place: int | str | None = None) -> None:
+    """Accesses of shared memory take no more wavefronts than they must: those at `place`, or all of them.
+
+    `place` is a line of the PTX text (12), a source line ("mm.py:12") or a part of an instruction ("ldmatrix"). A place
+    where no access of shared memory ran is refused too: the assertion would hold nothing.
+    """
+    __tracebackhide__ = True
+    rows = [access for row in run.instructions if _is_at(row, place) and (access := _access(row)) is not None]
+    if not rows:
+        where = "" if place is None else f" at {place!r}"
+        raise AssertionError(f"no access of shared memory was counted{where}")
+    conflicts = [row for row in rows if row.wavefronts > row.least_wavefronts]
+    if not conflicts:
+        return
+    conflicts.sort(key=lambda row: row.least_wavefronts - row.wavefronts)
+    lines = [f"{counted(len(conflicts), 'access', 'accesses')} of shared memory with bank conflicts:"]
+    lines += [f"  {row.place}: {row.wavefronts} wavefronts, {row.least_wavefronts} would do" for row in conflicts]
+    raise AssertionError("\n".join(_cut(lines)))
+
+
+def assert_equal_to(
+    run: KernelRun, argument: int | Array, reference: object, *, rtol: float = 0.0, atol: float = 0.0
+) -> None:
+    """An array that the kernel worked on equals a reference, within `rtol` and `atol`; NaN equals NaN.
+
+    `argument` is its number among the arguments (an array, its address, or a map over it), or the array itself. The
+    AssertionError names the first element that differs.
+
+    >>> from tilescope.machine.kernel import Kernel
+    >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
+    ...     .entry set(.param .u64 a) {
+    ...         .reg .b64 %rd1;
+    ...         ld.param.u64 %rd1, [a];
+    ...         st.global.u32 [%rd1+8], 7;
+    ...         ret;
+    ...     }''')
+    >>> run = kernel.run(grid=1, block=1, args=[np.zeros(4, np.uint32)])
+    >>> assert_equal_to(run, 0, [0, 0, 7, 0])
+    """
+    __tracebackhide__ = True
+    if run.outcome != "finished":
+        raise AssertionError(outcome_sentence(run))
+    name, held = _held(run, argument)
+    found = held.array
+    expected = np.asarray(reference)
+    if found.shape != expected.shape:
+        raise AssertionError(f"{name} has the shape {found.shape}, the reference {expected.shape}")
+    is_wrong = ~_are_close(found, expected, rtol, atol)
+    if not is_wrong.any():
+        return
+    flat = int(is_wrong.argmax())
+    index = [int(number) for number in np.unravel_index(flat, found.shape)]
+    message = (
+        f"{name} differs from the reference in {np.count_nonzero(is_wrong)} of {counted(found.size, 'element')}, "
+        f"first at {index}: {found.reshape(-1)[flat]}, not {expected.reshape(-1)[flat]}"
+    )
+    writer = _last_writer(run, held.address + flat * found.itemsize)
+    raise AssertionError(message if writer is None else f"{message}; written last at {writer}")
+
+
+class _Access(NamedTuple):
+    """What an instruction cost in shared memory."""
+
+    place: str
+    wavefronts: int
+    least_wavefronts: int
+
+
+def _access(row: InstructionCount) -> _Access | None:
+    """What a row cost in shared memory; None for one that did not go there."""
+    wavefronts: int | None = getattr(row, "wavefronts", None)
+    least: int | None = getattr(row, "least_wavefronts", None)
+    if wavefronts is None or least is None or not row.warps:
+        return None
+    return _Access(_place(row), wavefronts, least)
+
+
+def _place(row: InstructionCount) -> str:
+    ptx = f"PTX line {row.ptx_line} ({shortened(row.ptx_text, _TEXT_CHARACTERS)})"
+    return ptx if row.source_line is None else f"{row.source_line}, {ptx}"
+
+
+def _is_at(row: InstructionCount, place: int | str | None) -> bool:
+    if place is None:
+        return True
+    if isinstance(place, int):
+        return row.ptx_line == place
+    source = row.source_line or ""
+    return place in row.ptx_text or re.search(rf"{re.escape(place)}(?!\d)", source) is not None
+
+
+def _cut(lines: Sequence[str]) -> list[str]:
+    if len(lines) <= _ROWS_TOLD + 1:
+        return [*lines]
+    return [*lines[: _ROWS_TOLD + 1], f"  … and {len(lines) - _ROWS_TOLD - 1} more"]
+
+
+def _held(run: KernelRun, argument: int | Array) -> tuple[str, ArgumentArray]:
+    """The array of an argument, and how a message names it."""
+    if isinstance(argument, int):
+        held = run.arrays[argument] if 0 <= argument < len(run.arrays) else None
+        if held is None:
+            raise AssertionError(f"args[{argument}] is no array, nor the address or map of one")
+        return f"args[{argument}]", held
+    for number, held in enumerate(run.arrays):
+        if held is not None and held.array is argument:
+            return f"args[{number}]", held
+    for number, held in enumerate(run.arrays):
+        if held is not None and np.may_share_memory(held.array, argument):
+            offset = argument.__array_interface__["data"][0] - held.array.__array_interface__["data"][0]
+            return f"a part of args[{number}]", ArgumentArray(np.asarray(argument), held.address + offset)
+    raise AssertionError("the array is none of the arguments of this run, nor a part of one")
+
+
+def _are_close(found: Array, expected: Array, rtol: float, atol: float) -> npt.NDArray[np.bool_]:
+    """Which elements are equal, within the tolerances."""
+    is_whole = found.dtype.kind in "iub" and expected.dtype.kind in "iub"
+    if is_whole and not rtol and not atol:
+        return np.asarray(found == expected)
+    return np.isclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _last_writer(run: KernelRun, address: int) -> str | None:
+    """The instruction that wrote a byte of global memory last; None for a run that did not keep it."""
+    last_writer = getattr(run, "last_writer", None)
+    row: InstructionCount | None = None if last_writer is None else last_writer(address)
+    return None if row is None else _place(row)

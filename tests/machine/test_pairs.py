@@ -1,0 +1,65 @@
+"""Findings tell right kernels from the same kernels with one mistake."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from pair_kernels import FOLDER, SEEDS, mistakes_of, run, variant
+from pair_table import TABLE
+
+import tilescope as ts
+
+KERNELS = {pairs.name: pairs for pairs in TABLE}
+MISTAKES = [(pairs.name, mistake) for pairs in TABLE for mistake in pairs.mistakes]
+HAS_ORDER = importlib.util.find_spec("tilescope.machine.order") is not None
+FOUND_BY_EVERY_RUN = {"run-hang", "run-launch-failure"}
+
+
+def told(result, severities):
+    """The rules of the findings of some severities."""
+    return {finding.rule for finding in result.findings if finding.severity in severities}
+
+
+def test_every_kernel_of_the_folder_is_in_the_table():
+    assert sorted(KERNELS) == sorted(path.stem for path in FOLDER.glob("*.ptx"))
+    assert len(KERNELS) == len(TABLE)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_marks_the_mistakes_of_the_table(name):
+    text = KERNELS[name].text
+    assert mistakes_of(text) == set(KERNELS[name].mistakes)
+    assert len({variant(text, mistake) for mistake in (None, *KERNELS[name].mistakes)}) == 1 + len(
+        KERNELS[name].mistakes
+    )
+
+
+def test_a_variant_leaves_out_and_has_lines_of_its_own():
+    text = "a; // not in x\nb; // only in x, y: why\nc;\n"
+    assert variant(text).split("\n") == ["a; // not in x", "", "c;", ""]
+    assert variant(text, "x").split("\n") == ["", "b; // only in x, y: why", "c;", ""]
+    assert variant(text, "y").split("\n") == ["a; // not in x", "b; // only in x, y: why", "c;", ""]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_right_kernel_gives_its_result_and_no_finding(name):
+    pairs = KERNELS[name]
+    kernel = ts.Kernel(variant(pairs.text))
+    for seed in SEEDS:
+        result, case = run(pairs, kernel, seed)
+        assert result.outcome == "finished", (seed, result.findings)
+        assert not told(result, {"error", "warning"}), (seed, result.findings)
+        np.testing.assert_array_equal(case.out, case.expected, err_msg=f"seed {seed}")
+
+
+@pytest.mark.parametrize(("name", "mistake"), MISTAKES)
+def test_a_mistake_is_told_with_every_seed(name, mistake):
+    pairs = KERNELS[name]
+    rules = pairs.mistakes[mistake]
+    severities = {"warning"} if rules == {"run-unwritten"} else {"error"}
+    kernel = ts.Kernel(variant(pairs.text, mistake))
+    for seed in SEEDS:
+        result, _ = run(pairs, kernel, seed)
+        assert result.outcome != "stopped", (seed, result.findings)
+        if HAS_ORDER or rules <= FOUND_BY_EVERY_RUN:
+            assert told(result, severities) & rules, (seed, result.findings)

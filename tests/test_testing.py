@@ -1,0 +1,276 @@
+"""Assertions about runs: what passes, what fails, and what a failure says. The pytest plugin, on projects of one file."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+from tilescope import testing
+from tilescope.machine.run import InstructionCount
+
+pytest_plugins = ["pytester"]
+
+HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
+ADD_ONE = ts.Kernel(f"""{HEAD}
+.visible .entry add_one(.param .u64 out, .param .u64 in, .param .u32 n)
+{{
+    .reg .b32 %r<4>; .reg .b64 %d<6>;
+    ld.param.u64 %d1, [out];
+    ld.param.u64 %d2, [in];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d3, %r1, 4;
+    add.s64 %d4, %d1, %d3;
+    add.s64 %d5, %d2, %d3;
+    ld.global.u32 %r2, [%d5];
+    add.u32 %r3, %r2, 1;
+    st.global.u32 [%d4], %r3;
+    ret;
+}}
+""")
+HANG = ts.Kernel(
+    f"{HEAD}.entry k() {{ .shared .align 8 .b64 m; .reg .pred p; .reg .b32 t; mov.u32 t, %tid.x;"
+    " setp.ne.u32 p, t, 0; @p bra A; mbarrier.init.shared.b64 [m], 1; A: bar.sync 0;"
+    " B: mbarrier.try_wait.parity.shared.b64 p, [m], 0; @!p bra B; ret; }"
+)
+
+
+def added():
+    """A run of ADD_ONE on 0 to 31, and its arrays."""
+    out, numbers = np.zeros((4, 8), np.uint32), np.arange(32, dtype=np.uint32)
+    return ADD_ONE.run(1, 32, [out, numbers, 7]), out, numbers
+
+
+def test_a_run_that_finished_without_findings_is_clean():
+    testing.assert_clean(added()[0])
+
+
+def test_a_hang_is_not_clean_and_says_why():
+    run = HANG.run(1, 32)
+    with pytest.raises(AssertionError, match="k hangs") as failure:
+        testing.assert_clean(run)
+    assert str(run.findings[0]) in str(failure.value)
+
+
+def finding(severity):
+    return ts.Violation("run-race", severity, "line 3", "two writes", "no order", "Use bar.sync.")
+
+
+@pytest.mark.parametrize(("severity", "is_clean"), [("error", False), ("warning", True), ("note", True)])
+def test_only_errors_among_findings_count(severity, is_clean):
+    run = changed(added()[0], findings=(finding(severity),))
+    if is_clean:
+        testing.assert_clean(run)
+    else:
+        with pytest.raises(
+            AssertionError, match=r"add_one finished, with 1 error:\n  run-race: two writes; no order\. Use bar"
+        ):
+            testing.assert_clean(run)
+
+
+def changed(run, **fields):
+    """A run with other fields."""
+    given = {name: getattr(run, name) for name in type(run).__dataclass_fields__ if name != "arrays"}
+    return type(run)(**given | fields)
+
+
+class Row:
+    """An instruction that went to shared memory, as a run counts it."""
+
+    def __init__(self, line, source, text, wavefronts, least):
+        self.ptx_line, self.source_line, self.ptx_text = line, source, text
+        self.threads, self.warps = 32, 1
+        self.wavefronts, self.least_wavefronts = wavefronts, least
+
+
+def with_rows(*rows):
+    return changed(added()[0], instructions=rows)
+
+
+FREE = Row(10, "mm.py:1", "ld.shared.b32 %r1, [%r2]", 4, 4)
+CONFLICT = Row(20, "mm.py:12", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2]", 32, 4)
+ELSEWHERE = InstructionCount(ptx_line=30, source_line="mm.py:3", ptx_text="add.u32 %r1, %r1, 1", threads=32, warps=1)
+
+
+@pytest.mark.parametrize("place", [10, "mm.py:1", "ld.shared"])
+def test_a_place_without_conflicts_passes(place):
+    testing.assert_conflict_free(with_rows(FREE, CONFLICT, ELSEWHERE), place)
+
+
+@pytest.mark.parametrize("place", [None, 20, "mm.py:12", "ldmatrix"])
+def test_a_conflict_says_where_and_how_many_wavefronts(place):
+    with pytest.raises(AssertionError, match=r"mm\.py:12, PTX line 20 \(ldmatrix.*\): 32 wavefronts, 4 would do"):
+        testing.assert_conflict_free(with_rows(FREE, CONFLICT, ELSEWHERE), place)
+
+
+@pytest.mark.parametrize("place", [30, 99, "mm.py:3", "stmatrix"])
+def test_a_place_without_accesses_is_refused(place):
+    with pytest.raises(AssertionError, match="no access of shared memory was counted at"):
+        testing.assert_conflict_free(with_rows(FREE, CONFLICT, ELSEWHERE), place)
+
+
+def test_equal_arrays_pass_by_number_and_by_array():
+    run, out, numbers = added()
+    expected = (numbers + 1).reshape(4, 8)
+    testing.assert_equal_to(run, 0, expected)
+    testing.assert_equal_to(run, out, expected)
+    testing.assert_equal_to(run, out[1], expected[1])
+
+
+def test_the_first_difference_is_named_by_index_and_values():
+    run, out, numbers = added()
+    expected = (numbers + 1).reshape(4, 8)
+    expected[1, 2] = 99
+    expected[3, 3] = 99
+    words = r"args\[0\] differs from the reference in 2 of 32 elements, first at \[1, 2\]: 11, not 99"
+    with pytest.raises(AssertionError, match=words):
+        testing.assert_equal_to(run, 0, expected)
+    with pytest.raises(AssertionError, match=r"a part of args\[0\] .* first at \[2\]: 11, not 99"):
+        testing.assert_equal_to(run, out[1], expected[1])
+
+
+def test_the_line_that_wrote_it_last_is_named_where_the_run_knows_it():
+    run, _, numbers = added()
+    asked = []
+
+    class Traced:
+        outcome, arrays = run.outcome, run.arrays
+
+        def last_writer(self, address):
+            asked.append(address - self.arrays[0].address)
+            return CONFLICT
+
+    with pytest.raises(AssertionError, match=r"written last at mm\.py:12, PTX line 20"):
+        testing.assert_equal_to(Traced(), 0, numbers.reshape(4, 8) + np.eye(4, 8, 3, np.uint32))
+    assert asked == [0]
+
+
+def test_tolerances_and_nan():
+    run, out, _ = added()
+    floats = out.view(np.float32)
+    floats[:] = 1
+    floats[0, 0] = np.nan
+    expected = np.full((4, 8), 1.001)
+    expected[0, 0] = np.nan
+    held = changed(run)
+    testing_array = run.arrays[0]._replace(array=floats)
+    object.__setattr__(held, "arrays", (testing_array,))
+    testing.assert_equal_to(held, 0, expected, rtol=0.01)
+    with pytest.raises(AssertionError, match=r"first at \[0, 1\]: 1\.0, not 1\.001"):
+        testing.assert_equal_to(held, 0, expected)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [(2, r"args\[2\] is no array"), (3, r"args\[3\] is no array"), (np.zeros(3), "none of the arguments")],
+)
+def test_what_is_no_array_of_the_run_is_refused(argument, words):
+    with pytest.raises(AssertionError, match=words):
+        testing.assert_equal_to(added()[0], argument, np.zeros(3))
+
+
+def test_another_shape_is_refused():
+    with pytest.raises(AssertionError, match=r"args\[0\] has the shape \(4, 8\), the reference \(32,\)"):
+        testing.assert_equal_to(added()[0], 0, np.zeros(32))
+
+
+def test_a_run_that_hangs_equals_nothing():
+    with pytest.raises(AssertionError, match="k hangs"):
+        testing.assert_equal_to(HANG.run(1, 32), 0, np.zeros(1))
+
+
+def test_addresses_and_maps_lead_to_their_arrays():
+    memory = ts.Memory()
+    out, numbers = np.zeros(64, np.uint32), np.arange(64, dtype=np.uint32)
+    address = memory.place(out)
+    run = ADD_ONE.run(1, 32, [address, memory.place(numbers) + 4, 7], memory=memory)
+    assert run.arrays[0].array is out
+    assert run.arrays[1:] == (None, None)  # an address inside an array, and a number
+    box = memory.map(out, (16,))
+    mapped = ts.Kernel(f"{HEAD}.entry k(.param .align 64 .b8 m[128]) {{ ret; }}").run(1, 32, [box], memory=memory)
+    assert mapped.arrays[0].array is out
+
+
+def test_plain_data_of_a_run_has_no_arrays():
+    run, _, _ = added()
+    assert "arrays" not in run.to_dict()
+    assert type(run).from_dict(run.to_dict()) == run
+
+
+# The plugin ------------------------------------------------------------------------------------------------------
+
+PROJECT = """
+import numpy as np
+import tilescope as ts
+
+TEXT = '''.version 8.0 .target sm_90 .address_size 64
+.entry k(.param .u64 a) {
+    .reg .b64 %d; .reg .b32 %r;
+    ld.param.u64 %d, [a];
+    ld.global.u32 %r, [%d+OFFSET];
+    st.global.u32 [%d], 7;
+    ret;
+}'''
+
+def test_seven(tilescope_run):
+    a = np.zeros(1, np.uint32)
+    run = tilescope_run(ts.Kernel(TEXT), grid=1, block=1, args=[a])
+    assert a.tolist() == [7]
+"""
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """Runs a test file of another project, with the plugin and no other."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run(source, *options):
+        pytester.makepyfile(source)
+        return pytester.runpytest_inprocess("-p", "tilescope.pytest_plugin", *options)
+
+    return run
+
+
+def test_the_fixture_passes_on_a_clean_kernel(project):
+    project(PROJECT.replace("OFFSET", "0")).assert_outcomes(passed=1)
+
+
+def test_the_fixture_fails_on_a_fault_and_says_why(project):
+    result = project(PROJECT.replace("OFFSET", "4"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E * k ends with a fault*", "*run-out-of-bounds: *"])
+
+
+def test_seeds_run_a_test_again(project):
+    result = project(PROJECT.replace("OFFSET", "0"), "--tilescope-seeds", "2", "-v")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        ["*test_seven?late? PASSED*", "*test_seven?seed0? PASSED*", "*test_seven?seed1? PASSED*"]
+    )
+
+
+def test_tests_without_a_kernel_run_once(project):
+    project("def test_one(): pass", "--tilescope-seeds", "5").assert_outcomes(passed=1)
+
+
+def test_the_seed_reaches_the_kernel(project):
+    source = """
+    class Kernel:
+        def run(self, grid, block, args, *, seed, max_steps=1):
+            raise RuntimeError(f"grid {grid}, seed {seed}, max_steps {max_steps}")
+
+    def test_k(tilescope_run):
+        tilescope_run(Kernel(), 3, 32, max_steps=5)
+    """
+    result = project(source, "--tilescope-seeds", "1")
+    result.stdout.fnmatch_lines(["E *grid 3, seed None, max_steps 5", "E *grid 3, seed 0, max_steps 5"])
+
+
+def test_loading_the_plugin_loads_nothing_else():
+    loaded = (
+        "import sys, pytest, tilescope.pytest_plugin;"
+        " print(sorted(name for name in sys.modules if name.split('.')[0] in ('tilescope', 'numpy')))"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", loaded], text=True)
+    assert printed == "['tilescope', 'tilescope.pytest_plugin']\n"
