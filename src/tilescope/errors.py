@@ -234,6 +234,11 @@ class FaultError(RuleError):
         first = self.violations[0]
         return f"The chip answers with error {self.code}, {self.fault}: {first.found}; {first.limit}."
 
+    def to_dict(self) -> PlainData:
+        """Plain values for JSON: that the chip faults is an answer."""
+        listed = [violation.to_dict() for violation in self.violations]
+        return {"code": self.code, "answer": self.answer, "advice": self.violations[0].fix, "violations": listed}
+
 
 class IllegalInstructionError(FaultError):
     """A copy that the chip answers with error 715, illegal instruction.

@@ -107,12 +107,10 @@ def refusal_text(error: RuleError, *, is_quiet: bool) -> str:
 
 def refusal_json(error: RuleError) -> str:
     """The same as plain data."""
-    told: dict[str, object] = {"code": error.code} if isinstance(error, FaultError) else {}
-    told |= {
-        "answer": _answer(error),
-        "advice": error.violations[0].fix,
-        "violations": [violation.to_dict() for violation in error.violations],
-    }
+    if isinstance(error, FaultError):
+        return json.dumps(error.to_dict(), indent=2)
+    listed = [violation.to_dict() for violation in error.violations]
+    told = {"answer": _answer(error), "advice": error.violations[0].fix, "violations": listed}
     return json.dumps(told, indent=2)
 
 
