@@ -161,8 +161,12 @@ def _contained_term(name: str) -> Topic | None:
 
 
 def _rarest(spellings: Iterable[str]) -> str:
-    """The spelling that says most; of those that say as much, the longest."""
-    return max(spellings, key=lambda spelling: (rarity(words_of(spelling)), len(spelling)))
+    """The spelling whose rarest word says most; of those that say as much, the longest."""
+    return max(spellings, key=lambda spelling: (_rarest_word(spelling), len(spelling)))
+
+
+def _rarest_word(spelling: str) -> float:
+    return max((rarity(frozenset({word})) for word in words_of(spelling)), default=0.0)
 
 
 def _mentioned_term(name: str) -> Topic | None:

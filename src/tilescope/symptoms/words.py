@@ -3,7 +3,7 @@
     "My kernel is stuck: misalligned adress"  →  {hang, misaligned, address}
     "shared memory", "shared mem", "smem"     →  smem                    several words that are one thing (words.toml)
     "it doesn't work"                         →  {not, right}            n't is a word
-    "sm120a", "SM_120", "compute_120"         →  {sm, 120}
+    "sm120a", "SM_120", "compute_120"         →  {smtarget, sm, 120}     a target, not an SM
     "Mismatched elements: 7168 / 8192"        →  … {87, percent}         a share of the whole is read as a percentage
 
 Forms of a word have one stem; a word that is misspelt by a letter or two is read as the known one.
@@ -52,7 +52,7 @@ def words_of(text: str) -> frozenset[str]:
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    bare = _TARGET.sub(r"sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
     if len(pieces) > MAX_WORDS:
         pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
