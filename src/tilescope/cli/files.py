@@ -160,7 +160,12 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
     if "kernel" not in asked:
         raise click.UsageError('name a file of PTX, or a --launch file with ptx = "kernel.ptx".')
     text = read_input(asked["kernel"]).decode("utf-8", errors="replace")
-    return asked.saying(ptx=text, read_array=lambda name: read_array_beside(folder, name))
+    folders = (folder, Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
+    return asked.saying(
+        ptx=text,
+        read_array=lambda name: read_array_beside(folder, name),
+        read_source=lambda name: read_source_beside(folders, name),
+    )
 
 
 def read_array_beside(folder: Path, name: str) -> Array:
@@ -168,6 +173,20 @@ def read_array_beside(folder: Path, name: str) -> Array:
     from tilescope.tma.array_file import read_array
 
     return read_array(folder / name)
+
+
+def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
+    """The text of the file that a kernel was compiled from, if it lies here or in one of the folders."""
+    from tilescope.tensor_map.source import WHOLE_BYTES
+
+    for folder in (Path(), *folders):
+        path = folder / Path(name).name
+        try:
+            if path.is_file() and path.stat().st_size <= WHOLE_BYTES:
+                return path.read_text("utf-8", errors="replace")
+        except (OSError, ValueError):  # names that no file system takes
+            continue
+    return None
 
 
 GATHERED: dict[str, Gather] = {  # by the question that asks about them

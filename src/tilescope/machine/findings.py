@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.errors import Violation
+from tilescope.machine.cost_findings import cost_findings
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
@@ -18,6 +19,7 @@ from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 
 _PLACES_TOLD = 4
+_SEVERITIES = ("error", "warning", "note")
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
 _HEAD = ".version 8.0 .target sm_90 .address_size 64"
 _LOAD = (
@@ -137,8 +139,13 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What is wrong with a run: what ended it, then what nothing orders."""
-    return _ending(launch, result) + order_findings(launch)
+    """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first."""
+    found = (
+        *_ending(launch, result),
+        *order_findings(launch),
+        *cost_findings(launch, is_finished=result.outcome == "finished"),
+    )
+    return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:

@@ -306,11 +306,10 @@ _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before th
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """What nothing orders in a run, errors first."""
+    """What nothing orders in a run, in the order in which it was met."""
     if launch.order is None:
         return ()
-    found = [_finding(launch, conflict) for conflict in launch.order.conflicts.found.values()]
-    return tuple(sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity)))
+    return tuple(_finding(launch, conflict) for conflict in launch.order.conflicts.found.values())
 
 
 class _Told(NamedTuple):
