@@ -82,8 +82,8 @@ def test_an_unknown_code_is_called_unknown(line, code, capsys):
     assert diagnose(question).unknown_codes == (code,)
     assert diagnose(question).symptoms == ()
     assert "unknown" in diagnose(question).text()
-    assert run(["explain", question]) == 2
-    said = capsys.readouterr().err
+    assert run(["explain", question]) == 1
+    said = capsys.readouterr().out
     assert f"error {code}" in said
     assert "unknown" in said
 
@@ -111,7 +111,7 @@ def test_an_unknown_name_is_called_unknown_with_the_nearest():
         "2 stages right, error: 3 stages wrong",
         "CUDA 12.8 error",
         "hang after 700 iterations",
-        "CUDA_EXCEPTION_6",
+        "CUDA_EXCEPTION_99",
         "descriptor 0x4000004000010040",
         "no error but wrong results",
         "about 87.5% error",
@@ -143,6 +143,22 @@ def test_a_log_of_a_warps_exception_is_that_error_first(exception, number):
         found = diagnose(text)
         assert found.symptoms[0].codes == (number,), [symptom.name for symptom in found.symptoms]
         assert "Xid 13" in [symptom.name for symptom in found.symptoms]
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("CUDA_EXCEPTION_14, Warp Illegal Address", 700),
+        ("Program received signal CUDA_EXCEPTION_4", 715),
+        ("CUDA_EXCEPTION_6", 716),
+        ("CUDA_EXCEPTION_12: Warp Assert", 710),
+        ("CUDA Exception: Warp Misaligned Address", 716),
+        ("CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS", 700),
+        ("Warp Illegal Instruction", 715),
+    ],
+)
+def test_an_exception_of_the_debugger_is_the_error_it_ends_in(line, number):
+    assert codes_in(line).known == (number,)
 
 
 def test_a_log_without_an_exceptions_name_stays_xid_13():

@@ -365,3 +365,16 @@ def test_a_recorded_kernel_gives_the_bytes_of_the_card(name, tmp_path, capsys):
     status, out, err = printed(capsys, *recorded_words(name, tmp_path), "--save", f"{argument}=after.npy")
     assert status == 0, out + err
     assert np.load("after.npy").tobytes() == recording[f"after{changed}"].tobytes()
+
+
+def test_quiet_prints_the_outcome_and_the_fix_alone(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "-q")
+    assert status == 0
+    assert re.fullmatch(r"double_all finished: 2 blocks of 32 threads, 31 warp instructions, .* is the card's\.\n", out)
+    Path("spin.ptx").write_text(SPIN)
+    status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "u32:1:zeros", "-q")
+    assert status == 1
+    sentence, fix = out.splitlines()
+    assert sentence.startswith("spin hangs: 0 blocks of 32 threads had finished, ")
+    assert "PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in sentence
+    assert fix

@@ -28,7 +28,7 @@ from tilescope.pipeline.threads import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCK
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
-from tilescope.value import Value
+from tilescope.value import Value, own_data
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 SPACES = ("smem", "tmem", "gmem")
@@ -122,7 +122,7 @@ class Pipeline(Value):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
         """The pipeline that plain data describes; every mistake in it is named at once."""
-        return _Reader().pipeline(data)
+        return _Reader().pipeline(own_data(data) if isinstance(data, Mapping) else data)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:

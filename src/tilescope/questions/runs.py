@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, Violation
 from tilescope.machine.argument_text import read_arguments
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
@@ -22,8 +22,9 @@ from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
 from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
-from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import shortened
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.sentence import filled, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -48,30 +49,41 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
+def _first_line(run: KernelRun, seconds: float, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+    """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
+    outcome = outcome_sentence(run, seconds)
+    if not errors and proof is not None:
+        mistake = proof.simulation.mistake if proof.simulation is not None else None
+        return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
+    if not errors:
+        return FirstLine(outcome)
+    first = errors[0]
+    said = filled("{outcome} {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit})
+    return FirstLine(said, first.fix)
+
+
 def answer(asked: Asked) -> Answer:
     """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays."""
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
-        return Answer(template.launch, text=template.text)
+        first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+        return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
     start = time.perf_counter()
     done = launched(kernel, launch, asked["read_array"])
     seconds = time.perf_counter() - start
     run = done.run
-    told = outcome_sentence(run, seconds)
-    if run.printed:
-        told = f"{told}\n\n{run.printed.rstrip()}"
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
-    if proof is not None:
-        told = f"{told}\n\n{proof.told}"
+    printed = [text for text in (run.printed.rstrip(), proof.told if proof is not None else "") if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
+        first=_first_line(run, seconds, errors, proof),
         shown={
             "outputs": done.outputs,
             "all_lines": asked.get("all_lines"),
@@ -88,7 +100,7 @@ def answer(asked: Asked) -> Answer:
         is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
         violations=run.findings,
         told_in="findings",
-        headline=told,
+        printed="\n\n".join(printed),
         told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
@@ -101,13 +113,18 @@ class _Proof(NamedTuple):
     refusal: str = ""
 
     @property
-    def told(self) -> str:
-        """The verdict, and the way into a mistake with its source lines."""
+    def verdict(self) -> str:
+        """What came out, in a line."""
         if self.simulation is None:
             return f"Not proven: {self.refusal}"
-        mistake = self.simulation.mistake
-        lines = [f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"]
-        if self.simulation.verdict == "proven":
+        return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
+
+    @property
+    def told(self) -> str:
+        """The verdict, and the way into a mistake with its source lines."""
+        mistake = self.simulation.mistake if self.simulation is not None else None
+        lines = [self.verdict]
+        if self.simulation is not None and self.simulation.verdict == "proven":
             lines.append("That holds for the way that every warp of its first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
