@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilescope.arch import ARCH, Arch, architectures_with
+from tilescope.arch import ARCH, Arch
 from tilescope.sentence import listed
 
 _PTX_VERSION = re.compile(r"\bversion(?: is)?\W{0,3}(\d+\.\d)\b", re.IGNORECASE)
@@ -102,30 +102,55 @@ LAST_TOOLKIT = {
 }
 _UNKNOWN_TARGET = ("not defined", "unsupported gpu arch", "unsupported target", "unknown target")
 _SPEAKS_OF_PTX = re.compile(r"(?<!\.)\bptx|\.version\b|current version")
-# How messages write what architectures have or have not (arch.py), the longest spelling first.
-_FEATURE_SPELLINGS = {
-    "scatter4": "scatter4",
-    "gather4": "gather4",
-    "tensormap.replace": "tensormap_replace",
-    "multicast::cluster": "multicast",
-    "cta_group": "cta_group",
-    "im2col::w": "im2col_wide",
-    "mma with block scale": "mma_f8f6f4",
-    ".block_scale": "mma_f8f6f4",
-    ".kind::mxf": "mma_f8f6f4",
-    ".kind::f8f6f4": "mma_f8f6f4",
-    "tcgen05": "tcgen05",
-    "wgmma": "wgmma",
-    "cp.async.bulk": "tma",
-    "stmatrix": "stmatrix",
-    "ldmatrix": "ldmatrix",
-}
-_FEATURES_SHOWN = {
-    "mma_f8f6f4": "mma with block scale",
-    "tensormap_replace": "tensormap.replace",
-    "tma": "TMA",
-    "im2col_wide": "im2col::w",
-}
+
+
+class _Feature(NamedTuple):
+    """What a line says is missing: how it is spelled there and in an answer, and the features of arch.py, any of which has it."""
+
+    spelling: str
+    shown: str
+    features: tuple[str, ...]
+
+    def target(self, row: Arch) -> str:
+        """What to compile for; empty where the architecture does not have it."""
+        targets = [row.target(feature) for feature in self.features]
+        return next((target for target in targets if target), "")
+
+    def is_in(self, row: Arch, suffix: str) -> bool:
+        """Whether the target of an architecture with this suffix has it."""
+        return any(suffix in _SUFFIXES[row.features[feature]] for feature in self.features)
+
+
+_SUFFIXES = {"-": (), "plain": ("", "a", "f"), "a": ("a",), "a,f": ("a", "f")}
+_SCALED = ("tcgen05", "mma_f8f6f4")  # modifiers of tcgen05.mma, and of mma on sm_120
+# A spelling goes before those that are part of it.
+_FEATURES = (
+    _Feature("scatter4", "scatter4", ("scatter4",)),
+    _Feature(
+        "gather4 with destination state space as .shared::cluster", "gather4 to .shared::cluster", ("gather4_cluster",)
+    ),
+    _Feature("gather4", "gather4", ("gather4",)),
+    _Feature("tensormap.replace", "tensormap.replace", ("tensormap_replace",)),
+    _Feature("multicast::cluster", "multicast", ("multicast",)),
+    _Feature("im2col::w::128", "im2col::w::128", ("im2col_wide_128",)),
+    _Feature(
+        "im2col::w with destination state space as .shared::cluster",
+        "im2col::w to .shared::cluster",
+        ("im2col_wide_cluster",),
+    ),
+    _Feature("im2col::w", "im2col::w", ("im2col_wide",)),
+    _Feature("mma with block scale", "mma with block scale", ("mma_f8f6f4",)),
+    _Feature("tcgen05", "tcgen05", ("tcgen05",)),
+    _Feature("cta_group", "cta_group", ("cta_group",)),
+    _Feature(".block_scale", ".block_scale", _SCALED),
+    _Feature(".kind::mxf", ".kind::mxf4 and its like", _SCALED),
+    _Feature(".kind::f8f6f4", ".kind::f8f6f4", _SCALED),
+    _Feature("wgmma", "wgmma", ("wgmma",)),
+    _Feature("cp.async.bulk", "TMA", ("tma",)),
+    _Feature("stmatrix", "stmatrix", ("stmatrix",)),
+    _Feature("ldmatrix", "ldmatrix", ("ldmatrix",)),
+)
+_FEATURES_SAID = 2  # of a line
 
 
 class _Named(NamedTuple):
@@ -134,11 +159,6 @@ class _Named(NamedTuple):
     row: Arch
     plain: str  # sm_121
     suffix: str  # a, f or nothing
-
-    def target(self, feature: str) -> str:
-        """What to compile for; empty where the architecture does not have the feature."""
-        target = self.row.target(feature)
-        return target.replace(self.row.name, self.plain) if target else ""
 
 
 def target_sentences(text: str) -> Iterator[str]:
@@ -155,21 +175,36 @@ def target_sentences(text: str) -> Iterator[str]:
         for number, suffix in _TARGET.findall(plain)
         if f"sm_{number}" in ARCH or number in ("121", "101")
     ]
-    spelled = [spelling for spelling in _FEATURE_SPELLINGS if spelling in plain]
-    for feature in list(dict.fromkeys(_FEATURE_SPELLINGS[spelling] for spelling in spelled))[:2]:
+    features = _features_in(plain)
+    for feature in features[:_FEATURES_SAID]:
         yield _who_has(feature, found)
-    if not spelled and ".target" in plain:
+    if not features and ".target" in plain:
         yield from _plain_targets(found)
 
 
-def _who_has(feature: str, found: list[_Named]) -> str:
+def _features_in(plain: str) -> list[_Feature]:
+    """The features that a line spells, none twice."""
+    features = []
+    rest = plain
+    for feature in _FEATURES:
+        if feature.spelling in rest:
+            features.append(feature)
+            rest = rest.replace(feature.spelling, " ")
+    return features
+
+
+def _who_has(feature: _Feature, found: list[_Named]) -> str:
     """The targets that have a feature, and what that means for those that a line names."""
-    targets = [ARCH[name].target(feature) for name in architectures_with(feature)]
-    said = f"{_shown(feature)} exists for {listed(targets)}"
-    lacking = list(dict.fromkeys(named.plain for named in found if not named.target(feature)))
+    targets = [target for row in ARCH.values() if (target := feature.target(row))]
+    said = f"{feature.shown} exists for {listed(targets)}"
+    lacking = list(dict.fromkeys(named.plain for named in found if not feature.target(named.row)))
     if lacking:
         return f"{said}; {listed(lacking)} does not have it."
-    needed = [named.target(feature) for named in found if named.target(feature) != named.plain + named.suffix]
+    needed = [
+        feature.target(named.row).replace(named.row.name, named.plain)
+        for named in found
+        if not feature.is_in(named.row, named.suffix)
+    ]
     return f"{said}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{said}."
 
 
@@ -180,11 +215,6 @@ def _plain_targets(found: list[_Named]) -> Iterator[str]:
             yield f"{name} leaves out what only {name}a and {name}f have: compile for one of those."
         elif f"{name.removeprefix('sm_')}a" in FIRST_PTX:
             yield f"{name} leaves out what only {name}a has: compile for that."
-
-
-def _shown(feature: str) -> str:
-    """A feature as people write it."""
-    return _FEATURES_SHOWN.get(feature, feature)
 
 
 def version_sentences(text: str) -> Iterator[str]:
