@@ -1,6 +1,7 @@
 """Titles and error lines of public threads lead to what was wrong, and their numbers are answered with arithmetic.
 
-pasted_lines.tsv holds the lines as their authors wrote them, what may answer them first, and the thread.
+pasted_lines.tsv holds the lines as their authors wrote them, what may answer them first, and the thread. In
+lines_with_numbers.tsv every line has its answer first, with what has to be said of its numbers ("-": nothing is asserted).
 """
 
 from pathlib import Path
@@ -15,6 +16,11 @@ from tilescope.symptoms import CAUSE, SYMPTOM, TERMS, Diagnosis, diagnose
 from tilescope.symptoms.arithmetic import numbers_read
 
 LINES = [line.split("\t") for line in Path(__file__).with_name("pasted_lines.tsv").read_text("utf-8").splitlines()[1:]]
+WITH_NUMBERS = [
+    line.split("\t")
+    for line in Path(__file__).with_name("lines_with_numbers.tsv").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
 TITLES = {*CAUSE, *SYMPTOM, *(term.name for term in TERMS), *ARCH, "128B"}
 
 
@@ -33,6 +39,29 @@ def test_the_right_cause_is_first_for_nine_of_ten_lines():
     missed = [line for line, answers, _ in LINES if not answered_first(line) & set(answers.split(", "))]
     assert len(LINES) >= 140
     assert len(missed) <= len(LINES) // 10, missed
+
+
+@pytest.mark.parametrize(("line", "answer", "said"), [row[:3] for row in WITH_NUMBERS])
+def test_a_line_with_numbers_is_answered_first_and_with_its_numbers(line, answer, said):
+    assert answer in answered_first(line)
+    found = topics.find(line)
+    told = " ".join((*found.arithmetic, *(symptom.note for symptom in found.symptoms[:1])))
+    assert said == "-" or said in told
+
+
+def test_the_remainder_alone_is_answered(capsys):
+    assert run(["explain", "mod 128 = 64"]) == 0
+    assert capsys.readouterr().out.startswith("A remainder of 64 by 128: aligned to 64 bytes, 64 bytes short of")
+
+
+def test_an_xid_that_follows_from_another_goes_behind_it():
+    found = diagnose("Xid (PCI:0000:dc:00): 45, Ch 00000001 caused by previous Xid 31")
+    assert [symptom.name for symptom in found.symptoms[:2]] == ["illegal address (700)", "Xid 45"]
+
+
+def test_no_two_symptoms_have_the_same_xid():
+    xids = [xid for symptom in SYMPTOM.values() for xid in symptom.xids]
+    assert len(xids) == len(set(xids))
 
 
 def test_expected_answers_exist():
@@ -74,7 +103,7 @@ def test_the_other_causes_of_the_symptom_follow():
     [
         ("NVRM: Xid (PCI:0000:31:00): 79, pid=1896, GPU has fallen off the bus.", "Xid 79"),
         ("NVRM: Xid (PCI:0000:79:00): 31, pid=1896, MMU Fault", "illegal address (700)"),
-        ("Xid 109 CTX SWITCH TIMEOUT", "Xid 43 or 109"),
+        ("Xid 109 CTX SWITCH TIMEOUT", "Xid 109"),
         ("kernel: NVRM: Xid (PCI:0000:01:00): 69, Class Error: ChId 0005", "Xid 69"),
         ("NVRM: Xid (PCI:0000:13:00): 94, Contained: SM (0x1)", "Xid 94"),
         ("Xid 777", "another Xid"),
@@ -168,6 +197,17 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
             ("scatter4 exists for sm_100a, sm_103a and sm_110a; sm_120 does not have it.",),
         ),
         (
+            "Instruction 'tensormap.replace' not supported on .target 'sm_121'",
+            ("tensormap.replace exists for sm_90a, sm_100a, sm_103a, sm_110a and sm_120a; compile for sm_121a.",),
+        ),
+        (
+            "ptxas fatal   : Value 'sm_101a' is not defined for option 'gpu-name'",
+            (
+                "sm_101a needs PTX 8.6, which came with CUDA 12.7 (its toolkit is 12.8).",
+                "CUDA 12.9 is the last that has sm_101a: CUDA 13 calls it sm_110.",
+            ),
+        ),
+        (
             "Instruction 'wgmma.fence' not supported on .target 'sm_90'",
             ("wgmma exists for sm_90a; compile for sm_90a.",),
         ),
@@ -177,7 +217,7 @@ def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
         ),
         (
             "ptxas fatal   : Value 'sm_103a' is not defined for option 'gpu-name'",
-            ("sm_103 needs PTX 8.8, which came with CUDA 12.9.",),
+            ("sm_103a needs PTX 8.8, which came with CUDA 12.9.",),
         ),
     ],
 )

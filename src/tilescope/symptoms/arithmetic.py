@@ -1,15 +1,14 @@
 """What the numbers of a pasted line come to, in sentences.
 
     Required: 131072, Hardware limit: 101376     29696 bytes too many; 3 stages fit instead of 4
-    0x7f0000000048 … mod 128 = 64                64 bytes behind a multiple of 128; aligned to 64
+    0x7f0000000040 … mod 128 = 64                64 bytes behind a multiple of 128; aligned to 64
     stride 1022                                  63 x 16 + 14: the next multiple of 16 is 1024
     box[0] = 512                                 twice 256
     (0x1c400 bytes, 0xc000 max)                  115712 bytes; static shared memory ends at 49152
-    '.tile::scatter4' … sm_120a                  sm_100a, sm_103a and sm_110a have it
-    version 8.7; current version is '8.5'        PTX 8.7 came with CUDA 12.8
+    dynamic shared memory size to 196608         fits sm_90, not sm_120
 
 A reader looks for one pattern and gives a sentence, or nothing. Units are those of the message: bytes of shared memory,
-columns of tensor memory.
+columns of tensor memory. Targets and versions of PTX are read in toolkits.py.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tilescope.arch import ARCH, KIB, Arch, architectures_with
+from tilescope.arch import ARCH, KIB
 from tilescope.sentence import counted, listed
+from tilescope.symptoms.toolkits import target_sentences, version_sentences
 
 Reader: TypeAlias = Callable[[str], Iterator[str]]
 
@@ -33,19 +33,21 @@ _STAGES_TRIED = (4, 3, 2)
 
 _NUMBER = r"(0x[0-9a-f]+|\d[\d,_']*)"
 _REQUIRED = re.compile(
-    rf"\brequire[sd]?\b\D{{0,20}}?{_NUMBER}.{{0,60}}?\blimit\w*\b\D{{0,12}}?{_NUMBER}", re.IGNORECASE | re.DOTALL
+    rf"require[sd]?\b\D{{0,20}}?{_NUMBER}.{{0,60}}?\blimit\w*\b\D{{0,12}}?{_NUMBER}", re.IGNORECASE | re.DOTALL
 )
 _TOO_MUCH = re.compile(
-    rf"too much shared (?:data|memory)\D{{0,6}}\(?{_NUMBER} bytes\W+{_NUMBER}(?: bytes)? max", re.IGNORECASE
+    rf"too much shared (?:data|memory)\D{{0,6}}\(?{_NUMBER} bytes(?:\W+{_NUMBER} bytes system)?\W+{_NUMBER}(?: bytes)? max",
+    re.IGNORECASE,
 )
+_DYNAMIC = re.compile(rf"dynamic shared memory size to {_NUMBER}", re.IGNORECASE)
 _EXCEEDS = re.compile(
     rf"(?:shared memory|smem)\D{{0,40}}?{_NUMBER}\s*(?:bytes|b)?\D{{0,40}}?"
     rf"(?:exceed\w*|larger than|greater than|>|more than|limit of|but only)\D{{0,40}}?{_NUMBER}",
     re.IGNORECASE,
 )
 _NUM_STAGES = re.compile(r"\bnum[_ ]?stages\W{0,3}(\d{1,2})\b|\b(\d{1,2})[- ]stages?\b", re.IGNORECASE)
-_MOD = re.compile(r"\b(?:mod(?:ulo)?|%)\s*(\d{1,5})\s*(?:==?|is|was|gives|:)\s*(\d{1,5})\b", re.IGNORECASE)
-_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,16}\b", re.IGNORECASE)
+_MOD = re.compile(r"(?:\bmod(?:ulo)?|%)\s*(\d{1,5})\s*(?:==?|is|was|gives|:)\s*(\d{1,5})\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<!\bpc )\b0x[0-9a-f]{6,16}\b", re.IGNORECASE)
 _SPEAKS_OF_ALIGNMENT = re.compile(
     r"align|multiple of|address|pointer|\bptr\b|invalid value|invalid argument", re.IGNORECASE
 )
@@ -56,52 +58,6 @@ _BOX = re.compile(
     r"\b(?:box|boxdim|box_dim|block_shape|box dim(?:ension)?)(?:\[(\d)\])?\s*(?:=|:|is|of|size)*\s*(\d{3,6})\b",
     re.IGNORECASE,
 )
-_PTX_VERSION = re.compile(r"\bversion(?: is)?\W{0,3}(\d+\.\d)\b", re.IGNORECASE)
-_TARGET = re.compile(r"\b(?:sm|compute)_?(\d{2,3})([af]?)\b", re.IGNORECASE)
-_REFUSES = re.compile(
-    r"not supported|unsupported|requires|not compatible|does not support|doesn't support", re.IGNORECASE
-)
-# The CUDA toolkit with which a version of PTX came (PTX ISA, "Release Notes").
-_TOOLKIT = {
-    "7.8": "11.8",
-    "8.0": "12.0",
-    "8.1": "12.1",
-    "8.2": "12.2",
-    "8.3": "12.3",
-    "8.4": "12.4",
-    "8.5": "12.5",
-    "8.6": "12.7",
-    "8.7": "12.8",
-    "8.8": "12.9",
-    "9.0": "13.0",
-    "9.1": "13.1",
-}
-# The first version of PTX that has a target (PTX ISA, "Release Notes").
-_FIRST_PTX = {"90": "8.0", "100": "8.6", "120": "8.7", "103": "8.8", "121": "8.8", "110": "9.0"}
-# How messages write what architectures have or have not (arch.py), the longest spelling first.
-_FEATURE_SPELLINGS = {
-    "scatter4": "scatter4",
-    "gather4": "gather4",
-    "tensormap.replace": "tensormap_replace",
-    "multicast::cluster": "multicast",
-    "cta_group": "cta_group",
-    "im2col::w": "im2col_wide",
-    "mma with block scale": "mma_f8f6f4",
-    ".block_scale": "mma_f8f6f4",
-    ".kind::mxf": "mma_f8f6f4",
-    ".kind::f8f6f4": "mma_f8f6f4",
-    "tcgen05": "tcgen05",
-    "wgmma": "wgmma",
-    "cp.async.bulk": "tma",
-    "stmatrix": "stmatrix",
-    "ldmatrix": "ldmatrix",
-}
-_FEATURES_SHOWN = {
-    "mma_f8f6f4": "mma with block scale",
-    "tensormap_replace": "tensormap.replace",
-    "tma": "TMA",
-    "im2col_wide": "im2col::w",
-}
 
 
 def numbers_read(question: str) -> tuple[str, ...]:
@@ -129,7 +85,8 @@ def _shared_memory(text: str) -> Iterator[str]:
     found = static or _REQUIRED.search(text) or _EXCEEDS.search(text)
     if found is None:
         return
-    required, limit = _number(found[1]), _number(found[2])
+    *parts, limit = (_number(written) for written in found.groups() if written)
+    required = sum(parts)
     if not 0 < limit < required:
         return
     if static:
@@ -138,6 +95,22 @@ def _shared_memory(text: str) -> Iterator[str]:
     yield f"{required} bytes are {required - limit} more than the {limit} of {_whose(limit)}."
     yield _stages_that_fit(required, limit, _num_stages(text))
     yield _part_that_fits(required, limit)
+
+
+def _dynamic(text: str) -> Iterator[str]:
+    """Whose blocks have as much shared memory as a launch asked for: "Failed to set the … size to 196608"."""
+    found = _DYNAMIC.search(text)
+    if found is None:
+        return
+    required = _number(found[1])
+    fitting = [name for name, row in ARCH.items() if row.smem_per_block_bytes >= required]
+    short = [name for name in ARCH if name not in fitting]
+    if not fitting:
+        most = max(row.smem_per_block_bytes for row in ARCH.values())
+        yield f"{required} bytes of shared memory fit no card's block: the most is {most}."
+    elif short:
+        limits = [f"{name} has {ARCH[name].smem_per_block_bytes}" for name in short]
+        yield f"{required} bytes of shared memory fit a block on {listed(fitting)}; {listed(limits)}."
 
 
 def _static(required: int, limit: int) -> str:
@@ -262,53 +235,14 @@ def _boxes(text: str) -> Iterator[str]:
             yield f"{named} is more than 256, the most in any dimension: {copies} copies of at most 256."
 
 
-def _targets(text: str) -> Iterator[str]:
-    """Which architectures have what a line says is not supported, or requires."""
-    if not _REFUSES.search(text):
-        return
-    plain = text.casefold()
-    spelled = [spelling for spelling in _FEATURE_SPELLINGS if spelling in plain]
-    found = [(Arch.named(f"sm_{number}"), suffix) for number, suffix in _TARGET.findall(plain) if _is_known(number)]
-    for feature in list(dict.fromkeys(_FEATURE_SPELLINGS[spelling] for spelling in spelled))[:2]:
-        targets = [ARCH[name].target(feature) for name in architectures_with(feature)]
-        said = f"{_shown(feature)} exists for {listed(targets)}"
-        lacking = list(dict.fromkeys(row.name for row, _ in found if not row.has(feature)))
-        if lacking:
-            yield f"{said}; {listed(lacking)} does not have it."
-        else:
-            needed = [row.target(feature) for row, suffix in found if row.target(feature) != row.name + suffix]
-            yield f"{said}; compile for {listed(dict.fromkeys(needed))}." if needed else f"{said}."
-
-
-def _is_known(number: str) -> bool:
-    return f"sm_{number}" in ARCH or number in ("121", "101")
-
-
-def _shown(feature: str) -> str:
-    """A feature as people write it."""
-    return _FEATURES_SHOWN.get(feature, feature)
-
-
-def _ptx_versions(text: str) -> Iterator[str]:
-    """The toolkits of the versions of PTX that a line names."""
-    plain = text.casefold()
-    if not any(word in plain for word in ("ptx", "current version", "not defined", "unsupported gpu arch")):
-        return
-    versions = [version for version in dict.fromkeys(_PTX_VERSION.findall(text)) if version in _TOOLKIT]
-    if versions:
-        yield f"{listed([f'PTX {version} came with CUDA {_TOOLKIT[version]}' for version in versions])}."
-    for number in dict.fromkeys(number for number, _ in _TARGET.findall(plain) if number in _FIRST_PTX):
-        version = _FIRST_PTX[number]
-        yield f"sm_{number} needs PTX {version}, which came with CUDA {_TOOLKIT[version]}."
-
-
 _READERS: tuple[Reader, ...] = (
     _shared_memory,
+    _dynamic,
     _tensor_memory,
     _remainder,
     _strides,
     _boxes,
     _addresses,
-    _targets,
-    _ptx_versions,
+    target_sentences,
+    version_sentences,
 )

@@ -46,6 +46,7 @@ _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
+_AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
 Phrases: TypeAlias = "tuple[frozenset[str], ...]"
 
@@ -70,8 +71,8 @@ class Diagnosis(Value):
 
     @property
     def is_known(self) -> bool:
-        """Whether the question names something; otherwise there are only things near it."""
-        return bool(self.symptoms or self.named)
+        """Whether the question names something, or its numbers say something; otherwise there are only things near it."""
+        return bool(self.symptoms or self.named or self.arithmetic)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
@@ -117,15 +118,15 @@ def diagnose(question: str) -> Diagnosis:
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = _named_causes(words, best, seen)
-    is_known = bool(found or named)
+    is_named = bool(found or named)
     return Diagnosis(
         question,
         tuple(SYMPTOM[name] for name in found),
-        () if is_known else _suggested(fits),
+        () if is_named else _suggested(fits),
         codes.unknown,
         tuple(CAUSE[name] for name in named),
-        numbers_read(question) if is_known else (),
-        () if is_known else nearest(words, _SUGGESTED),
+        () if words & ELSEWHERE else numbers_read(question),
+        () if is_named else nearest(words, _SUGGESTED),
     )
 
 
@@ -151,17 +152,20 @@ def _certain(
     }
     strongest_first = sorted(with_code, key=lambda name: -with_code[name])
     of_codes = [name for code in codes for name in _symptoms_of_code(code)]
-    of_xids = [name for name, symptom in SEEN.items() if set(symptom.xids) & set(xids)]
+    of_xids = [name for xid in xids for name, symptom in SEEN.items() if xid in symptom.xids]
     return list(dict.fromkeys((*strongest_first, *of_codes, *of_xids)))
 
 
 def _xids_in(question: str) -> tuple[int, ...]:
-    """The numbers of Xid lines: "NVRM: Xid (PCI:0000:41:00): 13, …" has 13.
+    """The numbers of Xid lines, those that follow from another last: "NVRM: Xid (PCI:0000:41:00): 13, …" has 13.
 
+    >>> _xids_in("Xid (PCI:0000:dc:00): 45, Ch 00000001 caused by previous Xid 149")
+    (149, 45)
     >>> _xids_in("NVRM: Xid (PCI:0000:41:00): 31, pid=1896"), _xids_in("Xid 79"), _xids_in("79")
     ((31,), (79,), ())
     """
-    return tuple(dict.fromkeys(int(number) for number in _XID.findall(question[:MAX_CHARACTERS])))
+    numbers = dict.fromkeys(int(number) for number in _XID.findall(question[:MAX_CHARACTERS]))
+    return tuple(sorted(numbers, key=lambda number: number in _AFTER_ANOTHER_XID))
 
 
 def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:

@@ -75,11 +75,13 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     the encode call answers 201
     """
     unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
-    if not diagnosis.is_known:
-        title = "An unknown error code" if unknown else "Nothing known by these words"
+    if not (diagnosis.symptoms or diagnosis.named):
         names = dict.fromkeys((*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest))
         suggested = _list_of("Is it one of these?", list(names)[:_NEAREST_SHOWN])
-        return Drawing(title, {"unknown codes": unknown, "suggested": suggested})
+        return Drawing(
+            _title_of_unnamed(diagnosis),
+            {"arithmetic": diagnosis.arithmetic, "unknown codes": unknown, "suggested": suggested},
+        )
     title = diagnosis.symptoms[0].name if diagnosis.symptoms else diagnosis.named[0].name
     note = diagnosis.symptoms[0].note if diagnosis.symptoms else ""
     causes: dict[str, Part] = {}
@@ -103,6 +105,13 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
             "others": _list_of("It may also be", [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]),
         },
     )
+
+
+def _title_of_unnamed(diagnosis: Diagnosis) -> str:
+    """The title where a question names neither a symptom nor a cause."""
+    if diagnosis.arithmetic:
+        return "What the numbers come to"
+    return "An unknown error code" if diagnosis.unknown_codes else "Nothing known by these words"
 
 
 def _list_of(title: str, names: Iterable[str]) -> Table:
