@@ -328,6 +328,54 @@ def test_a_cluster_that_never_meets_is_a_hang_of_its_pipeline():
     assert ts.simulate(run.pipeline()).verdict == "mistake"
 
 
+ONE_LANE_WAITS = """
+    .shared .align 128 .b8 tile[128]; .shared .align 8 .b64 full; .reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %rd1;
+    ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra READ;
+    mbarrier.init.shared.b64 [full], 1;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 128;
+    mov.u32 %r2, tile; mov.u32 %r3, full;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], 128, [%r3];
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [full], 0; @!%p2 bra WAIT;
+    READ: {meeting}
+    shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2; ld.shared.b32 %r2, [%r3];
+"""
+
+
+def run_one_lane_waits(meeting, seed=None):
+    body = ONE_LANE_WAITS.replace("{meeting}", meeting)
+    kernel = ts.Kernel(f"{HEAD} .visible .entry k(.param .u64 a) {{ {body} ret; }}")
+    return kernel.run(1, 32, [np.zeros(32, np.float32)], seed=seed)
+
+
+def test_a_warp_may_read_what_one_of_its_lanes_waited_for_once_they_have_met():
+    run = run_one_lane_waits("bar.warp.sync 0xffffffff;")
+    assert ts.simulate(run.pipeline()).verdict == "proven"
+
+
+def test_lanes_that_read_what_another_lane_waited_for_are_never_proven():
+    told = set()
+    for seed in range(8):
+        try:
+            told.add(ts.simulate(run_one_lane_waits("", seed).pipeline()).mistake.rule)
+        except ts.RuleError as error:
+            told.add(error.violations[0].found.partition(": ")[2])
+    refusal = "threads read what others of their warp have waited for, without bar.warp.sync"
+    assert told == {"pipeline-race", "pipeline-unfilled", refusal}  # by who comes first
+
+
+@pytest.mark.parametrize(("barrier", "verdict"), [("bar.sync 0;", "proven"), ("", "mistake")])
+def test_an_edit_of_a_map_in_shared_memory_is_an_access(barrier, verdict):
+    run = run_body(f"""
+        .shared .align 128 .b8 map[128]; .reg .pred %p1; .reg .b32 %r<3>; .reg .b64 %rd1;
+        mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 32; shl.b32 %r2, %r1, 2; @%p1 bra NEXT;
+        st.shared.b32 [map+32], 0;
+        NEXT: {barrier} setp.ne.u32 %p1, %r1, 0; @%p1 bra LAST;
+        mov.u64 %rd1, map; tensormap.replace.tile.rank.shared::cta.b1024.b32 [%rd1], 1; LAST:
+    """)
+    assert run.outcome == "finished"
+    assert ts.simulate(run.pipeline()).verdict == verdict
+
+
 def test_atomics_of_several_warps_do_not_race_with_each_other():
     body = """
         .shared .b32 sum; .reg .b32 %r1; .reg .pred %p1;

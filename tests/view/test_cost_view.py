@@ -55,7 +55,7 @@ RUN = a_run(
 
 
 def drawn(run, texts, **options):
-    return view.draw(run, is_told=True, texts=texts, **options)
+    return view.draw(run, texts=texts, **options)
 
 
 def test_lines_stand_worst_first_with_their_source():

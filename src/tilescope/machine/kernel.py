@@ -31,6 +31,7 @@ from tilescope.machine.proof.described import Recorded
 from tilescope.machine.proof.log import EventLog
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
 from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.ptx import read_module
@@ -135,6 +136,7 @@ class Kernel:
         max_steps: int = DEFAULT_MAX_STEPS,
         findings: bool = True,
         record: bool = True,
+        remedies: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -144,7 +146,8 @@ class Kernel:
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
         threads run together is one step. Without `findings` nobody looks for races and missing fences, or counts what
         memory accesses cost: a quicker run. Without `record` nothing is kept of what the first cluster did: `pipeline()`
-        needs it.
+        needs it. Where there are errors among the findings, the kernel is run again with instructions that might cure
+        them; `remedies=False` does without.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
@@ -169,8 +172,12 @@ class Kernel:
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
         )
+        wanted = _wanted(blocks, shape.grid)
+        untouched = launch.memory.copied(COPIED_BYTES) if findings and remedies else None
         with np.errstate(all="ignore"):
-            result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
+            result = run_grid(launch, cluster_starts(launch, wanted))
+        if untouched is not None:
+            try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
         return with_arrays(_told(launch, result), parameters.arrays(args))
 
     def mutants(self) -> Iterator[Mutant]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tilescope.errors import Violation, Wording
+from tilescope.errors import Severity, Violation, Wording
 from tilescope.machine.launch import Launch
-from tilescope.machine.order.conflict import Conflict, How, Mistake, Side
+from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.places import (
     array_named,
     instruction_named,
@@ -19,6 +19,7 @@ from tilescope.machine.places import (
 )
 from tilescope.machine.records import block_index
 from tilescope.rule import Rule, rule
+from tilescope.sentence import listed
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
 _HEAD = (
@@ -303,6 +304,14 @@ _END_REMEDY: dict[How, str] = {
     "cp.async": "Use cp.async.wait_all before the block ends.",
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
+_TRIED = "Put {insertions:and}: tried, and this finding is gone."
+_IN_CUDA: dict[str | int, str] = {
+    "bar.sync 0;": "__syncthreads()",
+    "bar.warp.sync 0xffffffff;": "__syncwarp()",
+    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
+    "fence.acq_rel.gpu;": "__threadfence()",
+    "fence.acq_rel.cta;": "__threadfence_block()",
+}
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -319,7 +328,55 @@ class _Told(NamedTuple):
     verb: str
 
 
+def severity_of(conflict: Conflict) -> Severity:
+    """How bad a conflict is."""
+    return _rule_of(conflict).severity
+
+
+def _rule_of(conflict: Conflict) -> Rule | Wording:
+    if conflict.mistake == "block end" and conflict.now.how == "cp.async":
+        return COPIES_LEFT
+    if conflict.mistake == "race" and conflict.before is conflict.now:
+        return TWO_VALUES
+    return _RULE_OF_MISTAKE[conflict.mistake]
+
+
 def _finding(launch: Launch, conflict: Conflict) -> Violation:
+    facts = _facts(launch, conflict)
+    told = _rule_of(conflict)
+    if not conflict.remedy:
+        return told.violation(**facts)
+    places = [_inserted(launch, one) for one in conflict.remedy]
+    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts, insertions=_put(places))
+
+
+def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
+    """An insertion as data: the text, and the instruction that it stands before or behind."""
+    instruction = launch.program.instructions[insertion.pc]
+    assert instruction is not None
+    return {
+        "text": insertion.text,
+        "place": insertion.place,
+        "line": instruction.line,
+        "offset": insertion.offset,
+        "where": instruction_named(launch.program, insertion.pc),
+    }
+
+
+def _put(places: list[dict[str, str | int]]) -> list[str]:
+    """Insertions in words; one text at several places is written once."""
+    by_text: dict[str | int, list[str]] = {}
+    for one in places:
+        by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
+    said = []
+    for text, spots in by_text.items():
+        known_as = _IN_CUDA.get(text)
+        name = f"`{text}`" if known_as is None else f"`{text}` ({known_as})"
+        said.append(f"{name} {listed(spots)}")
+    return said
+
+
+def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     now = conflict.now
     before = conflict.before
     where = instruction_named(launch.program, now.pc)
@@ -330,24 +387,22 @@ def _finding(launch: Launch, conflict: Conflict) -> Violation:
         "block": conflict.block,
     }
     if conflict.mistake == "block end":
-        told = COPIES_LEFT if now.how == "cp.async" else BLOCK_END
-        subject = _LEFT[now.how].format(where=where)
-        return told.violation(subject=subject, remedy=_END_REMEDY.get(now.how, _CLUSTER_REMEDY), **facts)
+        facts["subject"] = _LEFT[now.how].format(where=where)
+        facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
+        return facts
     facts["who"] = _thread(launch, conflict, now)
     facts["does"] = _VERB[now.how]
     facts["what"] = _bytes(launch, conflict)
     facts["address"] = conflict.address
-    if before is None:
-        return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
-    if conflict.mistake == "race" and before is now:
-        return TWO_VALUES.violation(**facts)
+    if before is None or (conflict.mistake == "race" and before is now):
+        return facts
     other = _other_side(launch, conflict, before)
     facts["before_who"] = other.who
     facts["did"] = other.verb
     facts["before_where"] = instruction_named(launch.program, before.pc)
     facts["remedy"] = _barrier_between(launch, conflict, before)
     facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
-    return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
+    return facts
 
 
 def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:

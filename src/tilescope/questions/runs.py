@@ -121,9 +121,11 @@ class _Proof(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The verdict, and the way into a mistake with its source lines."""
+        """The verdict, what it holds for, and the way into a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
         lines = [self.verdict]
+        if self.simulation is not None and self.simulation.verdict == "proven":
+            lines.append("That holds for the way that every warp of its first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
         return "\n".join(lines)

@@ -17,7 +17,7 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
 from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
-from tilescope.machine.proof.log import Fenced, Met, MetCluster
+from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
@@ -172,6 +172,8 @@ def _meet_warps(cluster: Cluster, at: Lanes) -> None:
     """bar.warp.sync: only the waiting counts, and the order."""
     if cluster.order is not None:
         cluster.order.barriers.warps(cluster.lanes(at))
+    if cluster.log is not None:
+        cluster.log.add(MetWarp(cluster.pc, at))
 
 
 _FENCES = (

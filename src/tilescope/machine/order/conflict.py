@@ -36,6 +36,15 @@ class Side(NamedTuple):
     lane: int | None
 
 
+class Insertion(NamedTuple):
+    """Instructions that are put before or behind another one."""
+
+    text: str  # "bar.sync 0;"
+    place: Literal["before", "behind"]
+    pc: int  # of the other one
+    offset: int = 0  # in the text, in characters: where they are put
+
+
 @dataclass(slots=True)
 class Conflict:
     """Two accesses that nothing orders: the first of its kind, and how often there were equal ones."""
@@ -48,6 +57,7 @@ class Conflict:
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
     times: int = 0
+    remedy: tuple[Insertion, ...] = ()  # that was tried, and after which the conflict was gone
 
 
 @dataclass(slots=True)

@@ -27,12 +27,13 @@ from tilescope.machine.proof.log import (
     Initialised,
     Met,
     MetCluster,
+    MetWarp,
     Multiplied,
     Row,
     Touched,
     Waited,
 )
-from tilescope.machine.step import Lanes
+from tilescope.machine.step import LaneNumbers, Lanes
 from tilescope.pipeline.operations import Written
 from tilescope.swizzle import CHUNK_BYTES
 from tilescope.tma.walk import placement
@@ -53,6 +54,9 @@ class Act(NamedTuple):
     mask: int | None = None  # of blocks; None: the warp's own
     size_bytes: int = 0  # of a copy
     warps: tuple[int, ...] = ()  # that agree, in their block
+    unseen: frozenset[int] = (
+        frozenset()
+    )  # barriers for which other lanes of the warp have waited, and not those that act
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -72,6 +76,7 @@ class _Touch(NamedTuple):
     how: str
     cells: int
     warps: tuple[int, ...] = ()
+    unseen: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -116,6 +121,8 @@ class Acts:
         self._number_of_use: dict[tuple[int, int], int] = {}
         self._waited: set[tuple[int, int, int]] = set()
         self._met: dict[tuple[int, int], int] = {}
+        # lanes of a warp that have not waited for the phase of a barrier that others of it waited for, by warp and barrier
+        self._left_out: dict[int, dict[int, set[int]]] = defaultdict(dict)
         self._at_cluster: dict[int, Act] = {}  # warps that have arrived and not waited
         self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
         self._products: dict[tuple[object, int], int] = {}
@@ -164,8 +171,16 @@ class Acts:
                 found = self._agreed(found)
             self._split[key] = found
         for warp, touch in found:
-            is_alone = len(touch.warps) == 1
-            self._touch(warp, row.pc, touch._replace(how="write" if is_alone else row.how))
+            how = "write" if len(touch.warps) == 1 else row.how
+            self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen(warp, row.lanes)))
+
+    def _unseen(self, warp: int, lanes: Lanes) -> frozenset[int]:
+        """Barriers for which some of these lanes have not waited, while others of their warp have."""
+        left_out = self._left_out.get(warp)
+        if not left_out:
+            return frozenset()
+        acting = set(np.arange(len(self.log.exists))[lanes].tolist())
+        return frozenset(barrier for barrier, lanes_left in left_out.items() if lanes_left & acting)
 
     def _by_warp(self, row: Touched) -> list[tuple[int, _Touch]]:
         """The cells that each warp reached."""
@@ -222,7 +237,8 @@ class Acts:
             return
         read_first = self._read_first(held.touches)
         if read_first is not None:
-            acts.append(Act("read", held.pc, held.order, cells=read_first))
+            unseen = frozenset(barrier for touch in held.touches for barrier in touch.unseen)
+            acts.append(Act("read", held.pc, held.order, cells=read_first, unseen=unseen))
         for how in ("write", "atomic"):
             cells = self._all_of(held, how)
             if cells is not None:
@@ -239,7 +255,7 @@ class Acts:
         """What is read, without what the warp has written itself just before."""
         written: set[int] = set()
         read: set[int] = set()
-        for how, cells, _ in touches:
+        for how, cells, *_ in touches:
             if how in ("write", "agreed"):
                 written.add(cells)
             elif how == "read" and cells not in written:
@@ -332,14 +348,39 @@ class Acts:
         for warp in self._warps(row.lanes):
             if self._mask(warp, row.address) is not None:
                 raise CannotSayError("a wait for the mbarrier of another block", row.pc)
-            if (warp, number, row.phase) in self._waited:  # its other lanes have waited already
+            is_first = (warp, number, row.phase) not in self._waited
+            self._leave_out(warp, number, row.lanes, is_first=is_first)
+            if not is_first:  # its other lanes have waited already
                 continue
             self._waited.add((warp, number, row.phase))
             self._do(warp, Act("wait", row.pc, 0, barrier=number, arguments=(("parity", row.parity),)))
 
+    def _leave_out(self, warp: int, barrier: int, lanes: LaneNumbers, *, is_first: bool) -> None:
+        """Note the lanes of a warp that have not waited for a phase."""
+        left_out = self._left_out[warp]
+        if is_first:
+            first_lane = warp * WARP_LANES
+            left_out[barrier] = set(range(first_lane, first_lane + WARP_LANES))
+        left_out[barrier] = left_out.get(barrier, set()) - set(lanes.tolist())
+        if not left_out[barrier]:
+            del left_out[barrier]
+
+    def _met_warp(self, row: MetWarp) -> None:
+        """Lanes that meet know what any of them has waited for."""
+        lanes = np.arange(len(self.log.exists))[row.lanes]
+        for warp in self._warps(row.lanes):
+            left_out = self._left_out.get(warp)
+            if left_out:
+                met = set(lanes[lanes // WARP_LANES == warp].tolist())
+                for lanes_left in left_out.values():
+                    if met - lanes_left:
+                        lanes_left.difference_update(met)
+
     def _met_threads(self, row: Met) -> None:
         threads = -(-row.threads // WARP_LANES) * WARP_LANES
         for warp in self._warps(row.lanes):
+            if row.waits:
+                self._left_out.pop(warp, None)
             if row.waits and self._met.get((warp, row.number)) == row.meeting:  # its other lanes came by another way
                 continue
             self._met[warp, row.number] = row.meeting
@@ -350,6 +391,7 @@ class Acts:
         for warp in self._warps(row.lanes):
             earlier = self._at_cluster.pop(warp, None)
             if row.waits:
+                self._left_out.pop(warp, None)
                 if earlier is not None:
                     self._do(warp, Act("cluster", row.pc, 0, target="wait"))
                 continue
@@ -497,6 +539,7 @@ _ADDING: dict[type[object], Callable[[Acts, Any], None]] = {
     Waited: Acts._waited_for,
     Met: Acts._met_threads,
     MetCluster: Acts._met_cluster,
+    MetWarp: Acts._met_warp,
     Fenced: Acts._fenced,
     Grouped: Acts._grouped,
 }

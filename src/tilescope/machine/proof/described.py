@@ -60,6 +60,7 @@ NOT_SAID = rule(
 
 _ORDERED = ("acquire", "release", "acq_rel", "relaxed", "volatile")
 _LOCKS = ("cas", "exch")
+_BY_ADDRESS = ("ld", "st", "atom", "red")
 _COUNTED = ("arrive", "expect", "copy", "store", "commit", "sync", "bar_arrive", "cluster", "cp_arrive")
 _BY_THREADS = ("write", "agreed", "atomic")
 _WRITES = (*_BY_THREADS, "copy")
@@ -126,7 +127,10 @@ def _problem(recorded: Recorded) -> tuple[str, str] | None:
 def _require_no_flags(recorded: Recorded, log: EventLog) -> None:
     """Refuse locks and flags in shared memory: what they order is not in a pipeline."""
     for pc in {row.pc for row in log.rows if isinstance(row, Touched)}:
-        words = recorded.words(pc)
+        instruction = recorded.instructions[pc]
+        if instruction is None or instruction.name not in _BY_ADDRESS:
+            continue
+        words = instruction.modifiers
         if any(word in words for word in _ORDERED) or any(word in words for word in _LOCKS):
             raise CannotSayError("a flag or lock in shared memory", pc)
 
@@ -142,6 +146,16 @@ def _require_releases(recorded: Recorded, acts: Acts) -> None:
                 has_touched = False
             elif act.op in ("read", *_BY_THREADS):
                 has_touched = True
+
+
+class _Held(NamedTuple):
+    """The tile that a piece holds, and the barrier that counted its bytes."""
+
+    tile: int
+    barrier: int | None
+
+
+Tiles = dict[tuple[int, int], _Held | None]  # by block and piece; None: threads wrote it
 
 
 class _Description:
@@ -346,7 +360,7 @@ class _Description:
             (act.order, warp, place, act) for warp, acts in self.acts.of_warp.items() for place, act in enumerate(acts)
         ]
         made.sort(key=lambda row: row[:3])
-        tiles: dict[tuple[int, int], int | None] = {}  # (block, piece): the tile it holds
+        tiles: Tiles = {}
         copies: dict[tuple[int, int], int] = defaultdict(int)
         steps: dict[int, dict[int, list[Step]]] = {warp: {} for warp in self.acts.of_warp}
         for _, warp, place, act in made:
@@ -360,7 +374,7 @@ class _Description:
         self,
         warp: int,
         act: Act,
-        tiles: dict[tuple[int, int], int | None],
+        tiles: Tiles,
         copies: dict[tuple[int, int], int],
     ) -> Iterator[Step]:
         if act.cells is None:
@@ -387,16 +401,19 @@ class _Description:
             return [part for sharer, part in sharing.items() if sharer == own or sharer not in act.warps]
         return parts
 
-    def _reads(
-        self, warp: int, act: Act, pieces: Sequence[int], tiles: dict[tuple[int, int], int | None]
-    ) -> Iterator[Step]:
+    def _reads(self, warp: int, act: Act, pieces: Sequence[int], tiles: Tiles) -> Iterator[Step]:
         """A step for every tile that is read; what nobody ever fills in this block is left out."""
         rank = warp // self.acts.block_warps
         by_tile: dict[int | None, list[str]] = defaultdict(list)
         for piece in pieces:
-            if (rank, piece) in self.written:
-                tile = None if act.op == "store" else tiles.get((rank, piece))
-                by_tile[tile] += self._parts(piece)
+            if (rank, piece) not in self.written:
+                continue
+            held = tiles.get((rank, piece))
+            if held is not None and held.barrier in act.unseen:
+                raise CannotSayError(
+                    "threads read what others of their warp have waited for, without bar.warp.sync", act.pc
+                )
+            by_tile[None if held is None or act.op == "store" else held.tile] += self._parts(piece)
         for tile, names in by_tile.items():
             arguments = () if tile is None else (("tile", tile),)
             yield self._step(act._replace(arguments=(*act.arguments, *arguments)), tuple(names))
@@ -406,7 +423,7 @@ class _Description:
         act: Act,
         ranks: Sequence[int],
         pieces: Sequence[int],
-        tiles: dict[tuple[int, int], int | None],
+        tiles: Tiles,
         copies: dict[tuple[int, int], int],
     ) -> Iterator[Step]:
         """A step for every piece that a copy fills; their bytes together are those of the copy."""
@@ -415,7 +432,7 @@ class _Description:
             tile = max(copies[rank, piece] for rank in ranks)
             for rank in ranks:
                 copies[rank, piece] = tile + 1
-                tiles[rank, piece] = tile
+                tiles[rank, piece] = _Held(tile, act.barrier)
             size = self.pieces.size_bytes(piece)
             if act.barrier is not None:
                 is_last = number == len(pieces) - 1

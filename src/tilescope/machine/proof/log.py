@@ -136,6 +136,13 @@ class MetCluster(NamedTuple):
     waits: bool
 
 
+class MetWarp(NamedTuple):
+    """bar.warp.sync."""
+
+    pc: int
+    lanes: Lanes
+
+
 class Fenced(NamedTuple):
     """fence.proxy.async, or fence.mbarrier_init."""
 
@@ -155,6 +162,7 @@ Row = (
     | Copied
     | Met
     | MetCluster
+    | MetWarp
     | Fenced
 )
 
