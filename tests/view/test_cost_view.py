@@ -55,7 +55,7 @@ RUN = a_run(
 
 
 def drawn(run, texts, **options):
-    return view.draw(run, is_told=True, texts=texts, **options)
+    return view.draw(run, texts=texts, **options)
 
 
 def test_lines_stand_worst_first_with_their_source():
@@ -83,7 +83,7 @@ def test_the_worst_access_is_drawn_by_bank():
 
 def test_a_run_without_conflicts_has_no_banks_to_show():
     named = dict(drawn(a_run(counted(1, "a.cu:1", 1)), {}).named)
-    assert list(named) == ["lines"]
+    assert list(named) == ["outcome", "lines"]
 
 
 def test_lines_beyond_the_first_20_are_counted_unless_all_are_asked_for():

@@ -121,7 +121,7 @@ class _Proof(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The verdict, and the way into a mistake with its source lines."""
+        """The verdict, what it holds for, and the way into a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
         lines = [self.verdict]
         if self.simulation is not None and self.simulation.verdict == "proven":
