@@ -13,7 +13,7 @@ from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
-from tilescope.machine.order_findings import order_findings
+from tilescope.machine.order_findings import byte_findings, order_findings
 from tilescope.machine.places import block_of, instruction_named, thread_index, threads_named, threads_of, where_it_lies
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
@@ -152,7 +152,7 @@ def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
         return (_fault_finding(launch, result.waiting[-1], result.fault),)
     if result.outcome == "hang":
-        return hang_findings(result.waiting)
+        return (*byte_findings(result.waiting), *hang_findings(result.waiting))
     if result.outcome == "stopped":
         return (_stopped_finding(launch, result.waiting[-1]),)
     return ()

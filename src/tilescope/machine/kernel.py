@@ -173,7 +173,7 @@ class Kernel:
             log=EventLog() if flag("record", record) else None,
         )
         wanted = _wanted(blocks, shape.grid)
-        untouched = launch.memory.copied(COPIED_BYTES) if findings and remedies else None
+        untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted))
         if untouched is not None:
