@@ -48,6 +48,17 @@ def test_a_right_kernel_gives_its_result_and_no_finding(name):
         np.testing.assert_array_equal(case.out, case.expected, err_msg=f"seed {seed}")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+def test_right_and_wrong_are_told_apart_with_other_seeds(seed):
+    for pairs in TABLE:
+        result, _ = run(pairs, ts.Kernel(variant(pairs.text)), seed)
+        assert told(result, {"error", "warning"}) <= {"run-bank-conflict"}, (pairs.name, result.findings)
+        for mistake, rules in pairs.mistakes.items():
+            result, _ = run(pairs, ts.Kernel(variant(pairs.text, mistake)), seed)
+            assert told(result, {"error", "warning"}) & rules, (pairs.name, mistake, result.findings)
+
+
 @pytest.mark.parametrize(("name", "mistake"), MISTAKES)
 def test_a_mistake_is_told_with_every_seed(name, mistake):
     pairs = KERNELS[name]
