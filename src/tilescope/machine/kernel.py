@@ -142,6 +142,7 @@ class Kernel:
         Where there are errors among the findings, the kernel is run again with instructions that might cure them;
         `remedies=False` does without.
         """
+        seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
@@ -159,7 +160,7 @@ class Kernel:
             given_maps=parameters.given_maps,
             variable_addresses=place_variables(self.module, contents_of(own_memory)),
             arch=card_arch.name,
-            random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
+            random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             order=LaunchOrder(self.program) if findings else None,
         )

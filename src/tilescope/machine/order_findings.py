@@ -304,7 +304,7 @@ _END_REMEDY: dict[How, str] = {
     "cp.async": "Use cp.async.wait_all before the block ends.",
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
-_TRIED = "Put {insertions:and}: tried, and this finding is gone."
+_TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
 _IN_CUDA: dict[str | int, str] = {
     "bar.sync 0;": "__syncthreads()",
     "bar.warp.sync 0xffffffff;": "__syncwarp()",
@@ -345,10 +345,13 @@ def _rule_of(conflict: Conflict) -> Rule | Wording:
 def _finding(launch: Launch, conflict: Conflict) -> Violation:
     facts = _facts(launch, conflict)
     told = _rule_of(conflict)
-    if not conflict.remedy:
+    remedy = conflict.remedy
+    if remedy is None:
         return told.violation(**facts)
-    places = [_inserted(launch, one) for one in conflict.remedy]
-    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts, insertions=_put(places))
+    places = [_inserted(launch, one) for one in remedy.insertions]
+    facts["insertions"] = _put(places)
+    facts["others_gone"] = remedy.others_gone
+    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
 
 
 def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
