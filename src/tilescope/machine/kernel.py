@@ -139,8 +139,8 @@ class Kernel:
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
         threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
-        Where there are errors among the findings, the kernel is run again with instructions that might cure them;
-        `remedies=False` does without.
+        Where there are errors among the findings, the kernel is run again with instructions that might cure them, on a copy
+        of memory if that is at most 64 MiB; `remedies=False` does without.
         """
         seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
@@ -176,7 +176,8 @@ class Kernel:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for.
+        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for; it runs more quickly
+        with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
