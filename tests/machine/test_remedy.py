@@ -28,49 +28,108 @@ def wait_loop(barrier, parity):
     )
 
 
-# Kernel, mistake, and what the first error that has a remedy tells to insert: text, place, line of the PTX.
+# Kernel, mistake, and what the first error that has a remedy tells to insert: text, place, instruction beside it.
 REMEDIES = [
-    ("tma_load", "no-wait", [(wait_loop("[full]", 0), "before", 37)]),
-    ("tma_load", "wrong-parity", [(wait_loop("[full]", 0), "before", 37)]),
-    ("tma_load", "wrong-barrier", [(wait_loop("[full]", 0), "before", 37)]),
-    ("tma_load", "init-unseen", [("bar.sync 0;", "before", 21)]),
-    ("tma_one_waits", "no-barrier", [("bar.sync 0;", "before", 28)]),
-    ("tma_reload", "no-barrier", [("bar.sync 0;", "behind", 34)]),
-    ("nobody_waits", "no-wait", [(wait_loop("[full]", 0), "behind", 23)]),
-    ("tma_store", "no-fence", [("fence.proxy.async;", "before", 23)]),
-    ("tma_store", "no-barrier", [("fence.proxy.async; bar.sync 0;", "behind", 20)]),
-    ("tma_store", "no-commit", [("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", "before", 32)]),
-    ("tma_store", "no-wait", [("cp.async.bulk.wait_group.read 0;", "before", 32)]),
-    ("store_source_reused", "no-wait", [("cp.async.bulk.wait_group.read 0;", "behind", 27)]),
-    ("store_source_reused", "no-barrier", [("bar.sync 0;", "before", 35)]),
-    ("store_then_flag", "source-only", [("cp.async.bulk.wait_group 0;", "behind", 31)]),
-    ("stmatrix_store", "no-syncwarp", [("fence.proxy.async; bar.warp.sync 0xffffffff;", "behind", 20)]),
-    ("wgmma_stores", "no-wgmma-fence", [("wgmma.fence.sync.aligned;", "before", 46)]),
-    ("wgmma_stores", "no-wait", [("wgmma.wait_group.sync.aligned 0;", "before", 58)]),
+    ("tma_load", "no-wait", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
+    ("tma_load", "wrong-parity", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
+    ("tma_load", "wrong-barrier", [(wait_loop("[full]", 0), "before", "ld.shared.u32 value, [place]")]),
+    ("tma_load", "init-unseen", [("bar.sync 0;", "before", "@!first bra wait")]),
+    ("tma_one_waits", "no-barrier", [("bar.sync 0;", "before", "ld.shared.u32 value, [place]")]),
+    ("tma_reload", "no-barrier", [("bar.sync 0;", "behind", "ld.shared.u32 value, [place]")]),
+    (
+        "nobody_waits",
+        "no-wait",
+        [(wait_loop("[full]", 0), "behind", "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes")],
+    ),
+    ("tma_store", "no-fence", [("fence.proxy.async;", "before", "bar.sync 0")]),
+    ("tma_store", "no-barrier", [("fence.proxy.async; bar.sync 0;", "behind", "st.shared.u32 [place], value")]),
+    ("tma_store", "no-commit", [("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", "before", "ret")]),
+    ("tma_store", "no-wait", [("cp.async.bulk.wait_group.read 0;", "before", "ret")]),
+    (
+        "store_source_reused",
+        "no-wait",
+        [("cp.async.bulk.wait_group.read 0;", "behind", "@first cp.async.bulk.commit_group")],
+    ),
+    ("store_source_reused", "no-barrier", [("bar.sync 0;", "before", "st.shared.u32 [place], value")]),
+    ("store_then_flag", "source-only", [("cp.async.bulk.wait_group 0;", "behind", "cp.async.bulk.commit_group")]),
+    (
+        "stmatrix_store",
+        "no-syncwarp",
+        [("fence.proxy.async; bar.warp.sync 0xffffffff;", "behind", "stmatrix.sync.aligned.m8n8.x4.shared.b16")],
+    ),
+    (
+        "wgmma_stores",
+        "no-wgmma-fence",
+        [("wgmma.fence.sync.aligned;", "before", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16")],
+    ),
+    ("wgmma_stores", "no-wait", [("wgmma.wait_group.sync.aligned 0;", "before", "st.global.v2.f32 [to], {d0, d1}")]),
     (
         "wgmma_stores",
         "no-commit",
-        [("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", "before", 58)],
+        [
+            (
+                "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+                "before",
+                "st.global.v2.f32 [to], {d0, d1}",
+            )
+        ],
     ),
-    ("wgmma_two_groups", "no-wait", [("wgmma.wait_group.sync.aligned 0;", "behind", 48)]),
-    ("cp_async", "no-wait", [("cp.async.wait_all;", "before", 21)]),
-    ("cp_async", "no-barrier", [("bar.sync 0;", "before", 28)]),
-    ("cp_async_own", "no-wait", [("cp.async.wait_all;", "before", 19)]),
-    ("ring_wgmma", "no-full-wait", [(wait_loop("[full_at]", "parity"), "before", 95)]),
-    ("ring_wgmma", "release-too-early", [("wgmma.wait_group.sync.aligned 0;", "behind", 96)]),
-    ("ring_readers", "no-syncwarp", [("bar.warp.sync 0xffffffff;", "behind", 78)]),
-    ("multicast", "no-init-fence", [(INIT_FENCE, "behind", 18)]),
-    ("multicast", "init-unseen", [(INIT_FENCE, "behind", 18), (CLUSTER_BARRIER, "before", 28)]),
-    ("remote_reads", "no-cluster-barrier", [(CLUSTER_BARRIER, "before", 27)]),
-    ("remote_reads", "leaves-too-soon", [(CLUSTER_BARRIER, "before", 33)]),
-    ("map_edited", "no-release", [(MAP_RELEASE, "behind", 21)]),
-    ("map_edited", "no-fences", [(MAP_RELEASE, "behind", 21), (MAP_ACQUIRE, "before", 25)]),
-    ("sync_mirror", "no-first-barrier", [("bar.sync 0;", "before", 22)]),
-    ("shuffle_is_no_barrier", "shuffle", [("bar.warp.sync 0xffffffff;", "before", 27)]),
-    ("flag_release", "relaxed-store", [("fence.acq_rel.gpu;", "before", 27)]),
-    ("shared_flag", "relaxed-load", [("fence.acq_rel.cta;", "behind", 35)]),
-    ("grid_barrier", "relaxed-spin", [("fence.acq_rel.gpu;", "behind", 29)]),  # behind the atomic only some blocks know
-    ("last_block_sums", "no-fences", [("fence.acq_rel.gpu;", "before", 26), ("fence.acq_rel.gpu;", "behind", 26)]),
+    (
+        "wgmma_two_groups",
+        "no-wait",
+        [("wgmma.wait_group.sync.aligned 0;", "behind", "wgmma.commit_group.sync.aligned")],
+    ),
+    ("cp_async", "no-wait", [("cp.async.wait_all;", "before", "bar.sync 0")]),
+    ("cp_async", "no-barrier", [("bar.sync 0;", "before", "ld.shared.v4.u32 {w0, w1, w2, w3}, [place]")]),
+    ("cp_async_own", "no-wait", [("cp.async.wait_all;", "before", "ld.shared.v4.u32 {w0, w1, w2, w3}, [place]")]),
+    (
+        "ring_wgmma",
+        "no-full-wait",
+        [(wait_loop("[full_at]", "parity"), "before", "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16")],
+    ),
+    (
+        "ring_wgmma",
+        "release-too-early",
+        [("wgmma.wait_group.sync.aligned 0;", "behind", "wgmma.commit_group.sync.aligned")],
+    ),
+    ("ring_readers", "no-syncwarp", [("bar.warp.sync 0xffffffff;", "behind", "ld.shared.u32 value, [place]")]),
+    ("multicast", "no-init-fence", [(INIT_FENCE, "behind", "@first mbarrier.init.shared::cta.b64")]),
+    (
+        "multicast",
+        "init-unseen",
+        [
+            (INIT_FENCE, "behind", "@first mbarrier.init.shared::cta.b64"),
+            (CLUSTER_BARRIER, "before", "@!sends bra wait"),
+        ],
+    ),
+    ("remote_reads", "no-cluster-barrier", [(CLUSTER_BARRIER, "before", "ld.shared::cluster.u32 value, [place]")]),
+    ("remote_reads", "leaves-too-soon", [(CLUSTER_BARRIER, "before", "ret")]),
+    ("map_edited", "no-release", [(MAP_RELEASE, "behind", "tensormap.replace.tile.global_address.global.b1024.b64")]),
+    (
+        "map_edited",
+        "no-fences",
+        [
+            (MAP_RELEASE, "behind", "tensormap.replace.tile.global_address.global.b1024.b64"),
+            (MAP_ACQUIRE, "before", "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"),
+        ],
+    ),
+    ("sync_mirror", "no-first-barrier", [("bar.sync 0;", "before", "ld.shared.u32 y, [other]")]),
+    ("shuffle_is_no_barrier", "shuffle", [("bar.warp.sync 0xffffffff;", "before", "ld.shared.u32 x, [other]")]),
+    ("flag_release", "relaxed-store", [("fence.acq_rel.gpu;", "before", "@first st.relaxed.gpu.global.u32 [sign], 1")]),
+    ("shared_flag", "relaxed-load", [("fence.acq_rel.cta;", "behind", "ld.relaxed.cta.shared.u32 seen, [flag]")]),
+    (
+        "grid_barrier",
+        "relaxed-spin",
+        [("fence.acq_rel.gpu;", "behind", "ld.relaxed.gpu.global.u32 seen, [counter]")],
+    ),  # behind the atomic only some blocks know
+    (
+        "last_block_sums",
+        "no-fences",
+        [
+            ("fence.acq_rel.gpu;", "before", "@first atom.relaxed.gpu.global.inc.u32"),
+            ("fence.acq_rel.gpu;", "behind", "@first atom.relaxed.gpu.global.inc.u32"),
+        ],
+    ),
 ]
 WITHOUT_REMEDY = [
     ("bulk_two_copies", "one-counted"),  # the bytes are not expected: no wait helps
@@ -139,7 +198,10 @@ def test_a_remedy_is_told_with_its_place(name, mistake, inserted):
     text = variant(pairs.text, mistake)
     result, _ = run(pairs, ts.Kernel(text), None, remedies=True)
     finding = next(one for one in errors(result) if one.change is not None)
-    assert [(one["text"], one["place"], one["line"]) for one in finding.change["insert_ptx"]] == inserted
+    lines = text.splitlines()
+    for one, (words, place, instruction) in zip(finding.change["insert_ptx"], inserted, strict=True):
+        assert (one["text"], one["place"]) == (words, place)
+        assert lines[one["line"] - 1].strip().startswith(instruction)
     assert "tried, and this finding is gone" in finding.fix
     assert all(f"`{words}`" in finding.fix for words, _, _ in inserted)
 

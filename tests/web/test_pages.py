@@ -15,7 +15,7 @@ import pytest
 import tilescope.cli
 from tilescope.emitter.emission import TARGETS
 from tilescope.symptoms import SYMPTOM
-from tilescope.value import EXTRA
+from tilescope.value import own_data
 from tilescope.web.page import STEP
 from tilescope.web.pages import PAGES
 
@@ -128,6 +128,12 @@ def test_a_page_is_well_formed_and_shows_no_error(drawn, markup_problems, state)
 
 
 @pytest.mark.parametrize("state", STATES)
+def test_the_headline_of_a_page_is_the_first_line_of_its_command(drawn, state):
+    headline = html.unescape(re.search(r'<h2 class="verdict">(.*?)</h2>', drawn(state))[1])
+    assert headline == json.loads(drawn(state, ".json"))["answer"]
+
+
+@pytest.mark.parametrize("state", STATES)
 def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(drawn, state):
     source = shown(drawn(state), "python")
     expected = json.loads(drawn(state, ".json"))
@@ -140,7 +146,7 @@ def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(drawn, state
     assigned = re.findall(r"^(\w+) = ", source, re.MULTILINE)
     value = namespace[assigned[-1] if "other" not in assigned else "layout"]
     found = json.loads(json.dumps(value.to_dict()))
-    expected.pop(EXTRA, None)
+    expected = own_data(expected)
     assert found == (expected["tensor_map"] if expected["kind"] == "map_report" else expected)
 
 

@@ -19,6 +19,7 @@ from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
+from tilescope.machine.costs import Costs
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch, place_variables
@@ -26,12 +27,16 @@ from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
+from tilescope.machine.proof.described import Recorded
+from tilescope.machine.proof.log import EventLog
+from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
+from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
-from tilescope.reading import entries, integer, integers
+from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, counted, printed
 
@@ -130,6 +135,7 @@ class Kernel:
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
         findings: bool = True,
+        record: bool = True,
         remedies: bool = True,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
@@ -138,9 +144,10 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
-        Where there are errors among the findings, the kernel is run again with instructions that might cure them, on a copy
-        of memory if that is at most 64 MiB; `remedies=False` does without.
+        threads run together is one step. Without `findings` nobody looks for races and missing fences, or counts what
+        memory accesses cost: a quicker run. Without `record` nothing is kept of what the first cluster did: `pipeline()`
+        needs it. Where there are errors among the findings, the kernel is run again with instructions that might cure
+        them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
         """
         seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
@@ -162,10 +169,12 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
-            order=LaunchOrder(self.program) if findings else None,
+            order=LaunchOrder(self.program) if flag("findings", findings) else None,
+            costs=Costs() if findings else None,
+            log=EventLog() if flag("record", record) else None,
         )
         wanted = _wanted(blocks, shape.grid)
-        untouched = launch.memory.copied(COPIED_BYTES) if findings and remedies else None
+        untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted))
         if untouched is not None:
@@ -296,14 +305,39 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
-def _told(launch: Launch, result: GridRun) -> KernelRun:
+def _end_log(result: GridRun) -> None:
+    """Tell the log who still waits, where its own cluster could not end."""
+    for schedule in result.waiting:
+        log = schedule.cluster.log
+        if log is not None and result.outcome == "hang":
+            spinning = [one.front.lanes for one in schedule.spinning]
+            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
+            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
+
+
+def _recorded(launch: Launch, result: GridRun) -> Recorded:
+    """What is kept for KernelRun.pipeline."""
     program = launch.program
+    variables = [
+        SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
+        for variable in program.shared_variables()
+    ]
+    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
+
+
+def _told(launch: Launch, result: GridRun) -> KernelRun:
+    _end_log(result)
+    program = launch.program
+    costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
+    costs.finish()
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
     rows = []
     for pc, instruction in enumerate(program.instructions):
         if instruction is None:
             continue
+        shared = costs.wavefronts.tallies.get(pc)
+        sectors = costs.sectors.tallies.get(pc)
         rows.append(
             InstructionCount(
                 ptx_line=instruction.line,
@@ -311,11 +345,16 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
                 ptx_text=instruction.text,
                 threads=int(threads[pc]),
                 warps=int(warps[pc]),
+                wavefronts=None if shared is None else shared.cost,
+                least_wavefronts=None if shared is None else shared.least,
+                sectors=None if sectors is None else sectors.cost,
+                least_sectors=None if sectors is None else sectors.least,
+                worst=None if shared is None else worst_access(shared),
             )
         )
         if pc in program.approximate and threads[pc]:
             launch.inexact.add(program.approximate[pc])
-    return KernelRun(
+    run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
         grid=launch.grid,
@@ -331,4 +370,8 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         maps=tuple(launch.maps),
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
+        traffic=copy_traffic(costs, launch.maps),
+        operands=operand_reads(costs, program),
     )
+    object.__setattr__(run, "_recorded", _recorded(launch, result))
+    return run

@@ -16,10 +16,12 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
+from tilescope.machine.costs import Costs
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
+from tilescope.machine.proof.log import EventLog
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.step import Versions
 from tilescope.ptx.syntax import Module
@@ -55,11 +57,14 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
+    log: EventLog | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
+    _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
@@ -93,6 +98,13 @@ class Launch:
         if self.smem_bytes:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
+
+    def take_log(self) -> EventLog | None:
+        """The log, for the first cluster that asks."""
+        if self._is_log_taken:
+            return None
+        self._is_log_taken = True
+        return self.log
 
     def count_steps(self, steps: int) -> None:
         """Instructions were run, each counted once for all threads that ran it together."""

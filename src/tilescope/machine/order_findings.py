@@ -6,18 +6,22 @@ thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing or
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tilescope.errors import Severity, Violation, Wording
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.launch import Launch
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.places import (
     array_named,
+    block_of,
     instruction_named,
     shared_variable,
     thread_index,
 )
 from tilescope.machine.records import block_index
+from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 from tilescope.sentence import listed
 
@@ -76,6 +80,11 @@ BARRIER_PHASE = RACE.worded(
     found="{who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {times} times]]",
     limit="which phase it joins depends on who is faster",
     fix="Wait for that phase first, or use another barrier.",
+)
+CLUSTER_PHASE = RACE.worded(
+    found="{who} comes to the barrier of the cluster again without having waited at it[[; this was met {times} times]]",
+    limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
+    fix="Put barrier.cluster.wait between the two arrivals.",
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
@@ -192,6 +201,22 @@ MAP_FENCE = rule(
     passing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence=_MAP_FENCES)} ret; }}").run(1, 64, {_MAP}).findings',
     failing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence="bar.sync 0;")} ret; }}").run(1, 64, {_MAP}).findings',
 )
+_EXPECT = (
+    f"{_INIT} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], {{bytes}};"
+    " @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 16, [m];"
+    f" {_WAIT}"
+)
+EXPECTED_BYTES = rule(
+    "run-expected-bytes",
+    "The copies of a phase bring as many bytes as its mbarrier was told to expect.",
+    argument="{where}",
+    found="the mbarrier at {where} of block {block} was told to expect {expected:byte}, and {came:byte} came",
+    limit="the phase ends when both are equal",
+    fix="Expect {came:byte}, or issue the copies that are missing.",
+    source="PTX ISA, mbarrier.expect_tx",
+    passing=_example(_EXPECT.format(bytes=16)),
+    failing=_example(_EXPECT.format(bytes=32)),
+)
 BLOCK_END = rule(
     "run-block-end",
     "A block ends when nothing reads or writes its shared memory any more.",
@@ -259,6 +284,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "barrier init": BARRIER_INIT,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
+    "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
     "unwritten": UNWRITTEN,
@@ -314,12 +340,32 @@ _IN_CUDA: dict[str | int, str] = {
 }
 
 
+def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
+    """Mbarriers that nobody can pass because other bytes came than were expected."""
+    for schedule in schedules:
+        cluster = schedule.cluster
+        order = cluster.order
+        if order is None:
+            continue
+        under_way = {work.barrier for work in cluster.pending.works}
+        for address, barrier in order.mbarriers.at.items():
+            if barrier.expected_bytes == barrier.came_bytes or address in under_way:
+                continue
+            where = f"shared address {address:#x}"
+            variable = shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
+            yield EXPECTED_BYTES.violation(
+                where=where if variable is None else f"{where} ({variable})",
+                block=block_of(cluster, address >> SHARED_RANK_SHIFT),
+                expected=barrier.expected_bytes,
+                came=barrier.came_bytes,
+            )
+
+
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """What nothing orders in a run, errors first."""
+    """What nothing orders in a run, in the order in which it was met."""
     if launch.order is None:
         return ()
-    found = [_finding(launch, conflict) for conflict in launch.order.conflicts.found.values()]
-    return tuple(sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity)))
+    return tuple(_finding(launch, conflict) for conflict in launch.order.conflicts.found.values())
 
 
 class _Told(NamedTuple):

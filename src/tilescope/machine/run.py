@@ -8,6 +8,10 @@ from typing import Any, Literal, NamedTuple
 import numpy.typing as npt
 
 from tilescope.errors import Violation
+from tilescope.machine.proof.described import Recorded, pipeline_of
+from tilescope.machine.proof.log import ROWS_KEPT
+from tilescope.machine.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.pipeline.description import Pipeline
 from tilescope.rule import Basis
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
@@ -20,6 +24,8 @@ class InstructionCount(Value):
     """One instruction of a kernel and how often it ran.
 
     `threads` counts the threads that came to it, `source_line` is the line of the program that the PTX was made from.
+    `wavefronts` are the turns that shared memory took for it, `sectors` the pieces of 32 bytes that it touched in global memory,
+    each beside the least possible; None where it does no such thing, or nobody counted. `worst` is the execution with the most conflicts.
     """
 
     ptx_line: int
@@ -27,6 +33,11 @@ class InstructionCount(Value):
     ptx_text: str
     threads: int
     warps: int
+    wavefronts: int | None = None
+    least_wavefronts: int | None = None
+    sectors: int | None = None
+    least_sectors: int | None = None
+    worst: WorstAccess | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +87,9 @@ class KernelRun(Value):
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
     `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
-    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `arrays` are those of
-    the arguments, by number, None for other arguments; they hold what the kernel left in them, and plain data leaves them out.
+    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `traffic` sums the
+    copies up by map, `operands` are those that wgmma read from shared memory. `arrays` are those of the arguments, by number,
+    None for other arguments; they hold what the kernel left in them, and plain data leaves them out.
     """
 
     entry: str
@@ -95,12 +107,25 @@ class KernelRun(Value):
     maps: tuple[AnyMap, ...] = field(repr=False)
     printed: str
     basis: Basis
+    traffic: tuple[CopyTraffic, ...] = field(default=(), repr=False)
+    operands: tuple[OperandRead, ...] = field(default=(), repr=False)
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
         """Whether every bit of the result is the card's."""
         return not self.inexact
+
+    def pipeline(self) -> Pipeline:
+        """What the warps of the first cluster did, as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
+
+        Barriers, copies, groups, fences, and what each warp reads and writes in shared memory, in its program order.
+        """
+        recorded = self._recorded
+        if recorded is None:
+            recorded = Recorded(self.entry, self.outcome, None, (), ())
+        return pipeline_of(recorded, ROWS_KEPT)
 
 
 def with_arrays(run: KernelRun, arrays: tuple[ArgumentArray | None, ...]) -> KernelRun:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from tilescope.machine.launching import OutputArray
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
+from tilescope.pipeline.simulation import Simulation
 from tilescope.sentence import by, in_percent
+from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
+from tilescope.view.pipeline_view import draw_simulation
 from tilescope.view.tensor_map_view import findings
 
-_SHOWN_LINES = 20
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 
 
-def draw_kernel_run(run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False) -> Drawing:
+def draw_kernel_run(
+    run: KernelRun,
+    *,
+    outputs: Iterable[OutputArray] = (),
+    all_lines: bool = False,
+    texts: Mapping[str, str] | None = None,
+    timeline: Simulation | None = None,
+) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
+
+    With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
+    and wgmma did below them. A `timeline` of the run's pipeline stands in place of the lines.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -28,16 +40,20 @@ def draw_kernel_run(run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_
     title = f"{run.entry}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
     if prod(run.cluster) > 1:
         title += f", cluster {by(_trimmed(run.cluster))}"
-    return Drawing(
+    told = Drawing(
         title,
         {
             "outcome": outcome_sentence(run),
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
-            "lines": _lines(run, all_lines=all_lines),
         },
     )
+    if timeline is not None:
+        return told.with_parts(dict(draw_simulation(timeline).named))
+    if texts is not None:
+        return told.with_parts(cost_parts(run, texts, all_lines=all_lines))
+    return told.with_parts({"lines": _lines(run, all_lines=all_lines)})
 
 
 def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:
@@ -83,7 +99,7 @@ def _lines(run: KernelRun, *, all_lines: bool) -> Table:
         }
         for count in line_counts(run)
     )
-    most = None if all_lines else _SHOWN_LINES
+    most = None if all_lines else SHOWN_LINES
     return Table.of(records, "What ran, by source line", align="lrrr", most=most, noun="lines")
 
 

@@ -18,6 +18,7 @@ Mistake = Literal[
     "barrier init",
     "barrier reuse",
     "barrier phase",
+    "cluster phase",
     "map fence",
     "block end",
     "expected bytes",
