@@ -64,7 +64,7 @@ def _belongs(line: str, mistake: str | None) -> bool:
     return is_named if mark["kind"] == "only" else not is_named
 
 
-def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None) -> tuple[ts.KernelRun, Case]:
+def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None, *, remedies: bool = False) -> tuple[ts.KernelRun, Case]:
     """Run a kernel of the table with numbers from a seed."""
     memory = ts.Memory()
     case = pairs.make(np.random.default_rng(17 if seed is None else seed))
@@ -77,6 +77,6 @@ def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None) -> tuple[ts.KernelRun
         cluster=pairs.cluster,
         seed=seed,
         max_steps=MAX_STEPS,
-        remedies=False,  # they are tested by themselves
+        remedies=remedies,
     )
     return result, case

@@ -20,7 +20,7 @@ from tilescope.machine.places import (
     shared_variable,
     thread_index,
 )
-from tilescope.machine.records import block_index
+from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 from tilescope.sentence import listed
@@ -210,7 +210,7 @@ EXPECTED_BYTES = rule(
     "run-expected-bytes",
     "The copies of a phase bring as many bytes as its mbarrier was told to expect.",
     argument="{where}",
-    found="the mbarrier at {where} of block {block} was told to expect {expected:byte}, and {came:byte} came",
+    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and {came:byte} came",
     limit="the phase ends when both are equal",
     fix="Expect {came:byte}, or issue the copies that are missing.",
     source="PTX ISA, mbarrier.expect_tx",
@@ -330,7 +330,7 @@ _END_REMEDY: dict[How, str] = {
     "cp.async": "Use cp.async.wait_all before the block ends.",
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
-_TRIED = "Put {insertions:and}: tried, and this finding is gone."
+_TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
 _IN_CUDA: dict[str | int, str] = {
     "bar.sync 0;": "__syncthreads()",
     "bar.warp.sync 0xffffffff;": "__syncwarp()",
@@ -341,24 +341,23 @@ _IN_CUDA: dict[str | int, str] = {
 
 
 def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
-    """Mbarriers that nobody can pass because other bytes came than were expected."""
+    """Mbarriers that nobody can pass because other bytes came than were expected; those of several blocks once."""
+    blocks: dict[tuple[str, int, int], list[BlockIndex]] = {}
     for schedule in schedules:
         cluster = schedule.cluster
-        order = cluster.order
-        if order is None:
+        if cluster.order is None:
             continue
         under_way = {work.barrier for work in cluster.pending.works}
-        for address, barrier in order.mbarriers.at.items():
+        for address, barrier in cluster.order.mbarriers.at.items():
             if barrier.expected_bytes == barrier.came_bytes or address in under_way:
                 continue
-            where = f"shared address {address:#x}"
-            variable = shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
-            yield EXPECTED_BYTES.violation(
-                where=where if variable is None else f"{where} ({variable})",
-                block=block_of(cluster, address >> SHARED_RANK_SHIFT),
-                expected=barrier.expected_bytes,
-                came=barrier.came_bytes,
-            )
+            offset = address & SHARED_OFFSET_MASK
+            variable = shared_variable(cluster.program, offset)
+            where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+            key = (where, barrier.expected_bytes, barrier.came_bytes)
+            blocks.setdefault(key, []).append(block_of(cluster, address >> SHARED_RANK_SHIFT))
+    for (where, expected, came), (block, *others) in blocks.items():
+        yield EXPECTED_BYTES.violation(where=where, block=block, others=len(others), expected=expected, came=came)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -391,10 +390,13 @@ def _rule_of(conflict: Conflict) -> Rule | Wording:
 def _finding(launch: Launch, conflict: Conflict) -> Violation:
     facts = _facts(launch, conflict)
     told = _rule_of(conflict)
-    if not conflict.remedy:
+    remedy = conflict.remedy
+    if remedy is None:
         return told.violation(**facts)
-    places = [_inserted(launch, one) for one in conflict.remedy]
-    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts, insertions=_put(places))
+    places = [_inserted(launch, one) for one in remedy.insertions]
+    facts["insertions"] = _put(places)
+    facts["others_gone"] = remedy.others_gone
+    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
 
 
 def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:

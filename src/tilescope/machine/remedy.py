@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.mutation.change import KernelText
-from tilescope.machine.order.conflict import Conflict, Insertion, Side
+from tilescope.machine.order.conflict import Conflict, Insertion, Remedy, Side
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.order_findings import severity_of
 from tilescope.machine.program import Program
@@ -32,10 +32,10 @@ from tilescope.ptx.editing import Edit, edited
 
 COPIED_BYTES = 64 << 20  # of memory: for a launch with more nothing is tried
 FINDINGS_TRIED = 5  # the first errors
-TRIALS_OF_A_FINDING = 16
+CANDIDATES_OF_A_FINDING = 16
 STEPS_OF_A_TRIAL = 4  # times those of the run
-STEPS_OF_ALL_TRIALS = 12  # times those of the run; short runs have SHORT_STEPS
-SHORT_STEPS = 50_000
+STEPS_OF_ALL_TRIALS = 8  # times those of the run; short runs have SHORT_STEPS
+SHORT_STEPS = 20_000
 OTHER_SEEDS = (1, 2)  # a remedy holds whoever comes first
 
 Met = frozenset[int]  # where the instructions of a conflict stand in the text: one, or two in either order
@@ -57,8 +57,10 @@ def try_remedies(ptx: str, launch: Launch, result: GridRun, before: Before) -> N
     if not errors:
         return
     trials = _Trials(ptx, launch, before, errors)
-    for conflict in errors[:FINDINGS_TRIED]:
-        conflict.remedy = trials.remedy_for(conflict)
+    for number, conflict in enumerate(errors):
+        conflict.remedy = trials.known_remedy(conflict)
+        if conflict.remedy is None and number < FINDINGS_TRIED:
+            conflict.remedy = trials.remedy_for(conflict)
 
 
 class _Trials:
@@ -70,7 +72,8 @@ class _Trials:
         self._text = KernelText(ptx, program.module, functions)
         self._launch = launch
         self._before = before
-        self._met = {_met(program, one) for one in errors}
+        self._met = [_met(program, one) for one in errors]
+        self._holding: list[Candidate] = []
         self._programs: dict[Candidate, Program | None] = {}
         self._steps = launch.max_steps - launch.steps_left
         self._steps_left = max(SHORT_STEPS, STEPS_OF_ALL_TRIALS * self._steps)
@@ -78,13 +81,30 @@ class _Trials:
             tuple[Candidate, int | None], set[Met] | None
         ] = {}  # what is still unordered; None: the run did not finish
 
-    def remedy_for(self, conflict: Conflict) -> Candidate:
-        """The first candidate that holds; () where none does."""
+    def known_remedy(self, conflict: Conflict) -> Remedy | None:
+        """What cured another conflict, where it cures this one too: nothing is run for that."""
+        return self._first_that_holds(self._holding, conflict)
+
+    def remedy_for(self, conflict: Conflict) -> Remedy | None:
+        """The first candidate that holds."""
+        possible = candidates(self._launch, self._text, conflict)
+        return self._first_that_holds(itertools.islice(possible, CANDIDATES_OF_A_FINDING), conflict)
+
+    def _first_that_holds(self, tried: Iterable[Candidate], conflict: Conflict) -> Remedy | None:
         met = _met(self._launch.program, conflict)
-        for candidate in itertools.islice(candidates(self._launch, self._text, conflict), TRIALS_OF_A_FINDING):
-            if all(self._holds(candidate, met, seed) for seed in (self._before.seed, *OTHER_SEEDS)):
-                return tuple(one._replace(offset=self._edit(one).start) for one in candidate)
-        return ()
+        seeds = (self._before.seed, *OTHER_SEEDS)
+        for candidate in tried:
+            if all(self._holds(candidate, met, seed) for seed in seeds):
+                if candidate not in self._holding:
+                    self._holding.append(candidate)
+                return self._remedy(candidate)
+        return None
+
+    def _remedy(self, candidate: Candidate) -> Remedy:
+        left = self._left[candidate, self._before.seed]
+        assert left is not None  # it holds
+        gone = sum(one not in left for one in self._met)
+        return Remedy(tuple(one._replace(offset=self._edit(one).start) for one in candidate), gone - 1)
 
     def _holds(self, candidate: Candidate, met: Met, seed: int | None) -> bool:
         """Whether a run finishes in which two instructions are ordered, and none are not that were before."""
@@ -93,7 +113,7 @@ class _Trials:
                 return False
             self._left[candidate, seed] = self._run(candidate, seed)
         left = self._left[candidate, seed]
-        return left is not None and met not in left and left <= self._met
+        return left is not None and met not in left and left.issubset(self._met)
 
     def _run(self, candidate: Candidate, seed: int | None) -> set[Met] | None:
         """What nothing orders after an edit, by places in the text as it was."""

@@ -331,6 +331,9 @@ def _fences(meeting: _Meeting, fence: str) -> Iterator[Candidate]:
 
 
 def _proxy_fences(meeting: _Meeting) -> Iterator[Candidate]:
+    barrier = meeting.last_barrier()
+    if barrier is not None:
+        yield (_one(PROXY_FENCE, ("before", barrier)),)
     yield (_one(PROXY_FENCE, ("behind", meeting.before.pc)),)
     yield (_one(PROXY_FENCE, ("before", meeting.now.pc)),)
 

@@ -58,7 +58,9 @@ def _first_line(run: KernelRun, seconds: float, errors: list[Violation], proof: 
     if not errors:
         return FirstLine(outcome)
     first = errors[0]
-    said = filled("{outcome} First: {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit})
+    said = filled(
+        "{outcome} First: {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit}
+    )
     return FirstLine(said, first.fix)
 
 

@@ -46,6 +46,13 @@ class Insertion(NamedTuple):
     offset: int = 0  # in the text, in characters: where they are put
 
 
+class Remedy(NamedTuple):
+    """Insertions that were tried, and after which a conflict was gone; how many other errors went with it."""
+
+    insertions: tuple[Insertion, ...]
+    others_gone: int
+
+
 @dataclass(slots=True)
 class Conflict:
     """Two accesses that nothing orders: the first of its kind, and how often there were equal ones."""
@@ -58,7 +65,7 @@ class Conflict:
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
     times: int = 0
-    remedy: tuple[Insertion, ...] = ()  # that was tried, and after which the conflict was gone
+    remedy: Remedy | None = None
 
 
 @dataclass(slots=True)
