@@ -21,13 +21,14 @@ from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
+from tilescope.machine.last_writer import last_writers
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, integer, integers
@@ -161,7 +162,7 @@ class Kernel:
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
-        return with_arrays(_told(launch, result), parameters.arrays(args))
+        return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch))
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
 from tilescope.errors import Violation
-from tilescope.rule import Basis
+from tilescope.machine.last_writer import LastWriter, LastWriters
+from tilescope.reading import integer, integers
+from tilescope.rule import ARGUMENT_RANGE, Basis
+from tilescope.sentence import listed
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -69,6 +73,25 @@ class ArgumentArray(NamedTuple):
     array: npt.NDArray[Any]
     address: int
 
+    def address_of(self, index: int | Sequence[int]) -> int:
+        """The address of an element, by its number or by its index along every axis; refused outside the array."""
+        extents: tuple[int, ...] = self.array.shape
+        if not isinstance(index, Sequence):
+            index = (integer("index", index),)
+            extents = (self.array.size,)
+        place = integers("index", index, len(extents))
+        number = 0
+        for one, extent in zip(place, extents, strict=True):
+            if not 0 <= one < extent:
+                raise ARGUMENT_RANGE.error(
+                    argument="index",
+                    found=f"index {place}",
+                    limit=f"the array has the shape {self.array.shape}",
+                    fix="Use the index of an element, such as 0.",
+                )
+            number = number * extent + one
+        return self.address + number * self.array.itemsize
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun(Value):
@@ -96,14 +119,56 @@ class KernelRun(Value):
     printed: str
     basis: Basis
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
         """Whether every bit of the result is the card's."""
         return not self.inexact
 
+    def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
+        """Which instruction wrote a byte of global memory last, and the thread and block that ran it.
 
-def with_arrays(run: KernelRun, arrays: tuple[ArgumentArray | None, ...]) -> KernelRun:
-    """A run that knows the arrays of its arguments."""
+        `place` is an address, or (number of an argument, index of an element of its array), the index flat or along
+        every axis. None where nobody wrote it, and where the run kept no order (`findings=False`, or plain data).
+
+        >>> import numpy as np
+        >>> from tilescope.machine.kernel import Kernel
+        >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
+        ...     .entry set(.param .u64 a) {
+        ...         .reg .b64 %rd1;
+        ...         ld.param.u64 %rd1, [a];
+        ...         st.global.u32 [%rd1+8], 7;
+        ...         ret;
+        ...     }''')
+        >>> run = kernel.run(grid=1, block=1, args=[np.zeros((2, 2), np.uint32)])
+        >>> run.last_writer((0, (1, 0))).ptx_line, run.last_writer((0, 3))
+        (5, None)
+        """
+        if isinstance(place, tuple) and len(place) == 2:
+            number, index = place
+            return self._last_writer_at(self._array(number).address_of(index))
+        return self._last_writer_at(integer("place", place))
+
+    def _last_writer_at(self, address: int) -> LastWriter | None:
+        return None if self._writers is None else self._writers.at(address)
+
+    def _array(self, number: int) -> ArgumentArray:
+        """The array of an argument, or a refusal."""
+        held = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
+        if held is not None:
+            return held
+        known = [str(index) for index, one in enumerate(self.arrays) if one is not None]
+        raise ARGUMENT_RANGE.error(
+            argument="argument",
+            found=f"argument {number}, which is no array, nor the address or map of one",
+            limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
+            fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
+        )
+
+
+def with_memory(run: KernelRun, arrays: tuple[ArgumentArray | None, ...], writers: LastWriters | None) -> KernelRun:
+    """A run that knows the arrays of its arguments, and who wrote them last."""
     object.__setattr__(run, "arrays", arrays)
+    object.__setattr__(run, "_writers", writers)
     return run
