@@ -29,6 +29,7 @@ from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
+from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, integer, integers
@@ -130,6 +131,8 @@ class Kernel:
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
         findings: bool = True,
+        smem_block: Sequence[int] | None = None,
+        smem_at: str | int | None = None,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -138,14 +141,18 @@ class Kernel:
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
         threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
+
+        `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
+        `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
+        watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=findings)
         parameters = Parameters(self.program, own_memory)
         parameters.fill(args)
         launch = Launch(
-            program=self.program,
+            program=self.program if watch is None else watched(self.program, watch),
             memory=contents_of(own_memory),
             grid=shape.grid,
             block=shape.block,
@@ -159,10 +166,12 @@ class Kernel:
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             order=LaunchOrder(self.program) if findings else None,
+            watch=watch,
         )
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
-        return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch))
+        smem = None if watch is None else watch.picture(launch)
+        return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch), smem)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
@@ -221,6 +230,24 @@ def _memory(memory: object) -> Memory:
     raise ARGUMENT_TYPE.error(
         argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
     )
+
+
+def _watch(
+    program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
+) -> SmemWatch | None:
+    """Who looks at the shared memory of a block, if anybody asks for it."""
+    if block is None and at is None:
+        return None
+    if not findings:
+        raise ARGUMENT_RANGE.error(
+            argument="smem_block",
+            found="a picture of shared memory, and findings=False",
+            limit="who wrote what is known where findings are looked for",
+            fix="Leave findings=False out.",
+        )
+    wanted = _wanted([(0, 0, 0) if block is None else block], grid)
+    assert wanted is not None
+    return SmemWatch(wanted[0], read_moment(program, at))
 
 
 def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:

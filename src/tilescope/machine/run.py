@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tilescope.errors import Violation
 from tilescope.machine.last_writer import LastWriter, LastWriters
+from tilescope.machine.smem_picture import SmemPicture
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE, Basis
 from tilescope.sentence import listed
@@ -100,7 +101,8 @@ class KernelRun(Value):
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
     `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
     the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `arrays` are those of
-    the arguments, by number, None for other arguments; they hold what the kernel left in them, and plain data leaves them out.
+    the arguments, by number, None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a
+    block, if it was asked for. Plain data leaves these two out.
     """
 
     entry: str
@@ -119,6 +121,7 @@ class KernelRun(Value):
     printed: str
     basis: Basis
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
     _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -167,8 +170,14 @@ class KernelRun(Value):
         )
 
 
-def with_memory(run: KernelRun, arrays: tuple[ArgumentArray | None, ...], writers: LastWriters | None) -> KernelRun:
-    """A run that knows the arrays of its arguments, and who wrote them last."""
+def with_memory(
+    run: KernelRun,
+    arrays: tuple[ArgumentArray | None, ...],
+    writers: LastWriters | None,
+    smem: SmemPicture | None,
+) -> KernelRun:
+    """A run that knows the arrays of its arguments, who wrote them last, and a block's shared memory."""
     object.__setattr__(run, "arrays", arrays)
+    object.__setattr__(run, "smem", smem)
     object.__setattr__(run, "_writers", writers)
     return run

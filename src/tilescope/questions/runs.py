@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy.typing as npt
 
@@ -24,6 +24,8 @@ from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
 Array = npt.NDArray[Any]
+LINES = "lines"
+SMEM_PICTURE = "smem"
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
@@ -50,22 +52,26 @@ def answer(asked: Asked) -> Answer:
         return Answer(template.launch, text=template.text)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
+    picture = _picture(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"])
+    done = launched(kernel, launch, asked["read_array"], **picture)
     seconds = time.perf_counter() - start
     run = done.run
     told = outcome_sentence(run, seconds)
     if run.printed:
         told = f"{told}\n\n{run.printed.rstrip()}"
+    if picture and run.smem is None:
+        told = f"{told}\n\nBlock {picture['smem_block']} did not run: there is no shared memory to draw."
     errors = [finding for finding in run.findings if finding.severity == "error"]
     return Answer(
         run,
-        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines")},
+        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "smem": run.smem},
         extra={
             "seconds": round(seconds, 6),
             "exact": run.exact,
             "outputs": [output.to_dict() for output in done.outputs],
             "lines": [count.to_dict() for count in line_counts(run)],
+            **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
         is_yes=run.outcome == "finished" and not errors,
         violations=run.findings,
@@ -74,6 +80,21 @@ def answer(asked: Asked) -> Answer:
         told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+class _PictureOptions(TypedDict, total=False):
+    """What `launched` takes to make a picture of shared memory."""
+
+    smem_block: tuple[int, ...]
+    smem_at: str | None
+
+
+def _picture(asked: Asked) -> _PictureOptions:
+    """The picture of shared memory that --draw smem asks for."""
+    if asked.get("draw") != SMEM_PICTURE:
+        refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
+        return {}
+    return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
 
 
 def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
@@ -138,6 +159,7 @@ RUN = Question(
     tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
+    tilescope run --launch launch.toml --draw smem --at mm.py:12
 
     \b
     Arguments, in the order of the parameters:
@@ -183,6 +205,30 @@ RUN = Question(
         Input("launch", "--launch", "A launch file, whose values options replace", file="input", shown_as="FILE"),
         Input("template", "--template", "Print a launch file for the kernel, and do not run it", read=flag),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input(
+            "draw",
+            "--draw",
+            "What the drawing shows: the lines that ran, or the shared memory of a block and who wrote it",
+            choices=(LINES, SMEM_PICTURE),
+            is_strict=True,
+            unsaid=LINES,
+        ),
+        Input(
+            "smem_block",
+            "--draw-block",
+            "The block whose shared memory is drawn",
+            read=numbers,
+            shown_as="X,Y,Z",
+            unsaid="0,0,0",
+        ),
+        Input(
+            "smem_at",
+            "--at",
+            "When it is drawn",
+            "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+            shown_as="LINE[:TIMES]",
+            unsaid="the end of the block",
+        ),
     ),
     answer=answer,
     functions=(Kernel.run,),

@@ -9,16 +9,22 @@ from tilescope.machine.launching import OutputArray
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
+from tilescope.machine.smem_picture import SmemPicture
 from tilescope.sentence import by, in_percent
 from tilescope.view.drawing import Drawing, Table
+from tilescope.view.smem_view import smem_parts
 from tilescope.view.tensor_map_view import findings
 
 _SHOWN_LINES = 20
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 
 
-def draw_kernel_run(run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False) -> Drawing:
+def draw_kernel_run(
+    run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False, smem: SmemPicture | None = None
+) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
+
+    A picture of shared memory stands in place of the lines.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -35,7 +41,7 @@ def draw_kernel_run(run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
-            "lines": _lines(run, all_lines=all_lines),
+            **({"lines": _lines(run, all_lines=all_lines)} if smem is None else smem_parts(smem)),
         },
     )
 
