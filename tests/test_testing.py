@@ -129,20 +129,19 @@ def test_the_first_difference_is_named_by_index_and_values():
         testing.assert_equal_to(run, out[1], expected[1])
 
 
-def test_the_line_that_wrote_it_last_is_named_where_the_run_knows_it():
+def test_the_line_and_the_thread_that_wrote_it_last_are_named():
     run, _, numbers = added()
-    asked = []
+    expected = (numbers + 1).reshape(4, 8)
+    expected[1, 2] = 99
+    words = r"written last at PTX line 14 \(st\.global\.u32 \[%d4\], %r3\) by thread 10 of block \(0, 0, 0\)$"
+    with pytest.raises(AssertionError, match=words):
+        testing.assert_equal_to(run, 0, expected)
 
-    class Traced:
-        outcome, arrays = run.outcome, run.arrays
 
-        def last_writer(self, address):
-            asked.append(address - self.arrays[0].address)
-            return CONFLICT
-
-    with pytest.raises(AssertionError, match=r"written last at mm\.py:12, PTX line 20"):
-        testing.assert_equal_to(Traced(), 0, numbers.reshape(4, 8) + np.eye(4, 8, 3, np.uint32))
-    assert asked == [0]
+def test_an_element_that_nobody_wrote_names_no_line():
+    run, _, numbers = added()
+    with pytest.raises(AssertionError, match=r"first at \[0\]: 0, not 5$"):
+        testing.assert_equal_to(run, numbers, np.concatenate([[5], numbers[1:]]))
 
 
 def test_tolerances_and_nan():

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.last_writer import LastWriter
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import ArgumentArray, InstructionCount, KernelRun
 from tilescope.sentence import counted, shortened
@@ -69,7 +70,7 @@ def assert_equal_to(
     """An array that the kernel worked on equals a reference, within `rtol` and `atol`; NaN equals NaN.
 
     `argument` is its number among the arguments (an array, its address, or a map over it), or the array itself. The
-    AssertionError names the first element that differs.
+    AssertionError names the first element that differs, and the line that wrote it last.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
@@ -99,8 +100,10 @@ def assert_equal_to(
         f"{name} differs from the reference in {np.count_nonzero(is_wrong)} of {counted(found.size, 'element')}, "
         f"first at {index}: {found.reshape(-1)[flat]}, not {expected.reshape(-1)[flat]}"
     )
-    writer = _last_writer(run, held.address + flat * found.itemsize)
-    raise AssertionError(message if writer is None else f"{message}; written last at {writer}")
+    writer = run.last_writer(held.address + flat * found.itemsize)
+    if writer is not None:
+        message += f"; written last at {_place(writer)} by thread {writer.thread} of block {writer.block}"
+    raise AssertionError(message)
 
 
 class _Access(NamedTuple):
@@ -118,7 +121,7 @@ def _access(row: InstructionCount) -> _Access | None:
     return _Access(_place(row), row.wavefronts, row.least_wavefronts)
 
 
-def _place(row: InstructionCount) -> str:
+def _place(row: InstructionCount | LastWriter) -> str:
     ptx = f"PTX line {row.ptx_line} ({shortened(row.ptx_text, _TEXT_CHARACTERS)})"
     return ptx if row.source_line is None else f"{row.source_line}, {ptx}"
 
@@ -161,10 +164,3 @@ def _are_close(found: Array, expected: Array, rtol: float, atol: float) -> npt.N
     if is_whole and not rtol and not atol:
         return np.asarray(found == expected)
     return np.isclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol, equal_nan=True)
-
-
-def _last_writer(run: KernelRun, address: int) -> str | None:
-    """The instruction that wrote a byte of global memory last; None for a run that did not keep it."""
-    last_writer = getattr(run, "last_writer", None)
-    row: InstructionCount | None = None if last_writer is None else last_writer(address)
-    return None if row is None else _place(row)

@@ -378,3 +378,68 @@ def test_quiet_prints_the_outcome_and_the_fix_alone(capsys):
     assert sentence.startswith("spin hangs: 0 blocks of 32 threads had finished, ")
     assert "PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in sentence
     assert fix
+
+
+SHARED = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry shared() {
+    .shared .align 128 .b8 s[256];
+    .reg .b32 %r<3>;
+    mov.u32 %r1, s;
+    st.shared.u32 [%r1], 7;
+    st.shared.u32 [%r1+128], 8;
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def shared_kernel(tmp_path):
+    (tmp_path / "shared.ptx").write_text(SHARED)
+    return ["shared.ptx", "--grid", "2", "--block", "1", "--draw", "smem"]
+
+
+def test_shared_memory_is_drawn_in_place_of_the_lines(capsys, shared_kernel):
+    status, out, _ = printed(capsys, *shared_kernel)
+    assert status == 0
+    assert out.splitlines()[0].startswith("shared finished")
+    assert "0x0480       B  ·" in out
+    assert "B  PTX line 10 (st.shared.u32 [%r1+128], 8): 4 bytes" in out
+    assert "What ran" not in out
+
+
+def test_shared_memory_at_a_moment_and_of_a_block(capsys, shared_kernel):
+    _, out, _ = printed(capsys, *shared_kernel, "--at", "10", "--draw-block", "1,0,0")
+    assert "block (1, 0, 0) right before PTX line 10 runs" in out
+    assert "B" not in out.split("Lines of 128")[1].split("bank")[1].splitlines()[2]
+
+
+def test_shared_memory_as_json_and_as_svg(capsys, shared_kernel, tmp_path):
+    _, out, _ = printed(capsys, *shared_kernel, "--json", "--svg", "smem.svg")
+    picture = ts.value.Value.from_dict(json.loads(out)["extra"]["smem"])
+    assert [writer.ptx_lines for writer in picture.writers] == [(9,), (10,)]
+    assert "PTX line 10" in "".join(ET.parse(tmp_path / "smem.svg").getroot().itertext())
+
+
+def test_a_block_that_did_not_run_is_named(capsys, shared_kernel):
+    status, out, _ = printed(capsys, *shared_kernel, "--draw-block", "1", "--blocks", "0")
+    assert status == 0
+    assert "Block (1,) did not run: there is no shared memory to draw." in out
+    assert "What ran" in out
+
+
+@pytest.mark.parametrize("words", [["--at", "10"], ["--draw-block", "0"]])
+def test_options_of_a_picture_need_the_picture(capsys, words):
+    status, _, err = printed(capsys, *LAUNCH, *words)
+    assert status == 2
+    assert "--at and --draw-block are for --draw smem" in err
+
+
+def test_a_moment_without_an_instruction_is_refused(capsys, shared_kernel):
+    status, _, err = printed(capsys, *shared_kernel, "--at", "3")
+    assert status == 2
+    assert "'3', a line without an instruction" in err
+    assert "Use PTX line 8" not in err
+    assert "Use 8" in err

@@ -87,6 +87,8 @@ class Cluster:
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
         self.order: Order | None = None if launch.order is None else Order(self, launch.order)
+        if launch.watch is not None:
+            launch.watch.begin(self)
 
     # Registers ---------------------------------------------------------------------------------------------------
 

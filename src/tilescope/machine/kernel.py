@@ -22,6 +22,7 @@ from tilescope.machine.assembly import assemble
 from tilescope.machine.costs import Costs
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
+from tilescope.machine.last_writer import last_writers
 from tilescope.machine.launch import Launch, place_variables
 from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
@@ -32,8 +33,9 @@ from tilescope.machine.proof.log import EventLog
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
-from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_arrays
+from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
 from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
+from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
@@ -137,6 +139,8 @@ class Kernel:
         findings: bool = True,
         record: bool = True,
         remedies: bool = True,
+        smem_block: Sequence[int] | None = None,
+        smem_at: str | int | None = None,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
@@ -148,15 +152,19 @@ class Kernel:
         memory accesses cost: a quicker run. Without `record` nothing is kept of what the first cluster did: `pipeline()`
         needs it. Where there are errors among the findings, the kernel is run again with instructions that might cure
         them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
+
+        `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
+        `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
         seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
+        watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
         parameters = Parameters(self.program, own_memory)
         parameters.fill(args)
         launch = Launch(
-            program=self.program,
+            program=self.program if watch is None else watched(self.program, watch),
             memory=contents_of(own_memory),
             grid=shape.grid,
             block=shape.block,
@@ -169,17 +177,19 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
-            order=LaunchOrder(self.program) if flag("findings", findings) else None,
+            order=LaunchOrder(self.program) if findings else None,
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
+            watch=watch,
         )
         wanted = _wanted(blocks, shape.grid)
         untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted))
+        smem = None if watch is None else watch.picture(launch)
         if untouched is not None:
             try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
-        return with_arrays(_told(launch, result), parameters.arrays(args))
+        return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch), smem)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
@@ -239,6 +249,24 @@ def _memory(memory: object) -> Memory:
     raise ARGUMENT_TYPE.error(
         argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
     )
+
+
+def _watch(
+    program: Program, block: Sequence[int] | None, at: str | int | None, grid: Extents, *, findings: bool
+) -> SmemWatch | None:
+    """Who looks at the shared memory of a block, if anybody asks for it."""
+    if block is None and at is None:
+        return None
+    if not findings:
+        raise ARGUMENT_RANGE.error(
+            argument="smem_block",
+            found="a picture of shared memory, and findings=False",
+            limit="who wrote what is known where findings are looked for",
+            fix="Leave findings=False out.",
+        )
+    wanted = _wanted([(0, 0, 0) if block is None else block], grid)
+    assert wanted is not None
+    return SmemWatch(wanted[0], read_moment(program, at))
 
 
 def _wanted(blocks: Sequence[Sequence[int]] | None, grid: Extents) -> list[BlockIndex] | None:

@@ -23,6 +23,7 @@ from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
 from tilescope.machine.proof.log import EventLog
 from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.smem_watch import SmemWatch
 from tilescope.machine.step import Versions
 from tilescope.ptx.syntax import Module
 from tilescope.tensor_map import AnyMap, decode_tensor_map
@@ -64,6 +65,7 @@ class Launch:
     log: EventLog | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
+    watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None

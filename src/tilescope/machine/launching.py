@@ -67,8 +67,17 @@ class Launched(NamedTuple):
     outputs: tuple[OutputArray, ...]
 
 
-def launched(kernel: Kernel, launch: LaunchDescription, read: ReadArray = read_array) -> Launched:
+def launched(
+    kernel: Kernel,
+    launch: LaunchDescription,
+    read: ReadArray = read_array,
+    *,
+    smem_block: Sequence[int] | None = None,
+    smem_at: str | None = None,
+) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
+
+    `smem_block` and `smem_at` ask for a picture of shared memory, as `Kernel.run` takes them.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -103,6 +112,8 @@ def launched(kernel: Kernel, launch: LaunchDescription, read: ReadArray = read_a
         blocks=chosen_blocks(launch.blocks, launch.grid),
         seed=launch.seed,
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
+        smem_block=smem_block,
+        smem_at=smem_at,
     )
     names = [parameter.name for parameter in kernel.parameters]
     outputs = [

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
 
 from tilescope.errors import Violation
+from tilescope.machine.last_writer import LastWriter, LastWriters
 from tilescope.machine.proof.described import Recorded, pipeline_of
 from tilescope.machine.proof.log import ROWS_KEPT
 from tilescope.machine.run_costs import CopyTraffic, OperandRead, WorstAccess
+from tilescope.machine.smem_picture import SmemPicture
 from tilescope.pipeline.description import Pipeline
-from tilescope.rule import Basis
+from tilescope.reading import integer, integers
+from tilescope.rule import ARGUMENT_RANGE, Basis
+from tilescope.sentence import listed
 from tilescope.tensor_map import AnyMap
 from tilescope.value import Value, hex_field
 
@@ -80,6 +85,25 @@ class ArgumentArray(NamedTuple):
     array: npt.NDArray[Any]
     address: int
 
+    def address_of(self, index: int | Sequence[int]) -> int:
+        """The address of an element, by its number or by its index along every axis; refused outside the array."""
+        extents: tuple[int, ...] = self.array.shape
+        if not isinstance(index, Sequence):
+            index = (integer("index", index),)
+            extents = (self.array.size,)
+        place = integers("index", index, len(extents))
+        number = 0
+        for one, extent in zip(place, extents, strict=True):
+            if not 0 <= one < extent:
+                raise ARGUMENT_RANGE.error(
+                    argument="index",
+                    found=f"index {place}",
+                    limit=f"the array has the shape {self.array.shape}",
+                    fix="Use the index of an element, such as 0.",
+                )
+            number = number * extent + one
+        return self.address + number * self.array.itemsize
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun(Value):
@@ -89,7 +113,8 @@ class KernelRun(Value):
     `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
     the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `traffic` sums the
     copies up by map, `operands` are those that wgmma read from shared memory. `arrays` are those of the arguments, by number,
-    None for other arguments; they hold what the kernel left in them, and plain data leaves them out.
+    None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a block, if it was asked
+    for. Plain data leaves these two out.
     """
 
     entry: str
@@ -111,6 +136,8 @@ class KernelRun(Value):
     operands: tuple[OperandRead, ...] = field(default=(), repr=False)
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
     _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
+    smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
+    _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
@@ -127,8 +154,55 @@ class KernelRun(Value):
             recorded = Recorded(self.entry, self.outcome, None, (), ())
         return pipeline_of(recorded, ROWS_KEPT)
 
+    def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
+        """Which instruction wrote a byte of global memory last, and the thread and block that ran it.
 
-def with_arrays(run: KernelRun, arrays: tuple[ArgumentArray | None, ...]) -> KernelRun:
-    """A run that knows the arrays of its arguments."""
+        `place` is an address, or (number of an argument, index of an element of its array), the index flat or along
+        every axis. None where nobody wrote it, and where the run kept no order (`findings=False`, or plain data).
+
+        >>> import numpy as np
+        >>> from tilescope.machine.kernel import Kernel
+        >>> kernel = Kernel('''.version 8.0 .target sm_90 .address_size 64
+        ...     .entry set(.param .u64 a) {
+        ...         .reg .b64 %rd1;
+        ...         ld.param.u64 %rd1, [a];
+        ...         st.global.u32 [%rd1+8], 7;
+        ...         ret;
+        ...     }''')
+        >>> run = kernel.run(grid=1, block=1, args=[np.zeros((2, 2), np.uint32)])
+        >>> run.last_writer((0, (1, 0))).ptx_line, run.last_writer((0, 3))
+        (5, None)
+        """
+        if isinstance(place, tuple) and len(place) == 2:
+            number, index = place
+            return self._last_writer_at(self._array(number).address_of(index))
+        return self._last_writer_at(integer("place", place))
+
+    def _last_writer_at(self, address: int) -> LastWriter | None:
+        return None if self._writers is None else self._writers.at(address)
+
+    def _array(self, number: int) -> ArgumentArray:
+        """The array of an argument, or a refusal."""
+        held = self.arrays[number] if 0 <= integer("argument", number) < len(self.arrays) else None
+        if held is not None:
+            return held
+        known = [str(index) for index, one in enumerate(self.arrays) if one is not None]
+        raise ARGUMENT_RANGE.error(
+            argument="argument",
+            found=f"argument {number}, which is no array, nor the address or map of one",
+            limit=f"arguments with arrays: {listed(known)}" if known else "this run knows no arrays",
+            fix="Use an address instead." if not known else f"Use {known[0]}, for example.",
+        )
+
+
+def with_memory(
+    run: KernelRun,
+    arrays: tuple[ArgumentArray | None, ...],
+    writers: LastWriters | None,
+    smem: SmemPicture | None,
+) -> KernelRun:
+    """A run that knows the arrays of its arguments, who wrote them last, and a block's shared memory."""
     object.__setattr__(run, "arrays", arrays)
+    object.__setattr__(run, "smem", smem)
+    object.__setattr__(run, "_writers", writers)
     return run

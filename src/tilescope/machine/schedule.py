@@ -203,6 +203,8 @@ class Schedule:
                 self.add(Front(pc + 1, front.lanes[~holds], front.rounds, front.steps))
                 front.lanes = front.lanes[holds]
         self._continues = False
+        if cluster.launch.watch is not None:
+            cluster.launch.watch.come(cluster, pc, front.lanes)
         turn.take(self, front)
         return self._continues
 

@@ -83,6 +83,7 @@ OF_INPUT = frozenset(
         "saved-card",
         "serve-port",
         "shape-stride",
+        "smem-moment",
         "thread-values",
         "tile-bounds",
         "tile-file",

@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy.typing as npt
 
@@ -32,6 +32,7 @@ Array = npt.NDArray[Any]
 BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
+SMEM_PICTURE = "smem"
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
@@ -74,14 +75,16 @@ def answer(asked: Asked) -> Answer:
         return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = _with_options(said, asked)
+    picture = _picture(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"])
+    done = launched(kernel, launch, asked["read_array"], **picture)
     seconds = time.perf_counter() - start
     run = done.run
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
-    printed = [text for text in (run.printed.rstrip(), proof.told if proof is not None else "") if text]
+    texts_told = (run.printed.rstrip(), proof.told if proof is not None else "", _undrawn(picture, run))
+    printed = [text for text in texts_told if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
@@ -91,6 +94,7 @@ def answer(asked: Asked) -> Answer:
             "all_lines": asked.get("all_lines"),
             "texts": texts,
             "timeline": timeline,
+            "smem": run.smem,
         },
         extra={
             "seconds": round(seconds, 6),
@@ -98,6 +102,7 @@ def answer(asked: Asked) -> Answer:
             "outputs": [output.to_dict() for output in done.outputs],
             "lines": [count.to_dict() for count in line_counts(run)],
             **({} if proof is None else {"proof": proof.to_dict()}),
+            **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
         is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
         violations=run.findings,
@@ -151,6 +156,28 @@ def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
 
 def _is_proven(proof: _Proof | None) -> bool:
     return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
+
+
+class _PictureOptions(TypedDict, total=False):
+    """What `launched` takes to make a picture of shared memory."""
+
+    smem_block: tuple[int, ...]
+    smem_at: str | None
+
+
+def _picture(asked: Asked) -> _PictureOptions:
+    """The picture of shared memory that --draw smem asks for."""
+    if asked.get("draw") != SMEM_PICTURE:
+        refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
+        return {}
+    return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
+
+
+def _undrawn(picture: _PictureOptions, run: KernelRun) -> str:
+    """Why a picture that was asked for is missing."""
+    if not picture or run.smem is not None:
+        return ""
+    return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
 
 
 def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
@@ -216,6 +243,7 @@ RUN = Question(
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
     tilescope run --launch launch.toml --by line
+    tilescope run --launch launch.toml --draw smem --at mm.py:12
 
     \b
     Arguments, in the order of the parameters:
@@ -277,10 +305,27 @@ RUN = Question(
         Input(
             "draw",
             "--draw",
-            "What the drawing shows: the lines that ran, or the warps, copies and barriers over time",
-            choices=(LINES, TIMELINE),
+            "What the drawing shows: the lines that ran, the warps, copies and barriers over time, "
+            "or the shared memory of a block and who wrote it",
+            choices=(LINES, TIMELINE, SMEM_PICTURE),
             is_strict=True,
             unsaid=LINES,
+        ),
+        Input(
+            "smem_block",
+            "--draw-block",
+            "The block whose shared memory is drawn",
+            read=numbers,
+            shown_as="X,Y,Z",
+            unsaid="0,0,0",
+        ),
+        Input(
+            "smem_at",
+            "--at",
+            "When it is drawn",
+            "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+            shown_as="LINE[:TIMES]",
+            unsaid="the end of the block",
         ),
     ),
     answer=answer,

@@ -62,6 +62,7 @@ _MODULE_OF = {  # the module that draws values of a kind
     "scale_layout": "tmem_view",
     "simulation": "pipeline_view",
     "sweep": "plan_view",
+    "smem_picture": "smem_view",
     "swizzle": "swizzle_view",
     "tcgen05_descriptor": "descriptor_view",
     "tcgen05_loop": "descriptor_view",

@@ -9,11 +9,13 @@ from tilescope.machine.launching import OutputArray
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
+from tilescope.machine.smem_picture import SmemPicture
 from tilescope.pipeline.simulation import Simulation
 from tilescope.sentence import by, in_percent
 from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
 from tilescope.view.pipeline_view import draw_simulation
+from tilescope.view.smem_view import smem_parts
 from tilescope.view.tensor_map_view import findings
 
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
@@ -26,11 +28,13 @@ def draw_kernel_run(
     all_lines: bool = False,
     texts: Mapping[str, str] | None = None,
     timeline: Simulation | None = None,
+    smem: SmemPicture | None = None,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
     With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
-    and wgmma did below them. A `timeline` of the run's pipeline stands in place of the lines.
+    and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory, stands in place of the
+    lines.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -51,6 +55,8 @@ def draw_kernel_run(
     )
     if timeline is not None:
         return told.with_parts(dict(draw_simulation(timeline).named))
+    if smem is not None:
+        return told.with_parts(smem_parts(smem))
     if texts is not None:
         return told.with_parts(cost_parts(run, texts, all_lines=all_lines))
     return told.with_parts({"lines": _lines(run, all_lines=all_lines)})

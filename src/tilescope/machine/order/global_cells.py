@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +54,36 @@ class GlobalTable(CellTable):
         self.unit_read_clusters[cells, 0] = cluster
 
 
+class LastWrite(NamedTuple):
+    """The last write of a cell, and the number of the cluster that made it."""
+
+    stamp: int
+    cluster: int
+
+
+class WriteColumns(NamedTuple):
+    """Of one table: the last writes of its cells, and the clusters that made them."""
+
+    stamps: Stamps
+    clusters: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class LastWrites:
+    """The last writes alone, which a run keeps when its reads are of no use any more."""
+
+    cell_bytes: int
+    tables: dict[int, WriteColumns]
+
+    def at(self, address: int) -> LastWrite | None:
+        """The last write of the byte at an address; None where nobody wrote it."""
+        chunk, cell = divmod(address // self.cell_bytes, _CHUNK_CELLS)
+        table = self.tables.get(chunk)
+        if table is None or table.stamps[cell] == 0:
+            return None
+        return LastWrite(int(table.stamps[cell]), int(table.clusters[cell]))
+
+
 class GlobalCells:
     """All cells of global memory that were touched, in tables of a quarter million."""
 
@@ -69,6 +101,12 @@ class GlobalCells:
         for chunk in np.unique(chunks).tolist():
             places = np.flatnonzero(chunks == chunk)
             yield self._table(chunk), cells[places] - chunk * _CHUNK_CELLS, places
+
+    def last_writes(self) -> LastWrites:
+        """Who wrote each cell last."""
+        written = {chunk: table for chunk, table in self._tables.items() if table.writes.any()}
+        columns = {chunk: WriteColumns(table.writes, table.write_clusters) for chunk, table in written.items()}
+        return LastWrites(self.cell_bytes, columns)
 
     def _table(self, chunk: int) -> GlobalTable:
         table = self._tables.get(chunk)

@@ -16,7 +16,7 @@ from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, K
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
-from tilescope.machine.records import block_index
+from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class LaunchOrder:
         self.memory = GlobalCells(cell_bytes(program, "global"))
         self.flags = Flags()  # in global memory
         self.clusters = 0
+        self.first_blocks: list[BlockIndex] = []  # of the clusters
 
 
 class Witness:
@@ -42,6 +43,7 @@ class Witness:
 
     def __init__(self, cluster: Cluster, launch: LaunchOrder) -> None:
         launch.clusters += 1
+        launch.first_blocks.append(cluster.first_block)
         self.cluster = cluster
         self.launch = launch
         self.number = launch.clusters
