@@ -53,6 +53,7 @@ def words_of(text: str) -> frozenset[str]:
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
     bare = _CARD.sub(r"\1 \2", _FULL.sub("fullpercent percent", bare))
