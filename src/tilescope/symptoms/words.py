@@ -40,6 +40,7 @@ _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%"
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
+_FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
@@ -56,8 +57,9 @@ def words_of(text: str) -> frozenset[str]:
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
-    bare = _CARD.sub(r"\1 \2", _FULL.sub("fullpercent percent", bare))
-    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
+    joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
+    apart = _CARD.sub(r"\1 \2", joined)
+    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
     if len(pieces) > MAX_WORDS:
         pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
     return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
