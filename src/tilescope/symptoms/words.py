@@ -52,7 +52,11 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
+    apart = re.sub(
+        r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[A-Z]\d\d)(?=[A-Z][a-z]{2})|(?<=[A-Z]\d{3})(?=[A-Z][a-z]{2})",
+        " ",
+        text[:MAX_CHARACTERS],
+    )  # cudaErrorMisalignedAddress
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
