@@ -130,6 +130,7 @@ class Kernel:
         blocks: Sequence[Sequence[int]] | None = None,
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
+        max_seconds: float | None = None,
         findings: bool = True,
         smem_block: Sequence[int] | None = None,
         smem_at: str | int | None = None,
@@ -140,7 +141,8 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step. `findings=False` does not look for races and missing fences, and takes half the time.
+        threads run together is one step. `max_seconds` ends it by the clock.
+        `findings=False` does not look for races and missing fences, and takes half the time.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
@@ -165,6 +167,7 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
+            max_seconds=None if max_seconds is None else float(max_seconds),
             order=LaunchOrder(self.program) if findings else None,
             watch=watch,
         )

@@ -14,6 +14,7 @@ from tilescope.machine.order.conflict import Conflict, How, Mistake, Side
 from tilescope.machine.places import (
     array_named,
     instruction_named,
+    ptx_lines,
     shared_variable,
     thread_index,
 )
@@ -327,6 +328,7 @@ def _finding(launch: Launch, conflict: Conflict) -> Violation:
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
+        "ptx_lines": ptx_lines(launch.program, now.pc, *([] if before is None else [before.pc])),
         "times": conflict.times if conflict.times > 1 else None,
         "block": conflict.block,
     }

@@ -51,10 +51,10 @@ def answer(asked: Asked) -> Answer:
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
         return Answer(template.launch, text=template.text)
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
-    launch = _with_options(said, asked)
-    picture = _picture(asked)
+    launch = launch_of(said, asked)
+    picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"], **picture)
+    done = launched(kernel, launch, asked["read_array"], max_seconds=asked.limit("seconds"), **picture)
     seconds = time.perf_counter() - start
     run = done.run
     told = outcome_sentence(run, seconds)
@@ -82,14 +82,14 @@ def answer(asked: Asked) -> Answer:
     )
 
 
-class _PictureOptions(TypedDict, total=False):
+class PictureOptions(TypedDict, total=False):
     """What `launched` takes to make a picture of shared memory."""
 
     smem_block: tuple[int, ...]
     smem_at: str | None
 
 
-def _picture(asked: Asked) -> _PictureOptions:
+def picture_options(asked: Asked) -> PictureOptions:
     """The picture of shared memory that --draw smem asks for."""
     if asked.get("draw") != SMEM_PICTURE:
         refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
@@ -97,7 +97,7 @@ def _picture(asked: Asked) -> _PictureOptions:
     return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
 
 
-def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
+def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
     """What the launch file says, with what the command line says in its place."""
     options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
     if "args" in asked:
@@ -150,6 +150,22 @@ SEED = Input(
     unsaid="as late as waits allow",
 )
 MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is stopped", read=number)
+SMEM_BLOCK = Input(
+    "smem_block",
+    "--draw-block",
+    "The block whose shared memory is drawn",
+    read=numbers,
+    shown_as="X,Y,Z",
+    unsaid="0,0,0",
+)
+SMEM_AT = Input(
+    "smem_at",
+    "--at",
+    "When it is drawn",
+    "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+    shown_as="LINE[:TIMES]",
+    unsaid="the end of the block",
+)
 RUN = Question(
     name="run",
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
@@ -213,22 +229,8 @@ RUN = Question(
             is_strict=True,
             unsaid=LINES,
         ),
-        Input(
-            "smem_block",
-            "--draw-block",
-            "The block whose shared memory is drawn",
-            read=numbers,
-            shown_as="X,Y,Z",
-            unsaid="0,0,0",
-        ),
-        Input(
-            "smem_at",
-            "--at",
-            "When it is drawn",
-            "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
-            shown_as="LINE[:TIMES]",
-            unsaid="the end of the block",
-        ),
+        SMEM_BLOCK,
+        SMEM_AT,
     ),
     answer=answer,
     functions=(Kernel.run,),

@@ -20,11 +20,16 @@ _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good 
 
 
 def draw_kernel_run(
-    run: KernelRun, *, outputs: Iterable[OutputArray] = (), all_lines: bool = False, smem: SmemPicture | None = None
+    run: KernelRun,
+    *,
+    outputs: Iterable[OutputArray] = (),
+    all_lines: bool = False,
+    smem: SmemPicture | None = None,
+    is_page: bool = False,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
-    A picture of shared memory stands in place of the lines.
+    A picture of shared memory stands in place of the lines; a page has room for both.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -41,7 +46,8 @@ def draw_kernel_run(
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
-            **({"lines": _lines(run, all_lines=all_lines)} if smem is None else smem_parts(smem)),
+            "lines": _lines(run, all_lines=all_lines) if smem is None or is_page else None,
+            **({} if smem is None else smem_parts(smem)),
         },
     )
 
