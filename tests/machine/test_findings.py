@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from ptx_texts import kernel
 
+from tilescope.machine.kernel import Kernel
 from tilescope.machine.memory import Memory
 
 POINTER = ".param .u64 out"
