@@ -32,7 +32,7 @@ from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, Ke
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
-from tilescope.reading import entries, integer, integers
+from tilescope.reading import entries, flag, integer, integers
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
 from tilescope.sentence import by, counted, printed
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tilescope.machine.mutation.mutant import Mutant
 
 DEFAULT_MAX_STEPS = 10_000_000
+_MOST_SECONDS = 1 << 32  # a century
 
 ENTRY = rule(
     "kernel-entry",
@@ -150,7 +151,7 @@ class Kernel:
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
-        watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=findings)
+        watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
         parameters = Parameters(self.program, own_memory)
         parameters.fill(args)
         launch = Launch(
@@ -167,8 +168,8 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
-            max_seconds=None if max_seconds is None else float(max_seconds),
-            order=LaunchOrder(self.program) if findings else None,
+            max_seconds=_seconds(max_seconds),
+            order=LaunchOrder(self.program) if flag("findings", findings) else None,
             watch=watch,
         )
         with np.errstate(all="ignore"):
@@ -232,6 +233,19 @@ def _memory(memory: object) -> Memory:
         return memory
     raise ARGUMENT_TYPE.error(
         argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+    )
+
+
+def _seconds(max_seconds: object) -> float | None:
+    if max_seconds is None:
+        return None
+    if isinstance(max_seconds, int | float) and 0 < max_seconds < _MOST_SECONDS:
+        return float(max_seconds)
+    raise ARGUMENT_TYPE.error(
+        argument="max_seconds",
+        found=printed(max_seconds),
+        limit="a positive number of seconds",
+        fix="Use 2.0, for example.",
     )
 
 
