@@ -104,7 +104,7 @@ def test_a_file_hidden_in_a_type_is_refused(client, monkeypatch):
         ("() { .local .b8 a[524288]; ret; }", PLAIN.replace("32", "64"), "33554432 bytes of local memory"),
         (
             "() { ret; }",
-            PLAIN.replace("32", "1024") + "smem_bytes = 232448\ncluster = [8]\n",
+            PLAIN.replace("32", "1024") + "smem_bytes = 232448\ncluster = [4]\n",
             "bytes of shared memory, times warps",
         ),
     ],

@@ -37,6 +37,7 @@ _LIMITS = {
     "seconds": 1,  # of the run; reading the text and drawing come on top
     "steps": 100_000,
     "bytes of arrays": 4 << 20,  # what the order of accesses keeps is a hundred times as much
+    "threads of a cluster": 4096,  # the clock is read between branches: what stands between them must not take long
     "bytes of local memory": 16 << 20,
     "bytes of shared memory, times warps": 16 << 20,
     "copies and phases of mbarriers": 5000,
@@ -143,6 +144,7 @@ def _require_small(asked: Asked, kernel: Kernel, launch: LaunchDescription) -> N
     threads = prod(launch.block or program.entry.required_threads or (1,))
     cluster_blocks = prod(launch.cluster or program.entry.required_cluster or (1,))
     cluster_threads = threads * cluster_blocks
+    _require(asked, "threads of a cluster", cluster_threads, "Use smaller blocks or clusters.")
     _require(asked, "bytes of local memory", program.local_bytes * cluster_threads, "Use fewer threads.")
     shared_bytes = cluster_blocks * (program.static_shared_end + (launch.smem_bytes or 0))
     warps = -(-cluster_threads // 32)
