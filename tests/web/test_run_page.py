@@ -107,6 +107,7 @@ def test_a_file_hidden_in_a_type_is_refused(client, monkeypatch):
             PLAIN.replace("32", "1024") + "smem_bytes = 232448\ncluster = [4]\n",
             "bytes of shared memory, times warps",
         ),
+        ("() { ret; }", PLAIN.replace("32", "1024") + "cluster = [8]\n", "8192 threads of a cluster"),
     ],
 )
 def test_what_takes_much_memory_is_refused_before_it_is_made(client, ptx, launch, what):
