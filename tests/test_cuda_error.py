@@ -1,4 +1,8 @@
-"""CUDA's errors: the table is cuda.bindings' own, and a pasted line's code is that code and no other."""
+"""CUDA's errors: the table is CUDA's own, by its headers and by cuda.bindings; a pasted line's code is that code and no other."""
+
+import importlib.util
+import re
+from pathlib import Path
 
 import pytest
 from cuda.bindings import driver, runtime
@@ -27,6 +31,28 @@ def test_numbers_names_and_words_are_those_of_cuda():
     assert ours == {number: (DRIVER.get(number, ""), RUNTIME.get(number, "")) for number in {*DRIVER, *RUNTIME}}
     assert {number: row.words for number, row in CUDA_ERROR.items()} == {number: words_of(number) for number in ours}
     assert all(row.meaning.endswith((".", ".)")) for row in CUDA_ERROR.values())
+
+
+def enumerators(header, enum):
+    """The numbers and names of an enumeration in a header of the CUDA wheels."""
+    roots = map(Path, importlib.util.find_spec("nvidia").submodule_search_locations)
+    text = next(path for root in roots for path in root.glob(f"*/include/{header}")).read_text("utf-8")
+    body = text.partition(enum)[2].partition("\n}")[0]
+    code = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+    return {int(number): name for name, number in re.findall(r"(\w+)\s*=\s*(\d+)", code)}
+
+
+@pytest.mark.parametrize(
+    ("header", "enum", "column", "least"),
+    [
+        ("cuda.h", "typedef enum cudaError_enum", "driver_name", 100),
+        ("driver_types.h", "enum __device_builtin__ cudaError\n", "runtime_name", 130),
+    ],
+)
+def test_numbers_and_names_are_those_of_the_headers(header, enum, column, least):
+    theirs = enumerators(header, enum)
+    assert len(theirs) > least
+    assert {number: getattr(CUDA_ERROR[number], column) for number in theirs} == theirs
 
 
 def first_symptom(question):
@@ -82,8 +108,8 @@ def test_an_unknown_code_is_called_unknown(line, code, capsys):
     assert diagnose(question).unknown_codes == (code,)
     assert diagnose(question).symptoms == ()
     assert "unknown" in diagnose(question).text()
-    assert run(["explain", question]) == 2
-    said = capsys.readouterr().err
+    assert run(["explain", question]) == 1
+    said = capsys.readouterr().out
     assert f"error {code}" in said
     assert "unknown" in said
 
@@ -111,7 +137,7 @@ def test_an_unknown_name_is_called_unknown_with_the_nearest():
         "2 stages right, error: 3 stages wrong",
         "CUDA 12.8 error",
         "hang after 700 iterations",
-        "CUDA_EXCEPTION_6",
+        "CUDA_EXCEPTION_99",
         "descriptor 0x4000004000010040",
         "no error but wrong results",
         "about 87.5% error",
@@ -131,6 +157,7 @@ def test_other_numbers_are_no_codes(line):
         ("Out Of Range Address", 700),
         ("Invalid Address Space", 717),
         ("MMU Fault", 700),
+        ("CTA Not Present", 719),
     ],
 )
 def test_a_log_of_a_warps_exception_is_that_error_first(exception, number):
@@ -143,6 +170,26 @@ def test_a_log_of_a_warps_exception_is_that_error_first(exception, number):
         found = diagnose(text)
         assert found.symptoms[0].codes == (number,), [symptom.name for symptom in found.symptoms]
         assert "Xid 13" in [symptom.name for symptom in found.symptoms]
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("CUDA_EXCEPTION_14, Warp Illegal Address", 700),
+        ("Program received signal CUDA_EXCEPTION_4", 715),
+        ("CUDA_EXCEPTION_6", 716),
+        ("CUDA_EXCEPTION_12: Warp Assert", 710),
+        ("CUDA_EXCEPTION_5, Warp Out-of-range Address", 700),
+        ("CUDA_EXCEPTION_7, Warp Invalid Address Space", 717),
+        ("CUDA_EXCEPTION_17, Cluster target block not present", 719),
+        ("CUDBG_EXCEPTION_CLUSTER_BLOCK_NOT_PRESENT", 719),
+        ("CUDA Exception: Warp Misaligned Address", 716),
+        ("CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS", 700),
+        ("Warp Illegal Instruction", 715),
+    ],
+)
+def test_an_exception_of_the_debugger_is_the_error_it_ends_in(line, number):
+    assert codes_in(line).known == (number,)
 
 
 def test_a_log_without_an_exceptions_name_stays_xid_13():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def finding(severity):
 
 @pytest.mark.parametrize(("severity", "is_clean"), [("error", False), ("warning", True), ("note", True)])
 def test_only_errors_among_findings_count(severity, is_clean):
-    run = changed(added()[0], findings=(finding(severity),))
+    run = replace(added()[0], findings=(finding(severity),))
     if is_clean:
         testing.assert_clean(run)
     else:
@@ -69,28 +70,26 @@ def test_only_errors_among_findings_count(severity, is_clean):
             testing.assert_clean(run)
 
 
-def changed(run, **fields):
-    """A run with other fields."""
-    given = {name: getattr(run, name) for name, field in type(run).__dataclass_fields__.items() if field.init}
-    return type(run)(**given | fields)
-
-
-class Row:
-    """An instruction that went to shared memory, as a run counts it."""
-
-    def __init__(self, line, source, text, wavefronts, least):
-        self.ptx_line, self.source_line, self.ptx_text = line, source, text
-        self.threads, self.warps = 32, 1
-        self.wavefronts, self.least_wavefronts = wavefronts, least
+def row(line, source, text, wavefronts=None, least=None):
+    """An instruction that one warp ran, as a run counts it."""
+    return InstructionCount(
+        ptx_line=line,
+        source_line=source,
+        ptx_text=text,
+        threads=32,
+        warps=1,
+        wavefronts=wavefronts,
+        least_wavefronts=least,
+    )
 
 
 def with_rows(*rows):
-    return changed(added()[0], instructions=rows)
+    return replace(added()[0], instructions=rows)
 
 
-FREE = Row(10, "mm.py:1", "ld.shared.b32 %r1, [%r2]", 4, 4)
-CONFLICT = Row(20, "mm.py:12", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2]", 32, 4)
-ELSEWHERE = InstructionCount(ptx_line=30, source_line="mm.py:3", ptx_text="add.u32 %r1, %r1, 1", threads=32, warps=1)
+FREE = row(10, "mm.py:1", "ld.shared.b32 %r1, [%r2]", 4, 4)
+CONFLICT = row(20, "mm.py:12", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2]", 32, 4)
+ELSEWHERE = row(30, "mm.py:3", "add.u32 %r1, %r1, 1")
 
 
 @pytest.mark.parametrize("place", [10, "mm.py:1", "ld.shared"])
@@ -152,7 +151,7 @@ def test_tolerances_and_nan():
     floats[0, 0] = np.nan
     expected = np.full((4, 8), 1.001)
     expected[0, 0] = np.nan
-    held = changed(run)
+    held = replace(run)
     testing_array = run.arrays[0]._replace(array=floats)
     object.__setattr__(held, "arrays", (testing_array,))
     testing.assert_equal_to(held, 0, expected, rtol=0.01)

@@ -14,10 +14,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.rule import Basis
+from tilescope.rule import Basis, rule
+from tilescope.sentence import printed
 from tilescope.value import Row
 
 __all__ = ["ARCH", "KIB", "WARP_LANES", "Arch", "ArchName", "Basis", "architectures_with"]
@@ -25,6 +26,17 @@ __all__ = ["ARCH", "KIB", "WARP_LANES", "Arch", "ArchName", "Basis", "architectu
 ArchName = Literal["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120"]
 KIB = 1024
 WARP_LANES = 32
+ARCH_PARTLY_KNOWN = rule(
+    "arch-partly-known",
+    "An architecture is one of the table; of sm_107 (Rubin) the documents say too little for a row.",
+    argument="arch",
+    found="arch = {asked}",
+    limit="{arch} is documented in parts only: {missing}",
+    fix="`tilescope explain {arch}` says what is documented; for what it shares with {near}, ask for {near}.",
+    source="PTX ISA 9.4, CUDA C++ Programming Guide 13.4, and Triton's sources for sm_107",
+    passing='ts.plan((128, 64), "bf16", arch="sm_103")',
+    failing='ts.plan((128, 64), "bf16", arch="sm_107")',
+)
 
 # fmt: off
 _FEATURES = {
@@ -89,10 +101,13 @@ class Arch(Row):
         """
         if isinstance(name, Arch):
             return name
-        row = ARCH.get(name) or ARCH.get(_canonical(name)) if isinstance(name, str) else None
-        if row is None:
+        canonical = _canonical(name) if isinstance(name, str) else ""
+        if canonical in _PARTLY_KNOWN:
+            partly = _PARTLY_KNOWN[canonical]
+            raise ARCH_PARTLY_KNOWN.error(asked=printed(name), arch=canonical, near=partly.near, missing=partly.missing)
+        if canonical not in ARCH:
             raise RuleError([unknown_name("architecture", "arch", name, ARCH)])
-        return row
+        return ARCH[canonical]
 
     def has(self, feature: str) -> bool:
         """Whether any target of this architecture assembles the feature.
@@ -113,13 +128,27 @@ class Arch(Row):
         return self.features[feature]
 
 
+_TARGET_SPELLING = re.compile(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?")
+# Targets without a row of their own, and the one that speaks for them: the documents give sm_121 the column of sm_120, and
+# sm_101 is what sm_110 was called before PTX 9.0.
+SHARED_ROWS = {"sm_121": "sm_120", "sm_101": "sm_110"}
+
+
 def _canonical(name: str) -> str:
     """sm_90 for "SM90a", "compute_90", "9.0"; sm_120 for sm_121, whose column the documents share."""
     plain = name.strip().casefold()
-    written = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", plain)
-    number = written[1] + written[2] if written else ""
-    renamed = {"121": "120", "101": "110"}.get(number, number)  # sm_101 became sm_110 in PTX 9.0
-    return _CARDS.get(plain) or (f"sm_{renamed}" if number else name)
+    target = target_of(plain)
+    return _CARDS.get(plain) or SHARED_ROWS.get(target, target) or name
+
+
+def target_of(name: str) -> str:
+    """The target that a name spells, without its suffix, even where it shares the row of another; "" if it spells none.
+
+    >>> target_of("sm_121a"), Arch.named("sm_121a").name, target_of("H200")
+    ('sm_121', 'sm_120', '')
+    """
+    written = _TARGET_SPELLING.fullmatch(name.strip().casefold())
+    return f"sm_{written[1]}{written[2]}" if written else ""
 
 
 def architectures_with(feature: str) -> tuple[str, ...]:
@@ -141,10 +170,27 @@ _CARDS = {
         "sm_90": "hopper h100 h200 h800 h20 gh200",
         "sm_100": "blackwell b100 b200 gb200",
         "sm_103": "b300 gb300",
+        "sm_107": "rubin vr200",
         "sm_110": "thor",
         "sm_120": "rtx5090 rtxpro6000",
     }.items()
     for card in cards.split()
+}
+
+
+class _PartlyKnown(NamedTuple):
+    """An architecture that is refused: what its documents leave open, and the row that is nearest to it."""
+
+    missing: str
+    near: str
+
+
+_PARTLY_KNOWN = {
+    "sm_107": _PartlyKnown(
+        "tensor memory, the k of its 8- and 4-bit products and the order of its scale factors differ from sm_103's, and no "
+        "document here has all of it",
+        near="sm_103",
+    )
 }
 
 

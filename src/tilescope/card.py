@@ -69,6 +69,11 @@ def sector_share(request_bytes: int) -> float:
     return request_bytes / rounded_up(request_bytes, SECTOR_BYTES)
 
 
+def _by_width(rates: Mapping[int, int]) -> GbPerS:
+    """Rates by widths that are numbers."""
+    return MappingProxyType({int(width): rate for width, rate in rates.items()})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TmaRates(Value):
     """How fast TMA moves tiles on a card, in GB/s of the whole card, from or to its memory.
@@ -95,6 +100,13 @@ class TmaRates(Value):
     sm_loads: GbPerS = field(hash=False)  # one SM alone, from memory or L2, by bytes of a box row
     latency_us: float  # from issue to arrival of a box of 64 rows of 128 bytes
     issue_ns: Mapping[str, int] = field(hash=False)  # between two copies
+
+    def __post_init__(self) -> None:
+        """JSON has texts for the widths by which rates are looked up."""
+        loads = {promotion: _by_width(rates) for promotion, rates in self.loads.items()}
+        object.__setattr__(self, "loads", MappingProxyType(loads))
+        object.__setattr__(self, "stores", _by_width(self.stores))
+        object.__setattr__(self, "sm_loads", _by_width(self.sm_loads))
 
     def load(
         self,

@@ -226,17 +226,18 @@ class FaultError(RuleError):
     fault: ClassVar[str]  # what CUDA calls the code
 
     def __str__(self) -> str:
-        return f"{RuleError.__str__(self)}\n{self.answer}"
+        return f"{RuleError.__str__(self)}\nThe chip answers with error {self.code}, {self.fault}."
 
     @property
     def answer(self) -> str:
-        """What the chip answers, in a sentence."""
-        return f"The chip answers with error {self.code}, {self.fault}."
+        """What the chip answers, and to what, in a sentence."""
+        first = self.violations[0]
+        return f"The chip answers with error {self.code}, {self.fault}: {first.found}; {first.limit}."
 
     def to_dict(self) -> PlainData:
         """Plain values for JSON: that the chip faults is an answer."""
         listed = [violation.to_dict() for violation in self.violations]
-        return {"code": self.code, "answer": self.answer, "violations": listed}
+        return {"code": self.code, "answer": self.answer, "advice": self.violations[0].fix, "violations": listed}
 
 
 class IllegalInstructionError(FaultError):

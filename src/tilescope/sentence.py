@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 Facts: TypeAlias = Mapping[str, Any]  # numbers, names, sequences of them
 _PRINTED_BITS = 256  # a longer integer is no number that people mean, and json refuses those above 4300 digits
 _SEQUENCE_CHARACTERS = 400  # of a sequence as Python writes it
+_FIRST_SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z(`\"]|\s*$)", re.DOTALL)
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]")
 _NOUN = re.compile(r"[A-Za-z][A-Za-z -]+(\|.+)?")  # of a count; what Python formats numbers with has no two letters
 
@@ -65,6 +66,16 @@ def listed(names: Iterable[object], conjunction: str = "and") -> str:
     if not others:
         return last
     return f"{', '.join(others)} {conjunction} {last}"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text: up to the full stop before a capital.
+
+    >>> first_sentence("PTX 8.0 has it, e.g. on sm_90. Older ones do not.")
+    'PTX 8.0 has it, e.g. on sm_90.'
+    """
+    found = _FIRST_SENTENCE.match(text)
+    return text if found is None else found[0]
 
 
 def shortened(text: str, limit: int = 80) -> str:

@@ -116,11 +116,9 @@ class _Access(NamedTuple):
 
 def _access(row: InstructionCount) -> _Access | None:
     """What a row cost in shared memory; None for one that did not go there."""
-    wavefronts: int | None = getattr(row, "wavefronts", None)
-    least: int | None = getattr(row, "least_wavefronts", None)
-    if wavefronts is None or least is None or not row.warps:
+    if row.wavefronts is None or row.least_wavefronts is None or not row.warps:
         return None
-    return _Access(_place(row), wavefronts, least)
+    return _Access(_place(row), row.wavefronts, row.least_wavefronts)
 
 
 def _place(row: InstructionCount | LastWriter) -> str:

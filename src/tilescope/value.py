@@ -46,9 +46,17 @@ _DEFINING_MODULES = (
     "gpu.benchmark",
     "gpu.verification",
     "gpu.watch_text",
+    "questions.decoding",
     "questions.topics",
 )
-EXTRA = "extra"  # a key of plain data beside a value's own: what a command adds to the value; from_dict passes it over
+# Keys of plain data that a command adds beside a value's own: the version of the format, its answer in a sentence, what to
+# do where it is no, and further facts. from_dict passes them over.
+VERSION = "version"
+ANSWER = "answer"
+ADVICE = "advice"
+EXTRA = "extra"
+_BESIDE = (VERSION, ANSWER, ADVICE, EXTRA)
+JSON_VERSION = 1  # grows when a field goes, or means something else; what an older version wrote is read all the same
 _REPR_BUDGETS = (400, 100, 60, 40, 24, 12)  # characters that a field of a repr may take, until all take 400
 _ENTRIES_SHOWN = 4  # of a long sequence …
 _ENTRIES_READ = 64  # … and those that are looked at
@@ -71,6 +79,15 @@ def array_field(dtype: str, **options: Any) -> Any:
 def row_field(named: Callable[[object], Row], **options: Any) -> Any:
     """A dataclass field that holds a row of a table; `named` finds the row by its name."""
     return field(metadata={"named": named}, **options)
+
+
+def own_data(data: Mapping[str, Any]) -> PlainData:
+    """Plain data without what a command adds to it.
+
+    >>> own_data({"kind": "swizzle", "answer": "Swizzle 64B moves …", "name": "64B"})
+    {'kind': 'swizzle', 'name': '64B'}
+    """
+    return {name: value for name, value in data.items() if name not in _BESIDE}
 
 
 def read_only(array: Array) -> Array:
@@ -125,7 +142,7 @@ class Value:
             raise RuleError([unknown_name("kind", "kind", kind, kinds)])
         if chosen is not cls and "from_dict" in vars(chosen):  # a value that reads its plain data in its own way
             return chosen.from_dict(data)
-        told = {name: value for name, value in data.items() if name not in (*chosen._derived, EXTRA, "kind")}
+        told = {name: value for name, value in own_data(data).items() if name not in (*chosen._derived, "kind")}
         known = {field.name: field for field in _fields(chosen) if field.init}
         parameters = inspect.signature(chosen).parameters
         needed = (name for name, parameter in parameters.items() if parameter.default is parameter.empty)
@@ -281,6 +298,8 @@ def _plain(value: object, described: _Field) -> object:
         return _plain(value.item(), described)
     if isinstance(value, tuple | list):
         return [_plain(item, described) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
     if isinstance(value, Mapping):
         return {key: _plain(item, described) for key, item in value.items()}
     if isinstance(value, int) and not isinstance(value, bool) and described.metadata.get("hex"):

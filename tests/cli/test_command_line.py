@@ -17,6 +17,8 @@ from tilescope.errors import DeviceError, RuleError, TensorMapError, TilescopeEr
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.pipeline.template import template_names
 from tilescope.questions import swizzles
+from tilescope.questions.refusal import OF_INPUT
+from tilescope.rule import RULES
 
 PROGRAM = [sys.executable, "-m", "tilescope"]
 
@@ -101,14 +103,30 @@ def test_a_command_line_not_understood(arguments, said, capsys):
 
 
 @pytest.mark.parametrize("error_type", [RuleError, TensorMapError])
-def test_every_violation_is_on_stderr(failing, capsys, error_type):
-    assert failing(error_type([violation("span"), violation("rank")])) == 2
+def test_broken_rules_of_the_hardware_are_the_answer_no(failing, capsys, error_type):
+    assert failing(error_type([violation("span"), violation("rank")])) == 1
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert shown.out.splitlines() == [
+        "Refused: 256 bytes; at most 128; and 1 more reason.",
+        "",
+        "error: span: 256 bytes; at most 128. Halve it.",
+        "error: rank: 256 bytes; at most 128. Halve it.",
+    ]
+
+
+def test_input_that_is_not_understood_is_said_on_stderr(failing, capsys):
+    assert failing(RuleError([violation("span"), violation("unknown-name")])) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.splitlines() == [
         "error: span: 256 bytes; at most 128. Halve it.",
-        "error: rank: 256 bytes; at most 128. Halve it.",
+        "error: unknown-name: 256 bytes; at most 128. Halve it.",
     ]
+
+
+def test_rules_of_input_exist():
+    assert sorted(OF_INPUT - set(RULES)) == []
 
 
 @pytest.mark.parametrize(
@@ -265,7 +283,8 @@ def test_json_and_svg_do_not_share_stdout(capsys):
 def test_a_narrow_terminal_gets_narrow_text(arguments, width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
     assert run(arguments) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= width
+    _, *lines = capsys.readouterr().out.splitlines()  # the answer stands in one line, however narrow the terminal
+    assert max(map(len, lines)) <= width
 
 
 def test_no_terminal_is_narrower_than_40_columns(monkeypatch, capsys):

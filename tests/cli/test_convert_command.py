@@ -12,9 +12,10 @@ ATOM = "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)"
 def test_prints_the_answer_first_then_what_was_compared(capsys):
     assert run(["convert", ATOM, "--to", "triton"]) == 0
     printed = capsys.readouterr().out
-    assert printed.splitlines()[0] == (
-        "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
-    )
+    text = "#ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>"
+    first, *_, last = printed.splitlines()
+    assert first == f"In triton: {text} (all 512 addresses equal; beside it: shape = (8, 64))."
+    assert last == text  # to copy
     assert "512 addresses of both texts, all equal" in printed
     assert "As written" not in printed
 
@@ -37,15 +38,15 @@ def test_a_line_of_ttgir_without_a_buffer_is_converted_with_what_had_to_be_assum
 def test_padded_shared_comes_back_as_triton_with_the_width_that_was_assumed(capsys):
     assert run(["convert", PADDED, "--to", "triton"]) == 0
     printed = capsys.readouterr().out
-    assert printed.splitlines()[0] == PADDED
+    assert printed.splitlines()[-1] == PADDED
     assert "assumed: elements of 16 bits." in printed
     assert "no-equivalent" not in printed
 
 
 def test_what_was_assumed_is_said_of_a_layout_without_a_text_too(capsys):
     assert run(["convert", PADDED, "--to", "driver"]) == 1
-    no_text, assumed = capsys.readouterr().out.splitlines()
-    assert no_text.startswith("no-equivalent")
+    no_text, _, assumed = capsys.readouterr().out.splitlines()
+    assert no_text.startswith("driver has no text for this layout: ")
     assert assumed == "The text does not say it, so assumed: elements of 16 bits. Say another with --bits."
 
 
@@ -69,14 +70,16 @@ def test_json_is_the_conversion(capsys):
 @pytest.mark.parametrize(("unit", "answer"), [("bytes", "Sw<3,4,3> o smem_ptr"), ("elements", "Sw<3,5,3> o smem_ptr")])
 def test_the_unit_of_the_python_form_can_be_said(unit, answer, capsys):
     assert run(["convert", "S<3,4,3> o 0 o (8,64):(64,1)", "--bits", "16", "--to", "cute", "--unit", unit]) == 0
-    assert capsys.readouterr().out.startswith(answer)
+    assert capsys.readouterr().out.startswith(f"In cute: {answer}")
 
 
 def test_no_equivalent_is_the_answer_no(capsys):
     arguments = ["convert", "Layout((16, 128), 16, padding_bytes=16)", "--to", "mosaic"]
     assert run(arguments) == 1
     printed = capsys.readouterr()
-    assert printed.out == "no-equivalent: 16 bytes of padding a row; tiles lie without gaps. Use padding_bytes = 0.\n"
+    assert printed.out == (
+        "mosaic has no text for this layout: 16 bytes of padding a row; tiles lie without gaps.\nUse padding_bytes = 0.\n"
+    )
     assert printed.err == ""
     assert run([*arguments, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["violations"][0]["rule"] == "no-equivalent"
@@ -108,8 +111,10 @@ def test_without_a_notation_all_are_listed_with_their_texts_or_reasons(capsys):
     assert set(said) == set(NOTATION)
     for notation in NOTATION:
         status = run(["convert", text, "--to", notation])
-        assert capsys.readouterr().out.splitlines()[0] == said[notation].splitlines()[0]
+        lines = capsys.readouterr().out.splitlines()
         assert (status == 1) == said[notation].startswith("no-equivalent")
+        assert (lines[-1] == said[notation]) == (status == 0)
+        assert lines[0].startswith(f"In {notation}: " if status == 0 else f"{notation} has no text for this layout: ")
     assert run(["convert", text]) == 0
     listed = capsys.readouterr().out
     assert [notation for notation in NOTATION if f"\n{notation} " not in listed] == []

@@ -21,8 +21,10 @@ WORD = "0x4000004000010040"
 def test_explains_a_wgmma_descriptor(written, capsys):
     assert run(["decode", written]) == 0
     shown = capsys.readouterr().out
-    assert shown == view.text(ts.descriptor_readings(int(WORD, 0))) + "\n"
-    assert shown.startswith("0x4000004000010040: a wgmma descriptor\n")
+    first, drawing = shown.split("\n\n", 1)
+    assert first == f"{WORD} is a wgmma descriptor: start 0x400, leading 16 bytes, stride 1024 bytes, 128B."
+    assert drawing == view.text(ts.descriptor_readings(int(WORD, 0))) + "\n"
+    assert drawing.startswith("0x4000004000010040: a wgmma descriptor\n")
 
 
 def test_lists_the_reads(capsys):
@@ -40,7 +42,8 @@ def test_lists_the_reads(capsys):
 def test_says_no_to_a_word_that_is_none(capsys):
     assert run(["decode", "0x4000c04000010040", "--addresses"]) == 1
     shown = capsys.readouterr()
-    assert shown.out.startswith("0x4000c04000010040: no descriptor\n")
+    assert shown.out.startswith("0x4000c04000010040 is no descriptor: 0x4000c04000010040 has bits 46, 47 set;")
+    assert "\n0x4000c04000010040: no descriptor\n" in shown.out
     assert "Not a wgmma descriptor" in shown.out
     assert "bits 46, 47 set" in shown.out
     assert shown.err == ""
@@ -48,7 +51,7 @@ def test_says_no_to_a_word_that_is_none(capsys):
 
 def test_says_which_kinds_a_number_could_be(capsys):
     assert run(["decode", "0x4000404000010040"]) == 0
-    assert capsys.readouterr().out.startswith("0x4000404000010040: a tcgen05 descriptor\n")
+    assert capsys.readouterr().out.startswith("0x4000404000010040 is a tcgen05 descriptor: start 0x400")
     assert run(["decode", "0x08200490"]) == 0
     shown = capsys.readouterr().out
     assert "could be 3 kinds of descriptor" in shown
@@ -83,13 +86,9 @@ def test_every_number_is_read_as_all_it_could_be(word):
         (["0x1" + 16 * "0"], "at most 64 bits"),
         (["-1"], "No such option"),
         (["--", "-1"], "at most 64 bits"),
-        (["12", "34"], "one word at a time"),
+        (["12"] * 9, "up to 8 words, which are read one by one"),
         (["twelve"], "no such file: twelve"),
         ([WORD, "--major", "row"], "known: K, MN"),
-        ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
-        ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
-        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major 128B with elements of 16 bits"),
-        ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
         ([WORD, "--rows", "0"], "at least 1"),
         ([WORD, "--rows", "-5"], "at least 1"),
         ([], "Missing argument"),
@@ -100,6 +99,22 @@ def test_refuses_with_the_reason_on_stderr(arguments, said, capsys):
     shown = capsys.readouterr()
     assert said.casefold() in shown.err.casefold()
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([WORD, "--type", "f64"], "1, 4, 8, 16 or 32 bits"),
+        ([WORD, "--type", "e2m1", "--addresses"], "elements of 1, 8, 16, 32 bits"),
+        ([WORD, "--major", "MN", "--type", "s8", "--addresses"], "MN-major 128B with elements of 16 bits"),
+        ([WORD, "--addresses", "--rows", "300"], "1 to 256"),
+    ],
+)
+def test_what_tensor_cores_cannot_read_is_answered_with_no(arguments, said, capsys):
+    assert run(["decode", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert said in shown.out.splitlines()[0]
+    assert shown.err == ""
 
 
 def test_a_leading_distance_of_atoms_suggests_mn_major(capsys):

@@ -27,10 +27,12 @@ def test_every_notation_is_drawn(row, capsys, tmp_path):
 def test_shape_and_stride_alone_is_a_thread_value_layout(capsys):
     assert run(["draw", "((4,8),(2,2)):((32,1),(16,8))", "--shape", "16x8"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("Thread-value layout of 32 threads x 4 values")
+    assert printed.startswith(
+        "32 threads hold 4 values each, at offsets 0 to 127.\n\nThread-value layout of 32 threads"
+    )
     assert "T28 V2" in printed
     assert run(["draw", "((4,8),(2,2)):((32,1),(16,8))", "--bits", "16"]) == 0
-    assert capsys.readouterr().out.startswith("A tile of 32 x 4 elements of 16 bits")
+    assert capsys.readouterr().out.startswith("32 x 4 elements of 16 bits take 256 bytes from 0x0: ")
 
 
 def test_staged_tiles_and_single_elements(capsys):
@@ -95,7 +97,7 @@ def test_convert_draws_a_layout_that_has_no_other_text(capsys):
     staged = "Sw<3,4,3> o smem_ptr[16b](unset) o ((_8,_16),(_64,_1),(_1,_3)):((_64,_512),(_1,_0),(_0,_8192))"
     assert run(["convert", staged, "--to", "triton", "--draw"]) == 1
     printed = capsys.readouterr().out
-    assert "has 3 indices; a tile has two, mn and k. One stage of it is a tile: (128,64):(64,1)." in printed
+    assert "has 3 indices; a tile has two, mn and k.\nOne stage of it is a tile: (128,64):(64,1)." in printed
     assert "128 x 64 x 3 elements of 16 bits" in printed
     odd = "smem_ptr[16b](unset) o ((8,64),48,2):((64,1),512,9)"
     assert run(["convert", odd, "--to", "triton"]) == 1
@@ -111,3 +113,21 @@ def test_two_layouts_are_drawn_beside_each_other_with_their_first_difference(cap
         said.split()
     )
     assert run(["draw", "Layout((8, 64), 16)", "--other", "Layout((8, 32), 16)"]) == 2
+
+
+def test_the_element_that_was_asked_for_is_in_the_drawing(capsys):
+    assert run(["draw", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"]) == 0
+    shown = capsys.readouterr().out
+    assert "\n37    296  297 298*" in shown
+    assert "Drawn: rows 32 to 47 of 64." in shown
+
+
+def test_of_two_large_layouts_the_rows_around_the_first_difference_are_drawn(capsys):
+    swapped = "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
+    assert run(["draw", swapped, "--other", "(64,64):(64,1)", "--bits", "16"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Drawn: 16 of 64 rows.") == 2
+    assert run(["draw", swapped, "--other", "(64,64):(64,1)", "--bits", "16", "--element", "37,21"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("Drawn: rows 32 to 47 of 64.") == 2
+    assert "element 37, 21    at 0x12fa in the first, at 0x12aa in the second" in shown

@@ -1,5 +1,6 @@
 """`tilescope explain`: every topic can be found, by every spelling, and says what the tables say."""
 
+import io
 import json
 
 import pytest
@@ -36,7 +37,8 @@ def test_all_topics_are_listed(capsys):
 def test_every_topic_listed_is_found_by_its_name(name, capsys):
     explained(name)
     shown = capsys.readouterr().out
-    title, blank, *text = shown.splitlines()
+    first, _, title, blank, *text = shown.splitlines()
+    assert first.startswith(f"{name}: ")
     assert (title, blank) == (name, "")
     is_long = name in RULES or name in SYMPTOM or name == REPLACE
     assert 1 <= len(text) <= (70 if is_long else 36 if name in CAUSE else 20)
@@ -99,7 +101,7 @@ def test_other_arguments_of_the_driver_are_terms(argument, term):
 
 def test_words_need_no_quotes(capsys):
     explained("base", "offset")
-    assert capsys.readouterr().out.startswith("base offset\n")
+    assert capsys.readouterr().out.startswith("base offset: The line of the swizzle pattern")
 
 
 def test_no_spelling_means_two_things():
@@ -132,23 +134,42 @@ def test_what_to_read_next_exists():
         ("bflot16", "bfloat16"),
         ("sm_99", "sm_90"),
         ("wavfront", "wavefront"),
-        ("how to lay out scale factors for mxfp8 in gmem", "scale factor"),
+        ("driver version insufficient", "toolkit-version"),
     ],
 )
-def test_an_unknown_topic_suggests_the_nearest(typed, meant, capsys):
-    assert run(["explain", typed]) == 2
+def test_an_unknown_topic_gets_the_nearest_on_stdout(typed, meant, capsys):
+    assert run(["explain", typed]) == 1
     shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "Did you mean" in shown.err
-    assert meant in shown.err.split("Did you mean")[1]
+    assert shown.err == ""
+    assert "unknown-name" not in shown.out
+    assert f'tilescope explain "{meant}"' in shown.out.split("Is it one of these?")[1]
 
 
 @pytest.mark.parametrize("typed", ["zzzzqqqq", "x" * 5000, "\x00"])
 def test_what_is_near_nothing_points_to_the_list(typed, capsys):
-    assert run(["explain", typed]) == 2
-    said = capsys.readouterr().err
-    assert "tilescope explain" in said
-    assert len(said) < 400
+    assert run(["explain", typed]) == 1
+    said = capsys.readouterr().out
+    assert "tilescope explain lists" in said
+    assert len(said) < 600
+
+
+def test_what_is_near_is_plain_data(capsys):
+    assert run(["explain", "swizle", "--json"]) == 1
+    near = Value.from_dict(json.loads(capsys.readouterr().out))
+    assert near.topics == ("swizzle",)
+    assert near.question == "swizle"
+
+
+def test_a_dash_reads_stdin(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"NVRM: Xid (PCI:0000:31:00): 79, pid=1896\n")))
+    explained("-")
+    assert capsys.readouterr().out.startswith("Xid 79: The card no longer answers on the bus")
+
+
+def test_an_empty_stdin_is_said_so(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert run(["explain", "-"]) == 2
+    assert "stdin holds no words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["swizzle", "128B", "bfloat16", "sm_90", "box-range", "box[0]", None])

@@ -13,7 +13,8 @@ from tilescope.value import Value
 def test_shows_the_plan_with_the_ranking_and_counts_the_refused(capsys):
     assert run(["gemm", "4096x4096x4096", "bf16", "--arch", "sm_120", "--sms", "128"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("GEMM 4096 x 4096 x 4096 bfloat16, by ldmatrix on sm_120\n")
+    assert out.startswith("4096 x 4096 x 4096 bfloat16: tile ")
+    assert "\n\nGEMM 4096 x 4096 x 4096 bfloat16, by ldmatrix on sm_120\n" in out
     assert "Tiles, best first" in out
     assert "4 tiles refused, 2 of which would rank before this one; --why names the" in out
     assert "gemm-smem" not in out

@@ -64,7 +64,7 @@ encode 0xZZZ
 decode 0xZZZ
 decode zzz
 decode nosuch.bin
-decode 1 2 3
+decode 1 2 3 4 5 6 7 8 9
 decode 0x12345678901234567890
 decode 0x4000004000010040 --rows 0
 diff a.json b.json

@@ -205,7 +205,6 @@ def test_draws_so_many_lines(capsys):
 
 REFUSED = {
     "no map": ([], "stdin is empty"),
-    "a broken map": (["--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"], "swizzle-span"),
     "too many coordinates": ([*MAP, "--coords", "0,0,0"], "coords-rank"),
     "a result without a tensor": ([*MAP, "--out", "x.npy"], "--out needs a load"),
     "no such file": ([*MAP, "--npy", "missing.npy"], "missing.npy"),
@@ -220,12 +219,14 @@ REFUSED = {
 def test_a_copy_that_faults_is_answered_with_no(options, rule, code, capsys):
     assert run(["load", *MAP, *options]) == 1
     shown = capsys.readouterr()
-    assert shown.out.startswith(f"error: {rule}: ")
-    assert f"The chip answers with error {code}" in shown.out
+    assert shown.out.startswith(f"The chip answers with error {code}, ")
+    assert f"\nerror: {rule}: " in shown.out
     assert shown.err == ""
     assert run(["load", *MAP, *options, "--json"]) == 1
     plain = json.loads(capsys.readouterr().out)
     assert (plain["code"], [violation["rule"] for violation in plain["violations"]]) == (code, [rule])
+    assert plain["answer"] == shown.out.splitlines()[0]
+    assert plain["advice"] == plain["violations"][0]["fix"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -236,6 +237,16 @@ def test_refuses_with_the_reason_on_stderr(name, capsys, tmp_path, monkeypatch):
     assert run(["load", *options]) == 2
     assert reason in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_map_that_the_driver_refuses_is_answered_with_no(capsys):
+    assert run(["load", "--type", "bf16", "--dims", "64,64", "--box", "128,8", "--swizzle", "128B"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith(
+        "Refused: box[0] = 128 elements x 2 bytes = 256 bytes; swizzle 128B takes a row of at most"
+    )
+    assert "\nerror: swizzle-span: " in shown.out
+    assert shown.err == ""
 
 
 def test_refuses_files_that_hold_no_array(tmp_path, capsys):
@@ -303,3 +314,31 @@ def test_says_what_lies_outside_in_rows_and_in_bytes(capsys):
     assert "outside   2 of 8 rows: filled\n" in said(0, -2)
     assert "outside   8 of 8 rows: filled\n" in said(64, 0)
     assert "outside " not in said(0, 0).split("tensor  ")[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "marked"),
+    [(["--element", "37,21"], "37.2*"), (["--at", "0x1280"], "37.5*"), (["--element", "3,0"], "3.0*")],
+)
+def test_one_place_is_drawn_with_the_eight_lines_around_it(asked, marked, capsys):
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *asked]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 35
+    (drawn,) = [line for line in lines if marked in line and line.startswith("0x")]
+    assert len([line for line in lines if line.startswith("0x")]) == 8
+    assert drawn.count("*") == 1
+
+
+def test_two_places_far_apart_are_both_drawn(capsys):
+    place = ["--element", "3,0", "--at", "0x1280"]
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *place]) == 0
+    shown = capsys.readouterr().out
+    assert " 3.0*" in shown
+    assert " 37.5*" in shown
+    assert "Drawn: 16 of 64 lines." in shown
+
+
+def test_more_lines_are_drawn_around_a_place_where_they_are_asked_for(capsys):
+    place = ["--element", "37,21", "--lines", "16"]
+    assert run(["load", "--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B", *place]) == 0
+    assert "Drawn: lines 0x1000 to 0x1780 of 64." in capsys.readouterr().out

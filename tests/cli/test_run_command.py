@@ -93,7 +93,62 @@ def test_json_has_the_run_and_what_stands_beside_it(capsys):
         "instructions": 6,
         "warps": 12,
         "share": 12 / 31,
+        "wavefronts": None,
+        "least_wavefronts": None,
+        "sectors": None,
+        "least_sectors": None,
     }
+
+
+SCATTER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.file 1 "/build/scatter.cu"
+.visible .entry scatter(.param .u64 a) {
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    .loc 1 2 0
+    mov.u32 %r1, %tid.x;
+    ld.param.u64 %rd1, [a];
+    .loc 1 3 0
+    mad.wide.u32 %rd2, %r1, 32, %rd1;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}
+"""
+SCATTERED = ["scatter.ptx", "--grid", "2", "--block", "32", "--arg", "u32:256:zeros", "--by", "line"]
+
+
+def test_costs_stand_beside_the_source_which_lies_beside_the_ptx(capsys):
+    Path("scatter.ptx").write_text(SCATTER)
+    Path("scatter.cu").write_text("__global__ void scatter(int *a) {\n  int t = threadIdx.x;\n  a[8 * t] = t;\n}\n")
+    status, out, _ = printed(capsys, *SCATTERED)
+    assert status == 0
+    start = out.index("What it costs")
+    assert out[start:].splitlines()[1:4] == [
+        "line          warps  wavefronts / least  sectors / least  source",
+        "scatter.cu:3      6                   -           64 / 8  a[8 * t] = t;",
+        "scatter.cu:2      4                   -                -  int t = threadIdx.x;",
+    ]
+    assert "run-sectors" in out[:start]
+
+
+def test_costs_stand_beside_line_numbers_where_no_source_is_found(capsys):
+    Path("scatter.ptx").write_text(SCATTER)
+    _, out, _ = printed(capsys, *SCATTERED, "--svg", "scatter.svg")
+    assert "scatter.cu:3      6                   -           64 / 8\n" in out
+    assert "64 / 8" in Path("scatter.svg").read_text()
+
+
+def test_json_has_the_costs_of_lines_and_instructions(capsys):
+    Path("scatter.ptx").write_text(SCATTER)
+    _, out, _ = printed(capsys, *SCATTERED, "--json")
+    data = json.loads(out)
+    (line,) = [line for line in data["extra"]["lines"] if line["sectors"] is not None]
+    assert (line["line"], line["sectors"], line["least_sectors"]) == ("scatter.cu:3", 64, 8)
+    (store,) = [row for row in data["instructions"] if row["sectors"] is not None]
+    assert (store["ptx_text"], store["sectors"], store["least_sectors"]) == ("st.global.u32 [%rd2], %r1", 64, 8)
 
 
 def test_arrays_are_saved_by_argument_and_into_a_folder(capsys):
@@ -310,6 +365,19 @@ def test_a_recorded_kernel_gives_the_bytes_of_the_card(name, tmp_path, capsys):
     status, out, err = printed(capsys, *recorded_words(name, tmp_path), "--save", f"{argument}=after.npy")
     assert status == 0, out + err
     assert np.load("after.npy").tobytes() == recording[f"after{changed}"].tobytes()
+
+
+def test_quiet_prints_the_outcome_and_the_fix_alone(capsys):
+    status, out, _ = printed(capsys, *LAUNCH, "-q")
+    assert status == 0
+    assert re.fullmatch(r"double_all finished: 2 blocks of 32 threads, 31 warp instructions, .* is the card's\.\n", out)
+    Path("spin.ptx").write_text(SPIN)
+    status, out, _ = printed(capsys, "spin.ptx", "--grid", "1", "--block", "32", "--arg", "u32:1:zeros", "-q")
+    assert status == 1
+    sentence, fix = out.splitlines()
+    assert sentence.startswith("spin hangs: 0 blocks of 32 threads had finished, ")
+    assert "PTX line 11 (ld.volatile.global.u32 %r, [%rd]): threads 0-31" in sentence
+    assert fix
 
 
 SHARED = """

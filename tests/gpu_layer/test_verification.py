@@ -13,7 +13,7 @@ from tilescope.errors import DeviceError, RuleError
 from tilescope.gpu.isolation import CardInChildren
 from tilescope.gpu.suites import SUITE_NAMES, Outcome, suite_named
 from tilescope.gpu.verification import Capture, replay, verify
-from tilescope.value import Value
+from tilescope.value import Value, own_data
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))
 HOPPER = [name for name in SUITE_NAMES if Arch.named("sm_90").has(suite_named(name).feature)]
@@ -50,7 +50,11 @@ def test_a_card_that_agrees_is_reported_and_captured(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "a capture of stand-in" in shown
     assert f"in all {4 * len(QUICK)} cases" in shown
-    assert Value.from_dict(printed).to_dict() == printed
+    assert run(["verify", "--replay", str(tmp_path / "a.npz"), "-q"]) == 0
+    said = f"The card did what tilescope says in all {4 * len(QUICK)} cases (stand-in).\n"
+    assert capsys.readouterr().out == said
+    assert shown.startswith(said)
+    assert Value.from_dict(printed).to_dict() == own_data(printed)
 
 
 @pytest.mark.usefixtures("predicting")
@@ -76,6 +80,7 @@ def test_a_card_that_differs_is_told_in_words_with_status_1(predicting, tmp_path
     assert run(["verify", *QUICK, "--count", "2", "--save", str(path), "--json"]) == 1
     first = json.loads(capsys.readouterr().out)
     assert not any(each["equal"] for each in first["suites"])  # one wrong byte is enough, whatever it is of
+    assert re.match(r"The card did something else in \d+ of \d+ cases \(stand-in\), first in \w+: ", first["answer"])
     told = {each["suite"]: each["difference"] for each in first["suites"]}
     place = r"shared memory, line \d+, byte \d+: card 0x\w+, ours 0x\w+ \(1 of \d+ differ\)"
     assert all(re.match(rf"case 0: {place}", told[name]) for name in ("loads", "im2col"))

@@ -23,7 +23,7 @@ from pair_arrays import Case, Maker
 import tilescope as ts
 
 FOLDER = Path(__file__).parent / "pairs"
-SEEDS = (None, 0, 1, 2)
+SEEDS = (None, 1)
 MAX_STEPS = 200_000  # for a mistake that does not end
 
 _MARK = re.compile(r"//\s*(?P<kind>not|only) in (?P<mistakes>[a-z0-9-]+(?:, [a-z0-9-]+)*)(?::|\s*$)")
@@ -64,12 +64,19 @@ def _belongs(line: str, mistake: str | None) -> bool:
     return is_named if mark["kind"] == "only" else not is_named
 
 
-def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None) -> tuple[ts.KernelRun, Case]:
+def run(pairs: Pairs, kernel: ts.Kernel, seed: int | None, *, remedies: bool = False) -> tuple[ts.KernelRun, Case]:
     """Run a kernel of the table with numbers from a seed."""
     memory = ts.Memory()
     case = pairs.make(np.random.default_rng(17 if seed is None else seed))
     args = [argument(memory) if callable(argument) else argument for argument in case.args]
     result = kernel.run(
-        pairs.grid, pairs.block, args, memory=memory, cluster=pairs.cluster, seed=seed, max_steps=MAX_STEPS
+        pairs.grid,
+        pairs.block,
+        args,
+        memory=memory,
+        cluster=pairs.cluster,
+        seed=seed,
+        max_steps=MAX_STEPS,
+        remedies=remedies,
     )
     return result, case

@@ -156,7 +156,8 @@ WAIT:
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_a_phase_that_never_ends_is_told_with_what_is_missing(seed):
-    finding = only_finding(WAIT.replace("PARITY", "0"), [0], block=128, grid=4, seed=seed)
+    bytes_missing, finding = kernel(WAIT.replace("PARITY", "0"), POINTER).run(4, 128, [0], seed=seed).findings
+    assert "and of 3 others was told to expect 4096 bytes, and 0 bytes came" in bytes_missing.found
     assert finding.rule == "run-hang"
     assert "mbarrier.try_wait" in finding.argument
     assert "threads 0-127 of block" in finding.found

@@ -410,7 +410,8 @@ def test_a_box_over_memory_that_no_array_holds_is_fault_700():
     for row, code in ((24, None), (25, 700), (64, None)):  # row 64 lies outside the tensor: filled, never read
         made = kernel(f"{LOAD_BOX} mov.b64 %d1, map; @!%p1 ret; {load.format(row=row)} ret;", MAP_AND_OUT)
         run = made.run(1, 32, [a, np.zeros(16, np.uint8)], memory=memory)
-        assert [finding.values["code"] for finding in run.findings] == ([] if code is None else [code])
+        codes = [finding.values["code"] for finding in run.findings if "code" in finding.values]
+        assert codes == ([] if code is None else [code])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -120,7 +120,7 @@ def test_the_command_of_a_descriptors_cause_prints_that_cause(name, capsys):
     arguments = shlex.split(CAUSE[name].command)[1:]
     if arguments[:2] == ["mma", "check"]:
         assert run(arguments) == 1
-        assert capsys.readouterr().out.splitlines()[0] == f"The descriptor reads something else: {name}"
+        assert capsys.readouterr().out.startswith(f"The descriptor reads something else ({name}): ")
     else:
         assert name in ("pair-half", "atom-order")  # of ts.compatible alone
 

@@ -1,7 +1,7 @@
 """What people type, in their words: codes, logs, misspellings, sentences. Each leads to what they mean, or to the list.
 
 what_people_type.tsv holds phrases of public threads and logs, and the answer that a person judged right for them: the
-symptom or term meant.
+symptom or term meant, or what is near to it.
 """
 
 from contextlib import suppress
@@ -40,6 +40,13 @@ def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
     assert refused.value.violations[0].fix == "`tilescope explain` lists what can be explained."
 
 
+@pytest.mark.parametrize(("typed", "near"), of_kind("near"))
+def test_a_sentence_that_names_nothing_leads_to_what_is_near(typed, near):
+    found = topics.find(typed)
+    assert not found.is_known
+    assert near in found.nearest
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -58,10 +65,9 @@ def test_what_is_unknown_leads_to_the_list_and_to_nothing_unrelated(typed):
     ],
 )
 def test_hostile_text_is_answered(hostile, capsys):
-    assert run(["explain", hostile]) in (0, 2)
+    assert run(["explain", hostile]) in (0, 1)
     said = capsys.readouterr()
-    assert "mistake in tilescope" not in said.err
-    assert len(said.err) < 600
+    assert said.err == ""
 
 
 def test_a_long_log_is_read_at_both_ends():

@@ -278,7 +278,8 @@ def test_maps_in_json_lines_of_a_long_log_are_read_too():
     line = '{"tensor_map": {"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [16]}, "result": 0}'
     text = "\n".join([line % 64, "noise", '{"tensor_map": null}', line % 128, FLASHINFER]).encode()
     found = MapSource.read_log(text, io.BytesIO(b""))
-    assert [tuple(asked.given["dims"])[:1] for asked in found.asked] == [(64,), (64,), (128,)]
+    assert [(asked.given["dims"][0], asked.lines) for asked in found.asked] == [(64, (1,)), (128, (4,)), (64, (6,))]
+    assert found.lines_without_map == (3,)
 
 
 def test_a_long_log_without_a_map_says_so():

@@ -96,6 +96,13 @@ def test_a_run_is_drawn_whole():
             ),
         ),
         (
+            {"findings": (FAULT,)},
+            (
+                "scale finished, with 1 error: 8 blocks of 64 threads, 40 warp instructions, 0.25 s. "
+                "Another run may leave other results."
+            ),
+        ),
+        (
             {"outcome": "hang", "blocks_run": 1},
             "scale hangs: 1 block of 64 threads had finished, 40 warp instructions, 0.25 s.",
         ),

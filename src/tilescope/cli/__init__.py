@@ -14,7 +14,6 @@ Whatever goes wrong ends here, in one sentence or one line a violation, and in a
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -25,35 +24,47 @@ from typing import NoReturn
 import click
 
 from tilescope import __version__
-from tilescope.errors import DeviceError, FaultError, RuleError, TilescopeError
+from tilescope.errors import DeviceError, RuleError, TilescopeError
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
+from tilescope.questions.refusal import broken_rules, is_answer, refusal_json, refusal_text
 
-COMMANDS = {  # and what the list of commands says of them
-    "plan": "Plan the path of a tile: swizzle, boxes, descriptors, and why.",
-    "gemm": "Plan the operands, stages and epilogue of a GEMM.",
-    "sweep": "Plan many problems, and print them as a table.",
-    "pipeline": "Prove a pipeline of barriers and roles, or say why it hangs.",
-    "run": "Run a kernel's PTX without a GPU, equal to the card.",
-    "check": "Say why a tensor map is refused, or what it does.",
-    "encode": "Print the 128 bytes of a tensor map.",
-    "decode": "Explain a tensor map or a descriptor word, field by field.",
-    "diff": "Compare two tensor maps field by field.",
-    "load": "Show what one TMA copy does, byte for byte.",
-    "identify": "Find a tile in a dump of memory, and say which layout it has.",
-    "conv": "Make the im2col map of a convolution, forward or backward.",
-    "swizzle": "Show a swizzle mode: its table, rule, limits and codes.",
-    "banks": "Count shared-memory wavefronts; find conflict-free layouts.",
-    "mma": "Draw tensor-core operands, fragments and descriptors.",
-    "draw": "Draw any layout or thread-value layout, in any notation.",
-    "convert": "Write a layout in another notation, every address compared.",
-    "watch": "Run a program; explain each tensor map that the driver refuses.",
-    "serve": "Open the explorer in a browser, or export a page of it.",
-    "verify": "Hold tilescope's answers against the GPU of this machine.",
-    "bench": "Measure how fast the GPU of this machine moves tiles.",
-    "explain": "Explain a term, a rule, a field, a mode, a type.",
+COMMAND_GROUPS = {  # by what people want, and what the list of commands says of each
+    "Something fails, hangs or is wrong": {
+        "explain": "What an error, a symptom or a word means, and what to try first.",
+        "check": "Why a tensor map is refused (INVALID_VALUE), or what it does.",
+        "run": "What a kernel's PTX computes and does wrong, without a GPU.",
+        "pipeline": "Why barriers hang or race, or a proof that they do not.",
+        "identify": "Which layout or swizzle the bytes of a dump have.",
+        "watch": "Run a program; explain each tensor map that the driver refuses.",
+    },
+    "Where does it lie, who holds it": {
+        "load": "Where a TMA copy puts each element and byte of a box.",
+        "swizzle": "Where a swizzle mode moves each 16-byte chunk.",
+        "draw": "A layout, or a thread-value layout, of any notation, drawn.",
+        "convert": "A layout in another notation: CuTe, Triton, PTX, Mosaic.",
+        "mma": "Tensor cores: fragments, descriptors, tensor memory, scales.",
+    },
+    "What to choose, what it costs": {
+        "plan": "Swizzle, box and descriptors for a tile, ranked; and the code.",
+        "gemm": "Tile, stages and epilogue for a GEMM; and the code.",
+        "sweep": "Plans for many tiles and types, as a table.",
+        "banks": "Bank conflicts of an access, and a layout without them.",
+    },
+    "Tensor maps and descriptors": {
+        "encode": "The 128 bytes of a tensor map.",
+        "decode": "A tensor map, descriptor word or mbarrier, field by field.",
+        "diff": "In what two tensor maps differ.",
+        "conv": "The im2col map of a convolution, with its encode call.",
+    },
+    "On this machine": {
+        "verify": "Whether the GPU here does what tilescope says.",
+        "bench": "How fast the GPU here moves tiles.",
+        "serve": "All of this in a browser.",
+    },
 }
+COMMANDS = {name: said for commands in COMMAND_GROUPS.values() for name, said in commands.items()}
 OWN_MODULES = {  # of the commands that are no question of questions/
     "sweep": "sweep",
     "encode": "encode",
@@ -98,8 +109,10 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        widest = max(map(len, COMMANDS))
+        for title, commands in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
 
 
 def question_command(name: str) -> click.Command:
@@ -116,7 +129,7 @@ def mma_group() -> click.Group:
     return click.Group(
         "mma",
         callback=_show_help,
-        help="Draw what tensor cores read and hold: operands, fragments, descriptors.",
+        help="What tensor cores read and hold: operands, fragments, descriptors, tensor memory.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )
@@ -132,7 +145,13 @@ def _show_help(context: click.Context) -> None:
 @click.version_option(__version__, prog_name="tilescope", message="%(prog)s %(version)s")
 @click.pass_context
 def tilescope(context: click.Context) -> None:
-    """Plan, check, emulate and draw the path a tile takes on an NVIDIA GPU."""
+    """Answers about the path a tile takes on an NVIDIA GPU: tensor maps, TMA, swizzles, barriers, tensor cores.
+
+    \b
+    tilescope explain "my kernel hangs"   start here, in your own words
+    tilescope COMMAND --help              what a command takes, and examples
+    tilescope COMMAND … -q                the answer in one line
+    """  # noqa: D301  \b keeps the lines below it apart
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -143,6 +162,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     >>> run(["swizzle", "128B", "--json"])  # doctest: +ELLIPSIS
     {
       "kind": "swizzle",
+      "version": 1,
+      "answer": "Swizzle 128B moves byte a to a ^ ((a >> 3) & 0x70), a pattern of 1024 bytes.",
       "name": "128B",
     ...
     0
@@ -156,14 +177,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with tilescope.make_context("tilescope", arguments) as context:
             status = tilescope.invoke(context)
     except BaseException as error:  # noqa: BLE001  the one place where failures become exit statuses
-        return explained(error, as_json="--json" in arguments)
+        is_quiet = "-q" in arguments or "--quiet" in arguments
+        return explained(error, as_json="--json" in arguments, is_quiet=is_quiet)
     return status if isinstance(status, int) else 0
 
 
-def explained(error: BaseException, *, as_json: bool = False) -> int:
+def explained(error: BaseException, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Print the reasons for `error` and give the exit status that goes with it.
 
-    That the chip would fault is an answer, and goes to stdout; everything else goes to stderr.
+    That the hardware refuses, or that the chip would fault, is an answer and goes to stdout; everything else goes to stderr.
     """
     match error:
         case click.exceptions.Exit():
@@ -178,8 +200,8 @@ def explained(error: BaseException, *, as_json: bool = False) -> int:
         case BrokenPipeError():
             _silence_stdout()
             return READER_GONE
-        case FaultError():
-            click.echo(json.dumps(error.to_dict(), indent=2) if as_json else f"{_lines(error)}\n{error.answer}")
+        case RuleError() if is_answer(error):
+            click.echo(refusal_json(error) if as_json else refusal_text(error, is_quiet=is_quiet))
             return REFUSED
     status, sentence = _reason(error)
     if status == INTERNAL and os.environ.get("TILESCOPE_DEBUG"):
@@ -193,7 +215,7 @@ def _reason(error: BaseException) -> tuple[int, str]:
     """The status of a failure, and the sentence that says why."""
     match error:
         case RuleError():
-            return NOT_UNDERSTOOD, _lines(error)
+            return NOT_UNDERSTOOD, broken_rules(error)
         case DeviceError():
             return MISSING, str(error)
         case ModuleNotFoundError() if extra := _EXTRAS.get((error.name or "").split(".")[0]):
@@ -210,10 +232,6 @@ def _reason(error: BaseException) -> tuple[int, str]:
         f"A mistake in tilescope ({type(error).__name__}: {said}). Please report it with the output of the same command "
         "under TILESCOPE_DEBUG=1."
     )
-
-
-def _lines(error: RuleError) -> str:
-    return "\n".join(f"{violation.severity}: {violation}" for violation in error.violations)
 
 
 def _silence_stdout() -> None:

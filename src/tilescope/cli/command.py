@@ -19,6 +19,7 @@ from tilescope import view
 from tilescope.questions.question import (
     Answer,
     Asked,
+    FirstLine,
     Function,
     Input,
     MisuseError,
@@ -39,15 +40,18 @@ NARROWEST_COLUMNS = 40  # of a terminal for which drawings are laid out
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's answer goes, as its --json, --svg and --out options say."""
+    """Where a command's answer goes, as its --quiet, --json, --svg and --out options say."""
 
     as_json: bool = False
     svg_path: Path | None = None
     out_path: Path | None = None  # the bytes that a command makes: a map, an array
+    is_quiet: bool = False  # the first line alone
 
     def require_one_on_stdout(self) -> None:
         """Refuse two outputs that would mix on stdout."""
-        to_stdout = ["--json"] if self.as_json else []
+        to_stdout = ["--quiet"] if self.is_quiet else []
+        if self.as_json:
+            to_stdout.append("--json")
         if self.svg_path == STDOUT:
             to_stdout.append("--svg -")
         if self.out_path == STDOUT:
@@ -62,12 +66,12 @@ class Output:
 
 
 def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
-    """Print an answer as JSON, or as text or drawn; write its SVG if one was asked for; give the exit status.
+    """Print an answer as JSON, or its first line and what is drawn below it; give the exit status.
 
-    A value that view does not know brings its `drawing`.
+    Its SVG is written if one was asked for. A value that view does not know brings its `drawing`.
     """
-    if output.as_json:
-        click.echo(answer.json())
+    if output.as_json or output.is_quiet:
+        click.echo(answer.json() if output.as_json else quiet_text(answer.first))
         if output.svg_path is not None:
             show_drawing(drawing or drawn(answer), output)
     elif answer.text:
@@ -76,13 +80,27 @@ def show(answer: Answer, output: Output, drawing: Drawing | None = None) -> int:
             click.echo()
             show(below, output)
     else:
-        if answer.headline and not output.is_stdout_taken:
-            click.echo(f"{answer.headline}\n")
+        if answer.first.sentence and not output.is_stdout_taken:
+            click.echo(f"{answer.first.sentence}\n")
+        if answer.printed and not output.is_stdout_taken:
+            click.echo(f"{answer.printed}\n")
         show_drawing(drawing or drawn(answer), output, told_above=answer.told_above)
         for below in answer.below:
             click.echo()
             show(below, Output())
+        if answer.code and not output.is_stdout_taken:
+            click.echo(f"\n{answer.code}")
     return 0 if answer.is_yes else 1
+
+
+def quiet_text(first: FirstLine) -> str:
+    """What --quiet prints: the sentence, and on a line of its own what to do where the answer is no.
+
+    >>> print(quiet_text(FirstLine("Refused: 6 dims; a map has 1 to 5.", "Merge two.")))
+    Refused: 6 dims; a map has 1 to 5.
+    Merge two.
+    """
+    return "\n".join(said for said in first if said)
 
 
 def drawn(answer: Answer) -> Drawing | None:
@@ -97,7 +115,7 @@ def show_drawing(drawing: Drawing | None, output: Output, *, told_above: Iterabl
     """
     if drawing is None:
         return
-    if not output.as_json and not output.is_stdout_taken:
+    if not output.as_json and not output.is_quiet and not output.is_stdout_taken:
         print_drawing(drawing.without(*told_above))
     if output.svg_path is not None:
         write_to(output.svg_path, drawing.svg().encode())
@@ -190,14 +208,21 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 
 
 def click_command(question: Question, gather: Gather | None = None) -> click.Command:
-    """The command that asks a question: its inputs as arguments and options, and --json, --svg FILE, --out FILE.
+    """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
     What nobody says on the command line is not passed on: the library has its defaults. `gather` reads the files that
     were named.
     """
 
-    def ask(*, as_json: bool, svg_path: Path | None = None, out_path: Path | None = None, **said: object) -> int:
-        output = Output(as_json, svg_path, out_path)
+    def ask(
+        *,
+        as_json: bool,
+        is_quiet: bool,
+        svg_path: Path | None = None,
+        out_path: Path | None = None,
+        **said: object,
+    ) -> int:
+        output = Output(as_json, svg_path, out_path, is_quiet)
         output.require_one_on_stdout()
         asked = asked_by(question.inputs, said)
         if svg_path is not None:
@@ -223,15 +248,18 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
 def show_all(question: Question, asked: Asked, answer: Answer, output: Output) -> int:
     """Write what a question makes, its program or its bytes, and show its answer."""
     if answer.program is not None:
-        write_to(asked.get("path", STDOUT), answer.program.encode())
-        return 0
+        program_path: Path = asked.get("path", STDOUT)
+        if output.is_quiet and program_path == STDOUT:
+            raise click.UsageError("--quiet and --emit both write to stdout; give --emit a file with -o.")
+        write_to(program_path, answer.program.encode())
+        return show(answer, output) if output.is_quiet else 0
     if output.out_path is not None:
         if answer.made is None:
             raise click.UsageError(question.makes_if)
         write_to(output.out_path, answer.made.content, answer.made.note)
-    for path, made in answer.files:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_to(Path(path), made.content, made.note)
+    for name, made in answer.files:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        write_to(Path(name), made.content, made.note)
     return show(answer, output)
 
 
@@ -252,8 +280,15 @@ def parameters(inputs: Iterable[Input], functions: Iterable[Function]) -> list[c
 
 
 def output_options(*, is_drawn: bool = True, makes: str = "") -> list[click.Parameter]:
-    """--json, --svg for what is drawn, and --out for what a command makes."""
-    options = [click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing.")]
+    """--quiet, --json, --svg for what is drawn, and --out for what a command makes."""
+    options = [
+        click.Option(
+            ["-q", "--quiet", "is_quiet"],
+            is_flag=True,
+            help="Print the first line alone: the answer, and what to do where it is no.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of a drawing."),
+    ]
     if is_drawn:
         options.append(_file_option("--svg", "svg_path", "Also write the drawing as SVG; - is stdout."))
     if makes:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilescope.tma.array_file import Array
 
 STDIN = "-"
+MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of which some are missing
 
 
 def with_map(asked: Asked, _: Output) -> Asked:
@@ -58,30 +59,34 @@ def with_map_and_array(asked: Asked, output: Output) -> Asked:
 
 
 def with_two_maps(asked: Asked, _: Output) -> Asked:
-    """The two maps of `diff`."""
+    """The two maps of `diff`, or the two logs."""
     from tilescope.cli.map_source import read_source
 
     if asked["one"] == asked["other"] == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one map.")
-    one = read_source((asked["one"],), takes_options=False).tensor_map()
-    other = read_source((asked["other"],), takes_options=False).tensor_map()
-    return asked.saying(one_map=one, other_map=other)
+    one = read_source((asked["one"],), takes_options=False)
+    other = read_source((asked["other"],), takes_options=False)
+    if len(one.asked) > 1 or len(other.asked) > 1:
+        return asked.saying(one_log=one, other_log=other)
+    return asked.saying(one_map=one.tensor_map(), other_map=other.tensor_map())
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
-    """One number, or a map in bytes or words; what is neither is told of both."""
+    """One number, several, or a map in bytes or words; what is none of them is told of all."""
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
     from tilescope.questions.decoding import require_rows
 
     require_rows(asked)
     words: tuple[str, ...] = asked["words"]
-    word = pasted_word(words[0]) if len(words) == 1 else None
-    if word is not None:
-        return asked.saying(word=word)
+    numbers = [pasted_word(word) for word in words]
+    if len(words) == 1 and numbers[0] is not None:
+        return asked.saying(word=numbers[0])
     try:
         return asked.saying(source=read_source(words, takes_options=False))
     except RuleError as error:
+        if None not in numbers and len(numbers) <= MOST_WORDS:
+            return asked.saying(several=tuple(numbers))
         raise RuleError(_told_of_words(error.violations)) from None
 
 
@@ -125,6 +130,18 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
     return asked.saying(description=read_input(name), file_name="stdin" if name == STDIN else Path(name).name)
 
 
+def with_pasted_words(asked: Asked, _: Output) -> Asked:
+    """What stdin holds, where - stands for the words."""
+    from tilescope.cli.map_source import read_input
+
+    if asked.get("topic") != (STDIN,):
+        return asked
+    pasted = read_input(STDIN).decode("utf-8", errors="replace").strip()
+    if not pasted:
+        raise click.UsageError("stdin holds no words; paste a line of a log, or name a topic.")
+    return asked.saying(topic=(pasted,))
+
+
 def with_kernel(asked: Asked, _: Output) -> Asked:
     """The text of a kernel, the launch file, and how arrays are read; what a launch file names lies beside it."""
     from tilescope.cli.map_source import read_input
@@ -143,7 +160,12 @@ def with_kernel(asked: Asked, _: Output) -> Asked:
     if "kernel" not in asked:
         raise click.UsageError('name a file of PTX, or a --launch file with ptx = "kernel.ptx".')
     text = read_input(asked["kernel"]).decode("utf-8", errors="replace")
-    return asked.saying(ptx=text, read_array=lambda name: read_array_beside(folder, name))
+    folders = (folder, Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
+    return asked.saying(
+        ptx=text,
+        read_array=lambda name: read_array_beside(folder, name),
+        read_source=lambda name: read_source_beside(folders, name),
+    )
 
 
 def read_array_beside(folder: Path, name: str) -> Array:
@@ -153,7 +175,22 @@ def read_array_beside(folder: Path, name: str) -> Array:
     return read_array(folder / name)
 
 
+def read_source_beside(folders: tuple[Path, ...], name: str) -> str | None:
+    """The text of the file that a kernel was compiled from, if it lies here or in one of the folders."""
+    from tilescope.tensor_map.source import WHOLE_BYTES
+
+    for folder in (Path(), *folders):
+        path = folder / Path(name).name
+        try:
+            if path.is_file() and path.stat().st_size <= WHOLE_BYTES:
+                return path.read_text("utf-8", errors="replace")
+        except (OSError, ValueError):  # names that no file system takes
+            continue
+    return None
+
+
 GATHERED: dict[str, Gather] = {  # by the question that asks about them
+    "explain": with_pasted_words,
     "check": with_map,
     "mma check": with_map,
     "load": with_map_and_array,

@@ -15,10 +15,10 @@ from tilescope.cli.command import (
     progress_bars,
     show,
 )
-from tilescope.gpu.benchmark import TOPICS, draw_benchmark
+from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.suites import SUITE_NAMES
-from tilescope.gpu.verification import Capture, draw_verification, replay
+from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
 from tilescope.gpu.verification import verify as verified
 from tilescope.questions.question import Answer, Input
 from tilescope.written import number
@@ -64,11 +64,12 @@ def verify(
     save: Path | None,
     capture: Path | None,
     as_json: bool,
+    is_quiet: bool,
     svg_path: Path | None,
     **said: object,
 ) -> int:
     """Compare with the card, or with a capture of what one did."""
-    output = Output(as_json, svg_path)
+    output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     asked = asked_by(_VERIFY_INPUTS, said)
     if capture is not None and (suites or asked or save):
@@ -80,17 +81,17 @@ def verify(
             verification, made = verified(suites, progress=progress, **asked)
             if save is not None:
                 made.save(save)
-    answer = Answer(verification, is_yes=verification.agrees)
+    answer = Answer(verification, first=verification_line(verification), is_yes=verification.agrees)
     return show(answer, output, draw_verification(verification))
 
 
-def bench(*, topics: tuple[str, ...], as_json: bool, svg_path: Path | None, **said: object) -> int:
+def bench(*, topics: tuple[str, ...], as_json: bool, is_quiet: bool, svg_path: Path | None, **said: object) -> int:
     """Measure the card."""
-    output = Output(as_json, svg_path)
+    output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     with progress_bars() as progress:
         benchmark = measured(topics, progress=progress, **asked_by(_BENCH_INPUTS, said))
-    return show(Answer(benchmark), output, draw_benchmark(benchmark))
+    return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
 
 
 COMMANDS = (

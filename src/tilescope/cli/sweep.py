@@ -15,6 +15,7 @@ from tilescope.cli.map_source import read_input
 from tilescope.planner import plan
 from tilescope.planner.sweeping import combinations, read_problems
 from tilescope.planner.sweeping import sweep as swept
+from tilescope.questions.first_lines.plans import of_sweep
 from tilescope.questions.plans import PLAN_INPUTS
 from tilescope.questions.question import Answer, Input, Reader
 
@@ -50,9 +51,11 @@ def _swept_input(row: Input) -> Input:
 SWEPT_INPUTS = tuple(_swept_input(row) for row in PLAN_INPUTS if row.name in _LISTED)
 
 
-def sweep(*, file: str | None, workers: int, as_json: bool, svg_path: Path | None, **said: object) -> int:
+def sweep(
+    *, file: str | None, workers: int, as_json: bool, is_quiet: bool, svg_path: Path | None, **said: object
+) -> int:
     """Plan the problems and show the table."""
-    output = Output(as_json, svg_path)
+    output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     lists = dict(asked_by(SWEPT_INPUTS, said))
     if (file is None) == (not lists):
@@ -64,7 +67,7 @@ def sweep(*, file: str | None, workers: int, as_json: bool, svg_path: Path | Non
     problems = list(combinations(lists)) if file is None else read_problems(read_input(file))
     with progress_bars() as show_progress, ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         table = swept(_counted(problems, show_progress), executor=pool)
-    return show(Answer(table, is_yes=bool(table.planned)), output)
+    return show(Answer(table, first=of_sweep(table), is_yes=bool(table.planned)), output)
 
 
 def _counted(

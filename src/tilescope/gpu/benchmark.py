@@ -40,6 +40,8 @@ from tilescope.gpu.streaming import (
 from tilescope.gpu.suites import Case
 from tilescope.layout import Major
 from tilescope.planner import Plan, plan, weighed_for
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import FirstLine
 from tilescope.rule import rule
 from tilescope.sentence import by, counted
 from tilescope.smem.op import SmemOp
@@ -461,6 +463,22 @@ def card_cells(made: Benchmark) -> dict[str, object]:
         },
         "source": f"measured by tilescope bench on {made.card}, {made.software}",
     }
+
+
+def benchmark_line(benchmark: Benchmark) -> FirstLine:
+    """The fastest rate that was measured."""
+    fastest = max(benchmark.rates, key=lambda rate: rate.gb_per_s, default=None)
+    order = benchmark.plan_order
+    return line(
+        "{card}[[: at most {rate} GB/s ({table}, {setting})]][[; the planner's first choice was good for {good} of {tiles} "
+        "tiles]].",
+        card=benchmark.card,
+        rate="" if fastest is None else f"{fastest.gb_per_s:.0f}",
+        table="" if fastest is None else fastest.table,
+        setting="" if fastest is None else fastest.setting,
+        good="" if order is None else str(order.first_choice_good),
+        tiles="" if order is None else order.tiles,
+    )
 
 
 def draw_benchmark(benchmark: Benchmark) -> Drawing:

@@ -28,6 +28,8 @@ from tilescope.arch import ARCH, Arch
 from tilescope.errors import DeviceError
 from tilescope.gpu.isolation import MadeOnCard, Progress, card_in_children
 from tilescope.gpu.suites import DIGEST_BYTES, SUITE_NAMES, Array, Case, Outcome, Suite, suite_named
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import FirstLine
 from tilescope.rule import rule
 from tilescope.sentence import counted, shortened
 from tilescope.value import Value
@@ -219,6 +221,25 @@ def _compared(
         suite=suite.name, cases=len(cases), equal=equal, difference=difference, seconds=seconds, note=note
     )
     return made, Recording(suite.name, tuple(cases), tuple(kept))
+
+
+def verification_line(verification: Verification) -> FirstLine:
+    """Whether the card did what tilescope says."""
+    cases = sum(suite.cases for suite in verification.suites)
+    equal = sum(suite.equal for suite in verification.suites)
+    if verification.agrees:
+        return line(
+            "The card did what tilescope says in all {cases:case} ({card}).", cases=cases, card=verification.card
+        )
+    first = next(suite for suite in verification.suites if suite.equal < suite.cases)
+    return line(
+        "The card did something else in {differing} of {cases:case} ({card}), first in {suite}[[: {difference}]].",
+        differing=cases - equal,
+        cases=cases,
+        card=verification.card,
+        suite=first.suite,
+        difference=first.difference,
+    )
 
 
 def draw_verification(verification: Verification) -> Drawing:

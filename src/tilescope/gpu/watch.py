@@ -48,7 +48,15 @@ _WIDEST = 120
 _LONGEST_SOCKET_FOLDER = 70  # the kernel takes paths of 107 characters
 
 
-def watch(command: Sequence[str], signals: HeldSignals, *, out: IO[str] | None, verbose: bool, as_json: bool) -> int:
+def watch(
+    command: Sequence[str],
+    signals: HeldSignals,
+    *,
+    out: IO[str] | None,
+    verbose: bool = False,
+    as_json: bool = False,
+    is_quiet: bool = False,
+) -> int:
     """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
@@ -62,8 +70,9 @@ def watch(command: Sequence[str], signals: HeldSignals, *, out: IO[str] | None, 
         path = str(Path(folder, "socket"))
         listener.bind(path)
         listener.listen(socket.SOMAXCONN)
-        teller = Teller(verbose, as_json, out)
-        teller.say(watch_text.LIMITS)
+        teller = Teller(verbose, as_json, out, is_quiet)
+        if not is_quiet:
+            teller.say(watch_text.LIMITS)
         environment = os.environ | {INJECTION: str(library), SOCKET: path, CUPTI: str(cupti.library)}
         pid = signals.spawn(list(command), environment)
         status = _follow(pid, signals, Reader(listener), teller)
@@ -181,6 +190,7 @@ class Teller:
     verbose: bool
     as_json: bool
     out: IO[str] | None
+    is_quiet: bool = False  # one line at the end alone
     heard: list[tuple[Verdict, Process]] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     unwatched: list[str] = field(default_factory=list)
@@ -214,7 +224,8 @@ class Teller:
             verdict = judged(call)
             self.heard.append((verdict, process))
             self._write_out(verdict)
-            self._tell(verdict, process.name)
+            if not self.is_quiet:
+                self._tell(verdict, process.name)
 
     def _tell(self, verdict: Verdict, process: str) -> None:
         """Explain what was refused and remark on what was accepted, once a map, and a line for every other process."""
@@ -277,7 +288,10 @@ class Teller:
             lost=sum(count.lost for count in counts.values()),
             lost_refused=sum(count.lost_refused for count in counts.values()),
         )
-        self._show(summary.to_dict(), lambda: watch_text.summarised(summary))
+        if self.is_quiet:
+            self.say(f"{watch_text.summarised(summary).title}.")
+        else:
+            self._show(summary.to_dict(), lambda: watch_text.summarised(summary))
 
     def say(self, text: str) -> None:
         """One line of our own."""

@@ -30,12 +30,12 @@ from tilescope.card import CARD, REQUEST_BYTES
 from tilescope.cuda_error import CUDA_ERROR, INVALID_VALUE, SUCCESS
 from tilescope.errors import TensorMapError, Violation
 from tilescope.rule import rule
-from tilescope.sentence import by
 from tilescope.tensor_map import Im2colMap, Im2colWideMap, TensorMap, decode_tensor_map
 from tilescope.tensor_map.any_map import AnyMap
 from tilescope.tensor_map.argument_dump import TABLES, row_name
 from tilescope.tensor_map.arguments import MapArguments, MapReport
 from tilescope.tensor_map.limits import MAX_RANK
+from tilescope.tensor_map.map_log import map_in_short
 from tilescope.tensor_map.record import WIDE_MODES
 from tilescope.tensor_map.rules.tensor import RANK
 
@@ -270,18 +270,8 @@ class Call:
         """The map in a few words, without its address: "tiled 4096 x 4096 bfloat16, box 64 x 64, swizzle 128B"."""
         if self.function.map_class is None:
             return self.function.short
-        said = self.arguments
-        extents = by(said["dims"]) if said.get("dims") else f"of rank {self.rank}"
-        parts = [f"{self.function.short} {extents} {said['data_type']}"]
-        if said.get("box"):
-            parts.append(f"box {by(said['box'])}")
-        if "pixels_per_column" in said:
-            parts.append(f"{said['pixels_per_column']} pixels of {said['channels_per_pixel']} channels")
-        if said["interleave"] != "none":
-            parts.append(f"interleave {said['interleave']}")
-        if said["swizzle"] != "none":
-            parts.append(f"swizzle {said['swizzle']}")
-        return ", ".join(parts)
+        kind = self.function.short
+        return map_in_short(kind if self.arguments.get("dims") else f"{kind} of rank {self.rank}", self.arguments)
 
     @property
     def caller(self) -> str:

@@ -21,6 +21,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import LAUNCH_FAILURE, fault_of
+from tilescope.machine.proof.log import Initialised
 from tilescope.machine.records import RECORDS_KEPT, PhaseRecord, RunningPhase, block_index
 from tilescope.machine.step import LaneNumbers
 from tilescope.pipeline.mbarrier import ARRIVALS_END, Mbarrier
@@ -75,6 +76,8 @@ def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
     """mbarrier.init; a count that does not fit 20 bits is cut without a word, and gives a broken barrier."""
     cluster.require_shared(np.array([lane]), np.array([address]), BARRIER_BYTES)
     arrivals = count % ARRIVALS_END
+    if cluster.log is not None:
+        cluster.log.add(Initialised(cluster.pc, lane, address, arrivals))
     cluster.mbarriers[address] = Mbarrier(arrivals, pending=arrivals)
     if cluster.order is not None:
         cluster.order.mbarriers.init(address, lane)
@@ -84,6 +87,8 @@ def initialise(cluster: Cluster, address: int, count: int, lane: int) -> None:
 
 def invalidate(cluster: Cluster, address: int, lane: int) -> None:
     """mbarrier.inval: the unit writes the word back to memory and forgets the barrier."""
+    if cluster.log is not None:
+        cluster.log.add(Initialised(cluster.pc, lane, address, None))
     at = np.array([lane])
     word = barrier_at(cluster, address, lane).encode()
     if cluster.order is not None:

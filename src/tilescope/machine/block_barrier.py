@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.front import Front
+from tilescope.machine.proof.log import Met
 from tilescope.machine.step import LaneNumbers
 
 Votes = npt.NDArray[np.bool_]
@@ -40,6 +41,10 @@ class BlockBarrier:
     expected: int | None = None  # None: all threads that live
     waiting: list[Waiting] = field(default_factory=list)
 
+    def meetings(self, number: int, threads: int, meeting: int) -> list[Met]:
+        """What the log says of those that wait."""
+        return [Met(one.pc - 1, one.lanes, number, threads, waits=True, meeting=meeting) for one in self.waiting]
+
 
 @dataclass(slots=True)
 class BlockBarriers:
@@ -49,6 +54,7 @@ class BlockBarriers:
     named: dict[tuple[int, int], BlockBarrier] = field(default_factory=dict)  # (rank, number)
     cluster_arrived: LaneNumbers = field(init=False)  # lanes that came to the cluster barrier in this phase
     cluster_phase: int = 0
+    ended_count: int = 0  # of barriers of blocks
     cluster_waiting: list[Waiting] = field(default_factory=list)
     lane_phase: LaneNumbers = field(init=False)  # the phase that each lane's last arrival belongs to
 
@@ -77,6 +83,10 @@ class BlockBarriers:
         del self.named[rank, number]
         if self.cluster.order is not None:
             self.cluster.order.barriers.ended(rank, number, [one.lanes for one in barrier.waiting])
+        if self.cluster.log is not None:
+            self.ended_count += 1
+            for met in barrier.meetings(number, expected, self.ended_count):
+                self.cluster.log.add(met)
         if len(barrier.waiting) != 1 or barrier.arrived != len(barrier.waiting[0].lanes):
             self.cluster.version += 1  # lanes met others: what one of them waits for may have come nearer
         return _released(barrier.waiting)
@@ -87,6 +97,15 @@ class BlockBarriers:
         for rank, number in list(self.named):
             fronts += self.ended(rank, number)
         return fronts + self.cluster_ended()
+
+    def unfinished(self) -> list[Met]:
+        """Those that still wait at a barrier of their block."""
+        block_threads = self.cluster.block_threads
+        return [
+            met
+            for (_, number), barrier in self.named.items()
+            for met in barrier.meetings(number, barrier.expected or block_threads, self.ended_count + 1)
+        ]
 
     def cluster_arrive(self, lanes: LaneNumbers) -> None:
         """Count lanes at the barrier of the cluster."""

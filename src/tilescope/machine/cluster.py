@@ -27,6 +27,7 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.operand_reads import Marks, forget_tiles
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -78,6 +79,11 @@ class Cluster:
         self.polled: dict[int, int] = {}  # mbarriers that a wait did not pass: address → lanes that asked
         self.version = 0  # counts what others could wait for: stores to shared memory, arrivals
         self.random = launch.random
+        self.costs = launch.costs
+        self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
+        self.log = launch.take_log()
+        if self.log is not None:
+            self.log.begin(self)
         self._groupings: dict[int, LaneGrouping] = {}
         self.registers: list[Words] = [self._register(number) for number in range(len(program.register_dtypes))]
         self.order: Order | None = None if launch.order is None else Order(self, launch.order)
@@ -176,6 +182,8 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
+        if space == "shared" and self.tile_marks is not None:
+            forget_tiles(self, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
             return
         self.version += 1

@@ -10,7 +10,9 @@ from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.proof.log import Copied
 from tilescope.machine.records import RECORDS_KEPT, BlockIndex, CopyRecord, block_index
+from tilescope.tensor_map import Copy
 from tilescope.tma.transfer import receivers
 
 Bytes = npt.NDArray[np.uint8]
@@ -68,8 +70,10 @@ def issuing_block(cluster: Cluster, lane: int) -> BlockIndex:
     return block_index(cluster.first_block, cluster.launch.cluster, int(cluster.block_of_lane[lane]))
 
 
-def note(cluster: Cluster, record: CopyRecord) -> None:
+def note(cluster: Cluster, record: CopyRecord, tensor_copy: Copy | None = None) -> None:
     """Count a copy, and keep its record if there are not too many."""
+    if cluster.log is not None:
+        cluster.log.add(Copied(record.pc, record.lane, record, tensor_copy))
     cluster.launch.charge(1, record.bytes)
     copies = cluster.launch.copies
     if len(copies) < RECORDS_KEPT:

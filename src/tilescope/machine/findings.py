@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilescope.errors import Violation
+from tilescope.machine.cost_findings import cost_findings
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
-from tilescope.machine.order_findings import order_findings
+from tilescope.machine.order_findings import byte_findings, order_findings
 from tilescope.machine.places import (
     block_of,
     instruction_named,
@@ -26,6 +27,7 @@ from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 
 _PLACES_TOLD = 4
+_SEVERITIES = ("error", "warning", "note")
 _SOURCE = "an H200, driver 580.159.04, CUDA 13.0"
 _HEAD = ".version 8.0 .target sm_90 .address_size 64"
 _LOAD = (
@@ -150,15 +152,20 @@ FAULT_RULES: dict[int, Rule] = {
 
 
 def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
-    """What is wrong with a run: what ended it, then what nothing orders."""
-    return _ending(launch, result) + order_findings(launch)
+    """What is wrong with a run: what ended it, what nothing orders, what costs more than it must; errors first."""
+    found = (
+        *_ending(launch, result),
+        *order_findings(launch),
+        *cost_findings(launch, is_finished=result.outcome == "finished"),
+    )
+    return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
 
 def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
         return (_fault_finding(launch, result.waiting[-1], result.fault),)
     if result.outcome == "hang":
-        return hang_findings(result.waiting)
+        return (*byte_findings(result.waiting), *hang_findings(result.waiting))
     if result.outcome == "stopped":
         return (_stopped_finding(launch, result.waiting[-1]),)
     return ()

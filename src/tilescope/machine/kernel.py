@@ -19,6 +19,7 @@ from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
+from tilescope.machine.costs import Costs
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.last_writer import last_writers
@@ -27,8 +28,13 @@ from tilescope.machine.launch_shape import Extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
+from tilescope.machine.proof.described import Recorded
+from tilescope.machine.proof.log import EventLog
+from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
+from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
+from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
@@ -133,6 +139,8 @@ class Kernel:
         max_steps: int = DEFAULT_MAX_STEPS,
         max_seconds: float | None = None,
         findings: bool = True,
+        record: bool = True,
+        remedies: bool = True,
         smem_block: Sequence[int] | None = None,
         smem_at: str | int | None = None,
     ) -> KernelRun:
@@ -142,12 +150,15 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step. `max_seconds` ends it by the clock.
-        `findings=False` does not look for races and missing fences, and takes half the time.
+        threads run together is one step; `max_seconds` ends it by the clock. Without `findings` nobody looks for races and
+        missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
+        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with instructions
+        that might cure them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
+        seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
         shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
@@ -166,22 +177,29 @@ class Kernel:
             given_maps=parameters.given_maps,
             variable_addresses=place_variables(self.module, contents_of(own_memory)),
             arch=card_arch.name,
-            random=None if seed is None else random.Random(integer("seed", seed)),  # noqa: S311  # delays, not secrets
+            random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
-            order=LaunchOrder(self.program) if flag("findings", findings) else None,
+            order=LaunchOrder(self.program) if findings else None,
+            costs=Costs() if findings else None,
+            log=EventLog() if flag("record", record) else None,
             watch=watch,
         )
+        wanted = _wanted(blocks, shape.grid)
+        untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
         with np.errstate(all="ignore"):
-            result = run_grid(launch, cluster_starts(launch, _wanted(blocks, shape.grid)))
+            result = run_grid(launch, cluster_starts(launch, wanted))
         smem = None if watch is None else watch.picture(launch)
+        if untouched is not None:
+            try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
         return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch), smem)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for.
+        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for; it runs more quickly
+        with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
@@ -331,14 +349,39 @@ def _phase(launch: Launch, record: PhaseRecord) -> BarrierPhase:
     )
 
 
-def _told(launch: Launch, result: GridRun) -> KernelRun:
+def _end_log(result: GridRun) -> None:
+    """Tell the log who still waits, where its own cluster could not end."""
+    for schedule in result.waiting:
+        log = schedule.cluster.log
+        if log is not None and result.outcome == "hang":
+            spinning = [one.front.lanes for one in schedule.spinning]
+            waits_for_cluster = bool(schedule.barriers.cluster_waiting)
+            log.end(schedule.barriers.unfinished(), spinning, waits_for_cluster=waits_for_cluster)
+
+
+def _recorded(launch: Launch, result: GridRun) -> Recorded:
+    """What is kept for KernelRun.pipeline."""
     program = launch.program
+    variables = [
+        SharedVariable(variable.name, program.shared_offsets[variable.number], variable.size_bytes)
+        for variable in program.shared_variables()
+    ]
+    return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
+
+
+def _told(launch: Launch, result: GridRun) -> KernelRun:
+    _end_log(result)
+    program = launch.program
+    costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
+    costs.finish()
     threads = np.cumsum(result.thread_counts)
     warps = np.cumsum(result.warp_counts)
     rows = []
     for pc, instruction in enumerate(program.instructions):
         if instruction is None:
             continue
+        shared = costs.wavefronts.tallies.get(pc)
+        sectors = costs.sectors.tallies.get(pc)
         rows.append(
             InstructionCount(
                 ptx_line=instruction.line,
@@ -346,11 +389,16 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
                 ptx_text=instruction.text,
                 threads=int(threads[pc]),
                 warps=int(warps[pc]),
+                wavefronts=None if shared is None else shared.cost,
+                least_wavefronts=None if shared is None else shared.least,
+                sectors=None if sectors is None else sectors.cost,
+                least_sectors=None if sectors is None else sectors.least,
+                worst=None if shared is None else worst_access(shared),
             )
         )
         if pc in program.approximate and threads[pc]:
             launch.inexact.add(program.approximate[pc])
-    return KernelRun(
+    run = KernelRun(
         entry=program.entry.name,
         outcome=result.outcome,
         grid=launch.grid,
@@ -366,4 +414,8 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         maps=tuple(launch.maps),
         printed="".join(launch.printed),
         basis=Arch.named(launch.arch).basis,
+        traffic=copy_traffic(costs, launch.maps),
+        operands=operand_reads(costs, program),
     )
+    object.__setattr__(run, "_recorded", _recorded(launch, result))
+    return run

@@ -17,10 +17,12 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import BUFFER_ALIGNMENT_BYTES
+from tilescope.machine.costs import Costs
 from tilescope.machine.float_adds import FloatAdds
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
+from tilescope.machine.proof.log import EventLog
 from tilescope.machine.records import CopyRecord, PhaseRecord
 from tilescope.machine.smem_watch import SmemWatch
 from tilescope.machine.step import Versions
@@ -57,18 +59,21 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     printed_characters: int = 0
     inexact: set[str] = field(default_factory=set)  # opcodes that ran and whose bits are not fixed
+    costs: Costs | None = None  # what memory accesses cost; None: nobody counts
     float_adds: FloatAdds = field(default_factory=FloatAdds)
     copies: list[CopyRecord] = field(default_factory=list)  # the first RECORDS_KEPT of them
     phases: list[PhaseRecord] = field(default_factory=list)
+    log: EventLog | None = None  # of the first cluster that runs
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
-    max_seconds: float | None = None
+    max_seconds: float | None = None  # since it began
+    begun: float = field(default_factory=time.perf_counter)
     is_out_of_time: bool = False
+    _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
-    _begun: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -100,13 +105,24 @@ class Launch:
             return self.program.dynamic_shared_offset + self.smem_bytes
         return self.program.static_shared_end
 
+    def take_log(self) -> EventLog | None:
+        """The log, for the first cluster that asks."""
+        if self._is_log_taken:
+            return None
+        self._is_log_taken = True
+        return self.log
+
     def count_steps(self, steps: int) -> None:
         """Instructions were run, each counted once for all threads that ran it together."""
         self.steps += steps
         self.steps_left -= steps
-        if self.max_seconds is not None and time.perf_counter() - self._begun > self.max_seconds:
+        if self.max_seconds is not None and self.is_late():
             self.is_out_of_time = True
             self.steps_left = min(self.steps_left, 0)
+
+    def is_late(self) -> bool:
+        """Whether it has run for as long as it may."""
+        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

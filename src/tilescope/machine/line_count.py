@@ -1,10 +1,11 @@
-"""What ran, by the line of the program that it was made from: how many instructions, how often, which share of all."""
+"""What ran, by the line of the program that it was made from: how often, which share of all, and what its accesses cost."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilescope.machine.run import KernelRun
+from tilescope.machine.run import InstructionCount, KernelRun
 from tilescope.sentence import shortened
 from tilescope.value import Value
 
@@ -13,12 +14,25 @@ _SHOWN_TEXT = 40  # characters of an instruction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineCount(Value):
-    """One line of a program and how often warps ran its instructions; `share` is of all that ran."""
+    """One line of a program and how often warps ran its instructions; `share` is of all that ran.
+
+    Wavefronts of shared memory and sectors of global memory stand beside the least possible; None: it has no such access.
+    """
 
     line: str
     instructions: int
     warps: int
     share: float
+    wavefronts: int | None = None
+    least_wavefronts: int | None = None
+    sectors: int | None = None
+    least_sectors: int | None = None
+
+    @property
+    def excess(self) -> int:
+        """Wavefronts and sectors beyond the least."""
+        excess_wavefronts = (self.wavefronts or 0) - (self.least_wavefronts or 0)
+        return excess_wavefronts + (self.sectors or 0) - (self.least_sectors or 0)
 
 
 def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
@@ -30,17 +44,35 @@ def line_counts(run: KernelRun) -> tuple[LineCount, ...]:
     LineCount(line='PTX line 1: bar.sync 0', instructions=1, warps=4, share=0.5)
     """
     has_source = any(row.source_line is not None for row in run.instructions)
-    instructions: dict[str, int] = {}
-    warps: dict[str, int] = {}
+    rows_of_line: dict[str, list[InstructionCount]] = {}
     for row in run.instructions:
         unsaid = "no source line" if has_source else f"PTX line {row.ptx_line}: {shortened(row.ptx_text, _SHOWN_TEXT)}"
-        line = unsaid if row.source_line is None else row.source_line
-        instructions[line] = instructions.get(line, 0) + 1
-        warps[line] = warps.get(line, 0) + row.warps
-    in_all = sum(warps.values()) or 1
-    counts = [
-        LineCount(line=line, instructions=instructions[line], warps=count, share=count / in_all)
-        for line, count in warps.items()
-        if count
-    ]
-    return tuple(sorted(counts, key=lambda count: -count.warps))
+        rows_of_line.setdefault(unsaid if row.source_line is None else row.source_line, []).append(row)
+    in_all = sum(row.warps for row in run.instructions) or 1
+    counts = [_line_count(line, rows, in_all) for line, rows in rows_of_line.items()]
+    return tuple(sorted((count for count in counts if count.warps), key=lambda count: -count.warps))
+
+
+def costly_lines(run: KernelRun) -> tuple[LineCount, ...]:
+    """The same lines, those first that lose most to bank conflicts and scattered accesses."""
+    return tuple(sorted(line_counts(run), key=lambda count: -count.excess))
+
+
+def _line_count(line: str, rows: list[InstructionCount], in_all: int) -> LineCount:
+    warps = sum(row.warps for row in rows)
+    return LineCount(
+        line=line,
+        instructions=len(rows),
+        warps=warps,
+        share=warps / in_all,
+        wavefronts=_summed(row.wavefronts for row in rows),
+        least_wavefronts=_summed(row.least_wavefronts for row in rows),
+        sectors=_summed(row.sectors for row in rows),
+        least_sectors=_summed(row.least_sectors for row in rows),
+    )
+
+
+def _summed(counts: Iterable[int | None]) -> int | None:
+    """The sum of what was counted; None where nothing was."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -10,6 +10,7 @@ The array itself is the memory: what a kernel stores is seen in it.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,13 @@ class Region:
         whole = len(self.content) // dtype.itemsize * dtype.itemsize
         return self.content[:whole].view(dtype)
 
+    def copied(self) -> Region:
+        """The same bytes at the same address, held once more unless nobody may write them."""
+        if not self.content.flags.writeable:
+            return self
+        content = self.content.copy()
+        return Region(self.address, content, content, content.__array_interface__["data"][0])
+
 
 class GlobalMemory:
     """What the machine loads from and stores to: the arrays of a `Memory` by their addresses."""
@@ -73,6 +81,27 @@ class GlobalMemory:
         self._starts.append(region.address)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
         return region.address
+
+    def copied(self, most_bytes: int) -> GlobalMemory | None:
+        """Memory with the same bytes at the same addresses, which the user's arrays do not see; read-only arrays are shared.
+
+        None where that is more than `most_bytes`, or where two arrays share bytes, which copies of them would not.
+
+        >>> memory = GlobalMemory()
+        >>> address = memory.place(np.arange(4, dtype=np.uint8))
+        >>> copy = memory.copied(4)
+        >>> copy.bytes_at(address, 4)[:] = 9
+        >>> memory.bytes_at(address, 4).tolist(), memory.copied(3)
+        ([0, 1, 2, 3], None)
+        """
+        written = [region for region in self._regions if region.content.flags.writeable]
+        if sum(len(region.content) for region in written) > most_bytes or _share_bytes(self._regions):
+            return None
+        copy = GlobalMemory()
+        copy._regions = [region.copied() for region in self._regions]
+        copy._starts = [*self._starts]
+        copy._next = self._next
+        return copy
 
     @property
     def allocations(self) -> tuple[tuple[int, int], ...]:
@@ -188,6 +217,12 @@ class Memory:
 def contents_of(memory: Memory) -> GlobalMemory:
     """What the machine works on."""
     return memory._contents
+
+
+def _share_bytes(regions: Sequence[Region]) -> bool:
+    """Whether two arrays lie on the same bytes of the host: a part that was placed before the whole."""
+    placed = sorted((region.host_address, region.host_address + len(region.content)) for region in regions)
+    return any(end > start for (_, end), (start, _) in itertools.pairwise(placed))
 
 
 def _outside(address: int, size_bytes: int) -> str:

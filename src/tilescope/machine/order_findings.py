@@ -6,20 +6,25 @@ thread 8 writes at attention.py:38, PTX line 290 (st.shared.b32 …); nothing or
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tilescope.errors import Violation, Wording
+from tilescope.errors import Severity, Violation, Wording
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.launch import Launch
-from tilescope.machine.order.conflict import Conflict, How, Mistake, Side
+from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.places import (
     array_named,
+    block_of,
     instruction_named,
     ptx_lines,
     shared_variable,
     thread_index,
 )
-from tilescope.machine.records import block_index
+from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
+from tilescope.sentence import listed
 
 _SOURCE = "PTX ISA, Memory Consistency Model; spec of asynchronous operations"
 _HEAD = (
@@ -76,6 +81,11 @@ BARRIER_PHASE = RACE.worded(
     found="{who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {times} times]]",
     limit="which phase it joins depends on who is faster",
     fix="Wait for that phase first, or use another barrier.",
+)
+CLUSTER_PHASE = RACE.worded(
+    found="{who} comes to the barrier of the cluster again without having waited at it[[; this was met {times} times]]",
+    limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
+    fix="Put barrier.cluster.wait between the two arrivals.",
 )
 PROXY_FENCE = rule(
     "run-proxy-fence",
@@ -192,6 +202,22 @@ MAP_FENCE = rule(
     passing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence=_MAP_FENCES)} ret; }}").run(1, 64, {_MAP}).findings',
     failing=f'ts.Kernel("{_HEAD}{_EDIT.format(fence="bar.sync 0;")} ret; }}").run(1, 64, {_MAP}).findings',
 )
+_EXPECT = (
+    f"{_INIT} @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [m], {{bytes}};"
+    " @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%d1], 16, [m];"
+    f" {_WAIT}"
+)
+EXPECTED_BYTES = rule(
+    "run-expected-bytes",
+    "The copies of a phase bring as many bytes as its mbarrier was told to expect.",
+    argument="{where}",
+    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and {came:byte} came",
+    limit="the phase ends when both are equal",
+    fix="Expect {came:byte}, or issue the copies that are missing.",
+    source="PTX ISA, mbarrier.expect_tx",
+    passing=_example(_EXPECT.format(bytes=16)),
+    failing=_example(_EXPECT.format(bytes=32)),
+)
 BLOCK_END = rule(
     "run-block-end",
     "A block ends when nothing reads or writes its shared memory any more.",
@@ -259,6 +285,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "barrier init": BARRIER_INIT,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
+    "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
     "unwritten": UNWRITTEN,
@@ -304,14 +331,41 @@ _END_REMEDY: dict[How, str] = {
     "cp.async": "Use cp.async.wait_all before the block ends.",
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
+_TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
+_IN_CUDA: dict[str | int, str] = {
+    "bar.sync 0;": "__syncthreads()",
+    "bar.warp.sync 0xffffffff;": "__syncwarp()",
+    "barrier.cluster.arrive; barrier.cluster.wait;": "cluster.sync()",
+    "fence.acq_rel.gpu;": "__threadfence()",
+    "fence.acq_rel.cta;": "__threadfence_block()",
+}
+
+
+def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
+    """Mbarriers that nobody can pass because other bytes came than were expected; those of several blocks once."""
+    blocks: dict[tuple[str, int, int], list[BlockIndex]] = {}
+    for schedule in schedules:
+        cluster = schedule.cluster
+        if cluster.order is None:
+            continue
+        under_way = {work.barrier for work in cluster.pending.works}
+        for address, barrier in cluster.order.mbarriers.at.items():
+            if barrier.expected_bytes == barrier.came_bytes or address in under_way:
+                continue
+            offset = address & SHARED_OFFSET_MASK
+            variable = shared_variable(cluster.program, offset)
+            where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+            key = (where, barrier.expected_bytes, barrier.came_bytes)
+            blocks.setdefault(key, []).append(block_of(cluster, address >> SHARED_RANK_SHIFT))
+    for (where, expected, came), (block, *others) in blocks.items():
+        yield EXPECTED_BYTES.violation(where=where, block=block, others=len(others), expected=expected, came=came)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """What nothing orders in a run, errors first."""
+    """What nothing orders in a run, in the order in which it was met."""
     if launch.order is None:
         return ()
-    found = [_finding(launch, conflict) for conflict in launch.order.conflicts.found.values()]
-    return tuple(sorted(found, key=lambda finding: ("error", "warning", "note").index(finding.severity)))
+    return tuple(_finding(launch, conflict) for conflict in launch.order.conflicts.found.values())
 
 
 class _Told(NamedTuple):
@@ -321,7 +375,58 @@ class _Told(NamedTuple):
     verb: str
 
 
+def severity_of(conflict: Conflict) -> Severity:
+    """How bad a conflict is."""
+    return _rule_of(conflict).severity
+
+
+def _rule_of(conflict: Conflict) -> Rule | Wording:
+    if conflict.mistake == "block end" and conflict.now.how == "cp.async":
+        return COPIES_LEFT
+    if conflict.mistake == "race" and conflict.before is conflict.now:
+        return TWO_VALUES
+    return _RULE_OF_MISTAKE[conflict.mistake]
+
+
 def _finding(launch: Launch, conflict: Conflict) -> Violation:
+    facts = _facts(launch, conflict)
+    told = _rule_of(conflict)
+    remedy = conflict.remedy
+    if remedy is None:
+        return told.violation(**facts)
+    places = [_inserted(launch, one) for one in remedy.insertions]
+    facts["insertions"] = _put(places)
+    facts["others_gone"] = remedy.others_gone
+    return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
+
+
+def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
+    """An insertion as data: the text, and the instruction that it stands before or behind."""
+    instruction = launch.program.instructions[insertion.pc]
+    assert instruction is not None
+    return {
+        "text": insertion.text,
+        "place": insertion.place,
+        "line": instruction.line,
+        "offset": insertion.offset,
+        "where": instruction_named(launch.program, insertion.pc),
+    }
+
+
+def _put(places: list[dict[str, str | int]]) -> list[str]:
+    """Insertions in words; one text at several places is written once."""
+    by_text: dict[str | int, list[str]] = {}
+    for one in places:
+        by_text.setdefault(one["text"], []).append(f"{one['place']} {one['where']}")
+    said = []
+    for text, spots in by_text.items():
+        known_as = _IN_CUDA.get(text)
+        name = f"`{text}`" if known_as is None else f"`{text}` ({known_as})"
+        said.append(f"{name} {listed(spots)}")
+    return said
+
+
+def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     now = conflict.now
     before = conflict.before
     where = instruction_named(launch.program, now.pc)
@@ -333,24 +438,22 @@ def _finding(launch: Launch, conflict: Conflict) -> Violation:
         "block": conflict.block,
     }
     if conflict.mistake == "block end":
-        told = COPIES_LEFT if now.how == "cp.async" else BLOCK_END
-        subject = _LEFT[now.how].format(where=where)
-        return told.violation(subject=subject, remedy=_END_REMEDY.get(now.how, _CLUSTER_REMEDY), **facts)
+        facts["subject"] = _LEFT[now.how].format(where=where)
+        facts["remedy"] = _END_REMEDY.get(now.how, _CLUSTER_REMEDY)
+        return facts
     facts["who"] = _thread(launch, conflict, now)
     facts["does"] = _VERB[now.how]
     facts["what"] = _bytes(launch, conflict)
     facts["address"] = conflict.address
-    if before is None:
-        return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
-    if conflict.mistake == "race" and before is now:
-        return TWO_VALUES.violation(**facts)
+    if before is None or (conflict.mistake == "race" and before is now):
+        return facts
     other = _other_side(launch, conflict, before)
     facts["before_who"] = other.who
     facts["did"] = other.verb
     facts["before_where"] = instruction_named(launch.program, before.pc)
     facts["remedy"] = _barrier_between(launch, conflict, before)
     facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
-    return _RULE_OF_MISTAKE[conflict.mistake].violation(**facts)
+    return facts
 
 
 def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:

@@ -32,6 +32,9 @@ def outcome_sentence(run: KernelRun, seconds: float | None = None) -> str:
     if run.outcome != "finished":
         facts[0] = f"{facts[0]} had finished"
         return f"{ended}: {', '.join(facts)}."
+    errors = sum(finding.severity == "error" for finding in run.findings)
+    if errors:
+        return f"{ended}, with {counted(errors, 'error')}: {', '.join(facts)}. Another run may leave other results."
     return f"{ended}: {', '.join(facts)}. {_exactness(run)}"
 
 

@@ -118,6 +118,12 @@ class Program:
             numbers.update(self.targets[pc])
         return tuple(sorted(numbers))
 
+    def shared_variables(self) -> list[Variable]:
+        """The variables in shared memory whose addresses the kernel uses."""
+        named = (content.variable for content in self.read_only.values() if isinstance(content, AddressOf))
+        found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
+        return list(found.values())
+
     @property
     def smem_bytes(self) -> int:
         """Static shared memory of a block."""

@@ -10,7 +10,11 @@ import numpy.typing as npt
 
 from tilescope.errors import Violation
 from tilescope.machine.last_writer import LastWriter, LastWriters
+from tilescope.machine.proof.described import Recorded, pipeline_of
+from tilescope.machine.proof.log import ROWS_KEPT
+from tilescope.machine.run_costs import CopyTraffic, OperandRead, WorstAccess
 from tilescope.machine.smem_picture import SmemPicture
+from tilescope.pipeline.description import Pipeline
 from tilescope.reading import integer, integers
 from tilescope.rule import ARGUMENT_RANGE, Basis
 from tilescope.sentence import listed
@@ -25,6 +29,8 @@ class InstructionCount(Value):
     """One instruction of a kernel and how often it ran.
 
     `threads` counts the threads that came to it, `source_line` is the line of the program that the PTX was made from.
+    `wavefronts` are the turns that shared memory took for it, `sectors` the pieces of 32 bytes that it touched in global memory,
+    each beside the least possible; None where it does no such thing, or nobody counted. `worst` is the execution with the most conflicts.
     """
 
     ptx_line: int
@@ -32,6 +38,11 @@ class InstructionCount(Value):
     ptx_text: str
     threads: int
     warps: int
+    wavefronts: int | None = None
+    least_wavefronts: int | None = None
+    sectors: int | None = None
+    least_sectors: int | None = None
+    worst: WorstAccess | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +111,10 @@ class KernelRun(Value):
 
     `exact` is False where .approx functions, or float atomics whose order nobody fixes, took part: `inexact` names them.
     `printed` is what printf wrote. `copies` and `barriers` hold the first hundred thousand copies and phases of mbarriers, in
-    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `arrays` are those of
-    the arguments, by number, None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a
-    block, if it was asked for. Plain data leaves these two out.
+    the order in which they were issued and ended; `maps` are the tensor maps that copies went through. `traffic` sums the
+    copies up by map, `operands` are those that wgmma read from shared memory. `arrays` are those of the arguments, by number,
+    None for other arguments; they hold what the kernel left in them. `smem` is the shared memory of a block, if it was asked
+    for. Plain data leaves these two out.
     """
 
     entry: str
@@ -120,7 +132,10 @@ class KernelRun(Value):
     maps: tuple[AnyMap, ...] = field(repr=False)
     printed: str
     basis: Basis
+    traffic: tuple[CopyTraffic, ...] = field(default=(), repr=False)
+    operands: tuple[OperandRead, ...] = field(default=(), repr=False)
     arrays: tuple[ArgumentArray | None, ...] = field(default=(), init=False, repr=False, compare=False)
+    _recorded: Recorded | None = field(default=None, init=False, repr=False, compare=False)
     smem: SmemPicture | None = field(default=None, init=False, repr=False, compare=False)
     _writers: LastWriters | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -128,6 +143,16 @@ class KernelRun(Value):
     def exact(self) -> bool:
         """Whether every bit of the result is the card's."""
         return not self.inexact
+
+    def pipeline(self) -> Pipeline:
+        """What the warps of the first cluster did, as a pipeline: `ts.simulate` proves it for every order, or names the mistake.
+
+        Barriers, copies, groups, fences, and what each warp reads and writes in shared memory, in its program order.
+        """
+        recorded = self._recorded
+        if recorded is None:
+            recorded = Recorded(self.entry, self.outcome, None, (), ())
+        return pipeline_of(recorded, ROWS_KEPT)
 
     def last_writer(self, place: int | tuple[int, int | Sequence[int]]) -> LastWriter | None:
         """Which instruction wrote a byte of global memory last, and the thread and block that ran it.

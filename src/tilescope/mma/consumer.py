@@ -36,6 +36,8 @@ from tilescope.sentence import printed
 from tilescope.swizzle import Swizzle, SwizzleName
 
 ConsumerName = Literal["wgmma", "tcgen05", "ldmatrix"]
+# PTX ISA, "Instruction descriptor" of tcgen05: 1 for an MN-major operand. instruction_descriptor.py has all its fields.
+TRANSPOSE_BITS: dict[SmemOperand, int] = {"A": 15, "B": 16}
 PAIR_TILE = TCGEN05_TILE.worded(
     found="{extent_name} = {extent} of a pair",
     limit="a tile of a pair is that of both blocks, and cta_group::2 takes {extent_name} of {data_type} "
@@ -61,6 +63,7 @@ class WgmmaLoop(DescriptorLoop):
     ...     print(sentence)
     leading = 16 bytes (ignored: inside a swizzled atom k is contiguous, and one instruction stays inside)
     stride = 256 bytes from the atom at (mn 0, k 0) to the next 8 mn, at (mn 8, k 0)
+    imm-trans-a = 0 (tnspA: Major::K)
     k step = +2048 bytes (+128 encoded), to the next atom
     """
 
@@ -76,6 +79,19 @@ class WgmmaLoop(DescriptorLoop):
     def instruction(self) -> str:
         """The instruction that reads these descriptors; the other operand's extent as a letter."""
         return f"wgmma.m{WGMMA_M}n{self.block_mn if self.operand == 'B' else 'N'}k{self.k_per_step}"
+
+    @property
+    def transpose_fact(self) -> tuple[str, str]:
+        """The immediate that says the majorness; types other than those of 16 bits have none.
+
+        >>> wgmma_descriptors((64, 128), "e4m3").transpose_fact
+        ('imm-trans-a', 'none: e4m3 is read K-major alone')
+        """
+        immediate = f"imm-trans-{self.operand.lower()}"
+        if self.data_type.smem_bits not in readable_bits("wgmma", "MN"):
+            return immediate, f"none: {self.data_type.name} is read K-major alone"
+        major = self.canonical.major
+        return immediate, f"{int(major == 'MN')} (tnsp{self.operand}: Major::{major})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +138,13 @@ class Tcgen05Loop(DescriptorLoop):
         form = "" if self.form == Tcgen05Loop.form else f".{self.form}"
         extent = f"{'m' if self.operand == 'A' else 'n'}{self.block_mn * self.blocks}"
         return f"tcgen05.mma{form}.kind::{tcgen05_for(self.data_type).name}, {extent} k{self.k_per_step}"
+
+    @property
+    def transpose_fact(self) -> tuple[str, str]:
+        """The bit of the instruction descriptor that says the majorness."""
+        is_mn = self.canonical.major == "MN"
+        bit = TRANSPOSE_BITS[self.operand]
+        return f"transpose {self.operand}", f"{int(is_mn)} (bit {bit} of the instruction descriptor)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,8 +316,8 @@ class DescriptorLoop(Value):
         """Leading, stride and the K loop: name and meaning.
 
         >>> from tilescope.mma.consumer import wgmma_descriptors
-        >>> wgmma_descriptors((64, 64), "bf16").facts[-1]
-        ('k step', '+32 bytes (+2 encoded), inside the atom')
+        >>> wgmma_descriptors((64, 64), "bf16").facts[-2:]
+        (('imm-trans-a', '0 (tnspA: Major::K)'), ('k step', '+32 bytes (+2 encoded), inside the atom'))
         """
         canonical = self.canonical
         leading = f"{self.leading_bytes} bytes {canonical.neighbours('leading_bytes')}"
@@ -325,8 +325,27 @@ class DescriptorLoop(Value):
         return (
             ("leading", leading + self._unreached(canonical.leading_step)),
             ("stride", stride + self._unreached(canonical.stride_step)),
+            self.transpose_fact,
             *(("k step", step) for step in self._steps(canonical.atom[1])),
         )
+
+    @property
+    def transpose_fact(self) -> tuple[str, str]:
+        """What the instruction is told of majorness, which no operand descriptor holds: name and value.
+
+        >>> from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
+        >>> wgmma_descriptors((64, 64), "bf16", major="MN", operand="B").transpose_fact
+        ('imm-trans-b', '1 (tnspB: Major::MN)')
+        >>> tcgen05_descriptors((128, 64), "bf16", major="MN").transpose_fact
+        ('transpose A', '1 (bit 15 of the instruction descriptor)')
+        """
+        raise NotImplementedError
+
+    @property
+    def transpose(self) -> str:
+        """The same as a sentence."""
+        name, value = self.transpose_fact
+        return f"{name} = {value}"
 
     def _unreached(self, step: tuple[int, int] | None) -> str:
         """A note where one instruction does not go as far as a field leads."""

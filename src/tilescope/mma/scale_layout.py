@@ -16,6 +16,12 @@ and then in lanes i mod 32 + 32 q, column b/4 * W + i/32, byte b mod 4, where W,
 the next, is 4 for 128 rows. An instruction takes the column of its word as an operand; the id in its descriptor
 picks the byte.
 
+The atom of 8 rows x 4 scales (TensorRT-LLM, FlashInfer) is a layout of global memory for few rows:
+
+    (i/8 * atoms along k + b/4) * 32 + (i mod 8) * 4 + b mod 4
+
+How their kernels bring it to tensor memory stands in no document we know, so `steps` and `copies` refuse it.
+
 B of a pair with m = 128 (layout B of D) has its own place: with h = n/2 column i lies in lanes i mod 32 + 64 (i/h)
 and 32 further on, column b/4 * 4 + (i mod h)/32. So the first half of n is in quarters 0 and 1, the second in 2 and
 3, and W is 4 for up to 256 columns (CuTe's tmem_sf_frg for 2 x 2 data paths, CUTLASS and JAX).
@@ -46,7 +52,18 @@ from tilescope.errors import raise_all
 from tilescope.layout import Modes
 from tilescope.layout.checks import checked_indices
 from tilescope.mma.descriptor import Tcgen05Descriptor
-from tilescope.mma.scale_packing import ATOM_BYTES, ATOM_ROWS, ATOM_SCALES, Array, ScaleFormat, atom_grid, pack_scales
+from tilescope.mma.scale_packing import (
+    ATOM_BYTES,
+    ATOM_ROWS,
+    ATOM_SCALES,
+    SCALE_ATOM,
+    Array,
+    ScaleAtomName,
+    ScaleFormat,
+    atom_grid,
+    pack_scales,
+    scale_atom,
+)
 from tilescope.mma.tcgen05_kind import BLACKWELL, MMA_GROUP, Documented
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUARTERS, TmemAddress
 from tilescope.mma.tmem_layout import TmemLayout
@@ -91,6 +108,18 @@ SCALE_ROWS = rule(
     architectures=BLACKWELL,
     passing='ts.scale_layout(64, 256, "nvfp4").copies("B", m=128, cta_group=2)',
     failing='ts.scale_layout(48, 256, "nvfp4").copies("B", m=128, cta_group=2)',
+)
+SCALE_ATOM_COPY = rule(
+    "scale-atom-copy",
+    "tcgen05.cp and tcgen05.mma find scale factors in 128x4 atoms.",
+    argument="atom",
+    found="scale factors in {atom} atoms",
+    limit="how {atom} atoms come to tensor memory stands in no document we know",
+    fix='Repack them: ts.pack_scales(ts.unpack_scales(packed, shape, atom="{atom}")).',
+    source="PTX ISA, tcgen05.mma: Block scaling; TensorRT-LLM and FlashInfer for the 8x4 layout",
+    architectures=BLACKWELL,
+    passing='ts.scale_layout(8, 256, "nvfp4").steps()',
+    failing='ts.scale_layout(8, 256, "nvfp4", atom="8x4").steps()',
 )
 SCALED_GROUP = MMA_GROUP.worded(
     argument="m, cta_group",
@@ -216,6 +245,7 @@ class ScaleLayout(Documented, Value):
     rows: int
     k: int
     format: ScaleFormat = row_field(ScaleFormat.named)
+    atom: ScaleAtomName = "128x4"  # how factors of a block of rows lie: 128x4, or 8x4 for few rows
 
     @property
     def blocks(self) -> int:
@@ -230,7 +260,7 @@ class ScaleLayout(Documented, Value):
     @property
     def atoms(self) -> tuple[int, int]:
         """Atoms along the rows and along k."""
-        return atom_grid(*self.shape)
+        return atom_grid(*self.shape, SCALE_ATOM[self.atom].rows)
 
     @property
     def size_bytes(self) -> int:
@@ -239,7 +269,7 @@ class ScaleLayout(Documented, Value):
         >>> scale_layout(200, 160, "nvfp4").size_bytes, scale_layout(200, 160, "nvfp4").padding_bytes
         (3072, 1072)
         """
-        return self.atoms[0] * self.atoms[1] * ATOM_BYTES
+        return self.atoms[0] * self.atoms[1] * SCALE_ATOM[self.atom].size_bytes
 
     @property
     def padding_bytes(self) -> int:
@@ -252,9 +282,17 @@ class ScaleLayout(Documented, Value):
 
         >>> print(scale_layout(256, 256, "nvfp4").modes)
         ((32,4,2),(4,4)):((16,4,2048),(1,512))
+        >>> print(scale_layout(16, 256, "nvfp4", atom="8x4").modes)
+        ((8,2),(4,4)):((4,128),(1,32))
         """
+        atom = SCALE_ATOM[self.atom]
         down, along = self.atoms
-        return Modes(((32, 4, down), (4, along)), ((16, 4, along * ATOM_BYTES), (1, ATOM_BYTES)))
+        extents = tuple(extent for extent, _ in atom.row_digits)
+        steps = tuple(step_bytes for _, step_bytes in atom.row_digits)
+        return Modes(
+            ((*extents, down), (ATOM_SCALES, along)),
+            ((*steps, along * atom.size_bytes), (1, atom.size_bytes)),
+        )
 
     @overload
     def offset(self, row: int, block: int) -> int: ...
@@ -280,15 +318,17 @@ class ScaleLayout(Documented, Value):
         place = plain_int(offset)
         if place is None or not 0 <= place < self.size_bytes:
             return None
-        atom, within = divmod(place, ATOM_BYTES)
+        kind = SCALE_ATOM[self.atom]
+        atom, within = divmod(place, kind.size_bytes)
         down, along = divmod(atom, self.atoms[1])
-        row = down * ATOM_ROWS + within // 16 + within // 4 % 4 * 32
+        row = down * kind.rows + kind.row(within)
         block = along * ATOM_SCALES + within % 4
         return (row, block) if row < self.rows and block < self.blocks else None
 
     @property
     def word_columns(self) -> int:
         """Columns from one word of k to the next, of A and of most B: 4 for 128 rows (a convention)."""
+        self._refuse_small_atoms()
         return _ATOM_COLUMNS * self.atoms[0]
 
     def columns_per_word(self, operand: ScaleOperand = "A", *, m: int = 128, cta_group: int = 1) -> int:
@@ -412,11 +452,17 @@ class ScaleLayout(Documented, Value):
         atoms = np.stack([pack_scales(half).view(np.uint8).reshape(-1, ATOM_BYTES) for half in halves], axis=1)
         return atoms.reshape(-1)
 
+    def _refuse_small_atoms(self) -> None:
+        """Refuse to say how 8x4 atoms come to tensor memory."""
+        if self.atom != "128x4":
+            raise SCALE_ATOM_COPY.error(atom=self.atom)
+
     def _halves(self, operand: object, m: object, cta_group: object) -> int:
         """Parts of n in different quarters: 2 for B of a pair with m = 128, else 1.
 
         Refuses what no instruction takes.
         """
+        self._refuse_small_atoms()
         known_name("operand", operand, _EXTENTS, _SCALED_OPERAND)
         if not is_one_of(cta_group, (1, 2)) or not is_one_of(m, (128,) if cta_group == 1 else (128, 256)):
             raise SCALED_GROUP.error(
@@ -429,13 +475,17 @@ class ScaleLayout(Documented, Value):
         return 2
 
 
-def scale_layout(rows: int, k: int, kind: Any) -> ScaleLayout:
+def scale_layout(rows: int, k: int, kind: Any, *, atom: ScaleAtomName = "128x4") -> ScaleLayout:
     """Where the scale factors of a matrix of `rows` (of A, or columns of B) by `k` elements lie.
 
-    `kind` is mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma.
+    `kind` is mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma; `atom` the layout that they have in memory: "128x4", or
+    "8x4" as TensorRT-LLM's and FlashInfer's kernels for few rows take them.
 
     >>> scales = scale_layout(256, 256, "mxfp8")
     >>> scales.format.block, scales.blocks, scales.offset(200, 6)
     (32, 8, 1674)
+    >>> scale_layout(8, 256, "nvfp4", atom="8x4").size_bytes, scale_layout(8, 256, "nvfp4").size_bytes
+    (128, 2048)
     """
-    return ScaleLayout(integer("rows", rows, 1, 1 << 32), integer("k", k, 1, 1 << 32), ScaleFormat.named(kind))
+    scale_atom(atom)
+    return ScaleLayout(integer("rows", rows, 1, 1 << 32), integer("k", k, 1, 1 << 32), ScaleFormat.named(kind), atom)

@@ -1,4 +1,4 @@
-"""Block scaling: its formats, and scale factors between a plain matrix and the 128 x 4 atoms that kernels keep.
+"""Block scaling: its formats, and scale factors between a plain matrix and the atoms that kernels keep.
 
 Four scales of a row are one 32-bit word. An atom of 512 bytes has 32 rows of 16 bytes; row l holds the words of the
 matrix's rows l, 32 + l, 64 + l and 96 + l:
@@ -10,6 +10,11 @@ matrix's rows l, 32 + l, 64 + l and 96 + l:
     row 127                           atom 1:  w0,1   w32,1   w64,1   w96,1
 
 cuBLAS, CUTLASS, cuDNN, Triton and JAX have the same; mxfp8, mxfp4 and nvfp4 do not differ in it. Padding is zero.
+
+Kernels for few rows have a smaller atom (TensorRT-LLM and FlashInfer, where it is called 8x4, SWIZZLED_8x4 or R8c4): 8 rows x 4
+scales, 32 bytes, the words of neighbouring rows one behind the other. A matrix of 8 rows then takes no padding to 128.
+
+    atom 0:  w0,0  w1,0  w2,0  …  w7,0        atom 1:  w0,1  w1,1  …  w7,1
 
 Large matrices take a loop that numba compiles (the extra `fast`), on two words of 64 bits at a time:
 
@@ -24,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,14 +39,14 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation, raise_all
 from tilescope.mma.fragment import as_array
 from tilescope.mma.tcgen05_kind import BLACKWELL, KINDS, WIDE_K, Tcgen05Kind
-from tilescope.reading import known_row, pair
+from tilescope.reading import known_name, known_row, pair
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.swizzle.permutation import compiler, out_problems
 from tilescope.value import Row
 
 SCALE_SIZE = rule(
     "scale-size",
-    "Packed scale factors are whole atoms of 512 bytes, padding included.",
+    "Packed scale factors are whole atoms, of 512 bytes (128x4) or of 32 (8x4), padding included.",
     argument="packed",
     found="{size_bytes} bytes for {rows} x {blocks} scales",
     limit="they lie in {atoms: x } atoms of {atom_bytes} bytes, {whole_bytes} bytes in all",
@@ -82,6 +87,8 @@ SIGNED_SCALE = MMA_SCALES.worded(
 ATOM_ROWS = 128
 ATOM_SCALES = 4
 ATOM_BYTES = ATOM_ROWS * ATOM_SCALES
+_WORD_BYTES = 4  # the scales of a row in an atom
+ScaleAtomName = Literal["128x4", "8x4"]
 _ATOMS_AT_ONCE = 4  # along the rows: what the caches hold
 _COMPILED_FROM_BYTES = 1 << 20  # loading numba takes longer than packing less
 _LOW = np.uint64(0xFFFF_FFFF)
@@ -89,6 +96,41 @@ _HALF = np.uint64(32)
 
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.uint64]
+
+
+class ScaleAtom(NamedTuple):
+    """How the words of neighbouring rows lie in an atom: for each digit of the row its extent and its step in bytes."""
+
+    row_digits: tuple[tuple[int, int], ...]  # the fastest digit first
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix in one atom."""
+        return prod(extent for extent, _ in self.row_digits)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one atom."""
+        return self.rows * ATOM_SCALES
+
+    def row(self, byte: int) -> int:
+        """The row, counted from the atom's first, whose word holds a byte of the atom.
+
+        >>> SCALE_ATOM["128x4"].row(37 % 32 * 16 + 4), SCALE_ATOM["8x4"].row(37 % 8 * 4)
+        (37, 5)
+        """
+        row, place = 0, 1
+        for extent, step_bytes in self.row_digits:
+            row += byte // step_bytes % extent * place
+            place *= extent
+        return row
+
+
+# 128x4: cuBLAS, CUTLASS and cuDNN. 8x4: TensorRT-LLM and FlashInfer, get_sf_out_offset_8x4 of their quantization kernels.
+SCALE_ATOM: dict[str, ScaleAtom] = {
+    "128x4": ScaleAtom(((32, 4 * _WORD_BYTES), (4, _WORD_BYTES))),
+    "8x4": ScaleAtom(((8, _WORD_BYTES),)),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,28 +251,35 @@ def scaling_of(
     return Scaling(row, *scales)
 
 
-def pack_scales(scales: npt.ArrayLike, *, out: Array | None = None) -> Array:
-    """Scale factors (rows, blocks), one byte each, as the bytes of their 128 x 4 atoms; further dimensions are batches.
+def pack_scales(scales: npt.ArrayLike, *, atom: ScaleAtomName = "128x4", out: Array | None = None) -> Array:
+    """Scale factors (rows, blocks), one byte each, as the bytes of their atoms; further dimensions are batches.
 
-    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 and blocks
-    beyond a multiple of 4 are padded with zeros. `out` takes the result.
+    Arrays of ml_dtypes (float8_e8m0fnu, float8_e4m3fn) keep their type. Rows beyond a multiple of 128 (8 for atom
+    "8x4") and blocks beyond a multiple of 4 are padded with zeros. `out` takes the result.
 
     >>> packed = pack_scales(np.arange(128 * 8, dtype=np.uint16).reshape(128, 8).astype(np.uint8))
     >>> packed.shape, int(packed[82])  # scale 5 * 8 + 2, of row 5 and block 2, at 5 * 16 + 2
     ((1024,), 42)
+    >>> small = pack_scales(np.arange(8 * 8, dtype=np.uint8).reshape(8, 8), atom="8x4")
+    >>> small.shape, small[:8].tolist()  # the words of rows 0 and 1
+    ((64,), [0, 1, 2, 3, 8, 9, 10, 11])
     """
+    rows_together = scale_atom(atom)
     plain = _one_byte("scales", scales, 2)
     *batch, rows, blocks = plain.shape
-    whole = _whole(rows, blocks)
+    whole = _whole(rows, blocks, rows_together)
     packed = _target(out, (*batch, prod(whole)), plain.dtype)
     if (rows, blocks) != whole:
         further = [(0, 0)] * len(batch)
         plain = np.pad(plain.view(np.uint8), [*further, (0, whole[0] - rows), (0, whole[1] - blocks)])
-    _move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), to_atoms=True)
+    move = _move_small if atom == "8x4" else _move
+    move(np.ascontiguousarray(plain).view(np.uint8), packed.view(np.uint8), to_atoms=True)
     return packed if out is None else out
 
 
-def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array | None = None) -> Array:
+def unpack_scales(
+    packed: npt.ArrayLike, shape: tuple[int, int], *, atom: ScaleAtomName = "128x4", out: Array | None = None
+) -> Array:
     """The scale factors (rows, blocks) in the bytes of their atoms: the inverse of `pack_scales`, padding dropped.
 
     `out` takes the result.
@@ -239,22 +288,24 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     >>> bool((unpack_scales(pack_scales(scales), (200, 10)) == scales).all())
     True
     """
+    rows_together = scale_atom(atom)
     atoms = _one_byte("packed", packed, 1)
     rows, blocks = pair("shape", shape, least=1)
-    whole = _whole(rows, blocks)
+    whole = _whole(rows, blocks, rows_together)
     *batch, length = atoms.shape
     if length != prod(whole):
         raise SCALE_SIZE.error(
             size_bytes=length,
             rows=rows,
             blocks=blocks,
-            atoms=atom_grid(rows, blocks),
-            atom_bytes=ATOM_BYTES,
+            atoms=atom_grid(rows, blocks, rows_together.rows),
+            atom_bytes=rows_together.size_bytes,
             whole_bytes=prod(whole),
         )
     is_whole = (rows, blocks) == whole
     plain = _target(out if is_whole else None, (*batch, *whole), atoms.dtype)
-    _move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
+    move = _move_small if atom == "8x4" else _move
+    move(plain.view(np.uint8), np.ascontiguousarray(atoms).view(np.uint8), to_atoms=False)
     if out is None:
         return plain[..., :rows, :blocks]
     if not is_whole:
@@ -262,23 +313,39 @@ def unpack_scales(packed: npt.ArrayLike, shape: tuple[int, int], *, out: Array |
     return out
 
 
-def atom_grid(rows: int, blocks: int) -> tuple[int, int]:
+def scale_atom(name: object) -> ScaleAtom:
+    """The atom of that name: "128x4" or "8x4"."""
+    return SCALE_ATOM[known_name("atom", name, SCALE_ATOM, "atom of scale factors")]
+
+
+def atom_grid(rows: int, blocks: int, atom_rows: int = ATOM_ROWS) -> tuple[int, int]:
     """Atoms along the rows and along k.
 
     >>> atom_grid(200, 10)
     (2, 3)
     """
-    return ceil_div(rows, ATOM_ROWS), ceil_div(blocks, ATOM_SCALES)
+    return ceil_div(rows, atom_rows), ceil_div(blocks, ATOM_SCALES)
 
 
-def _whole(rows: int, blocks: int) -> tuple[int, int]:
+def _whole(rows: int, blocks: int, atom: ScaleAtom) -> tuple[int, int]:
     """Rows and blocks of the atoms, padding included."""
-    down, along = atom_grid(rows, blocks)
-    return down * ATOM_ROWS, along * ATOM_SCALES
+    down, along = atom_grid(rows, blocks, atom.rows)
+    return down * atom.rows, along * ATOM_SCALES
+
+
+def _move_small(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
+    """Between whole 8x4 atoms and the matrix (..., rows, blocks) of their bytes."""
+    along = plain.shape[-1] // ATOM_SCALES
+    words = plain.view(np.uint32).reshape(-1, SCALE_ATOM["8x4"].rows, along)
+    stored = atoms.view(np.uint32).reshape(-1, along, SCALE_ATOM["8x4"].rows)
+    if to_atoms:
+        stored[...] = words.swapaxes(1, 2)
+    else:
+        words[...] = stored.swapaxes(1, 2)
 
 
 def _move(plain: Array, atoms: Array, *, to_atoms: bool) -> None:
-    """Between whole atoms and the matrix (..., rows, blocks) of their bytes."""
+    """Between whole 128x4 atoms and the matrix (..., rows, blocks) of their bytes."""
     along = plain.shape[-1] // ATOM_SCALES
     words = plain.view(np.uint32).reshape(-1, 4, 32, along)
     loops = _streaming() if plain.nbytes >= _COMPILED_FROM_BYTES and along % 2 == 0 else None

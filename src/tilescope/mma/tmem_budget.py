@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import RuleError, Violation, Wording, argument_type, raise_all
 from tilescope.mma.datapath import DATAPATHS
 from tilescope.mma.tcgen05_kind import BLACKWELL, Documented
 from tilescope.mma.tmem_address import ALLOC_COLUMNS, TMEM_COLUMNS
-from tilescope.mma.tmem_layout import TmemLayout, TmemOperand
-from tilescope.reading import entries
+from tilescope.mma.tmem_layout import TmemLayout
+from tilescope.reading import entries, plain_int
 from tilescope.rule import rule
 from tilescope.value import Value
 
@@ -40,6 +40,14 @@ A_OVER_BUDGET = TMEM_BUDGET.worded(fix="Use a narrower accumulator, one stage fe
 SCALES_OVER_BUDGET = TMEM_BUDGET.worded(
     fix="Use a narrower accumulator, or copy the scale factors of fewer k at a time."
 )
+
+
+class _Columns(NamedTuple):
+    """Columns of which nobody says what they hold; all lanes of them."""
+
+    columns: int
+    operand: str = "columns"
+    datapath: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,8 @@ class TmemBudget(Documented, Value):
 def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     """Whether accumulators, A, metadata and scale factors fit; what does not, and why.
 
-    The parts have names, and are layouts or (layout, count). Accumulators that use half of each quarter (layouts C
-    and F) share their columns: the second one starts at lane 16.
+    The parts have names, and are layouts, numbers of columns, or (layout, count). Accumulators that use half of each
+    quarter (layouts C and F) share their columns: the second one starts at lane 16.
 
     >>> from tilescope.mma.scale_layout import scale_layout
     >>> from tilescope.mma.tmem_layout import tmem_layout
@@ -98,6 +106,8 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     >>> budget = tmem_budget({"D": (tmem_layout((128, 128)), 2), "SFA": scales})
     >>> [(part.name, part.first_column, part.columns) for part in budget.parts], budget.alloc_columns
     ([('D 0', 0, 128), ('D 1', 128, 128), ('SFA', 256, 16)], 512)
+    >>> tmem_budget({"D": (tmem_layout((64, 128)), 2), "else": 64}).columns  # the two D lie beside each other in lanes
+    192
     """
     placed: list[TmemPart] = []
     problems: list[Violation] = []
@@ -111,7 +121,7 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
             placed.append(TmemPart(name, operand, columns, half_used.first_column, _UPPER_LANE))
             half_used = None
             continue
-        first = taken if operand in ("D", "A") else rounded_up(taken, _COPY_COLUMNS)
+        first = taken if operand in ("D", "A", "columns") else rounded_up(taken, _COPY_COLUMNS)
         needed += first + columns - taken
         if first + columns > TMEM_COLUMNS:
             placed.append(TmemPart(name, operand, columns, None))
@@ -125,24 +135,25 @@ def tmem_budget(parts: Mapping[str, Any]) -> TmemBudget:
     return TmemBudget(tuple(placed), needed, tuple(problems))
 
 
-def _over_budget(operand: TmemOperand) -> Wording:
+def _over_budget(operand: str) -> Wording:
     """How it is told that an operand does not fit."""
-    if operand == "D":
+    if operand in ("D", "columns"):
         return TMEM_BUDGET.wording
     return A_OVER_BUDGET if operand == "A" else SCALES_OVER_BUDGET
 
 
-def _named_layouts(parts: object) -> list[tuple[str, TmemLayout]]:
+def _named_layouts(parts: object) -> list[tuple[str, TmemLayout | _Columns]]:
     """Every part as often as it is there, several with a number behind their name."""
     if not isinstance(parts, Mapping) or not parts:
         fix = 'Use {"D": tmem_layout((128, 256))}, for example.'
         raise RuleError([argument_type("parts", parts, "layouts of tensor memory by name", fix)])
-    listed: list[tuple[str, TmemLayout]] = []
+    listed: list[tuple[str, TmemLayout | _Columns]] = []
     problems = []
     for name, part in parts.items():
         layout, count = _layout_and_count(part)
-        if not isinstance(layout, TmemLayout) or not isinstance(count, int) or not 1 <= count <= TMEM_COLUMNS:
-            wanted = "a layout of tensor memory, or (layout, count)"
+        is_count = isinstance(count, int) and 1 <= count <= TMEM_COLUMNS
+        if layout is None or layout.columns < 1 or not isinstance(count, int) or not is_count:
+            wanted = "a layout of tensor memory, a number of columns, or (layout, count)"
             problems.append(argument_type(str(name), part, wanted, "Use tmem_layout((128, 256))."))
         elif count == 1:
             listed.append((str(name), layout))
@@ -152,8 +163,11 @@ def _named_layouts(parts: object) -> list[tuple[str, TmemLayout]]:
     return listed
 
 
-def _layout_and_count(part: object) -> tuple[object, object]:
-    if isinstance(part, TmemLayout):
-        return part, 1
+def _layout_and_count(part: object) -> tuple[TmemLayout | _Columns | None, object]:
+    """What lies there, and how often; None if that is no layout and no number of columns."""
     fields = entries(part, 2) or ()
-    return (fields[0], fields[1]) if len(fields) == 2 else (None, None)
+    held, count = (fields[0], fields[1]) if len(fields) == 2 else (part, 1)
+    if isinstance(held, TmemLayout):
+        return held, count
+    columns = plain_int(held)
+    return (None if columns is None else _Columns(columns)), count

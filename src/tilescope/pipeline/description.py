@@ -28,7 +28,7 @@ from tilescope.pipeline.threads import BLOCK_THREADS, LEAST_REGISTERS, MAX_BLOCK
 from tilescope.reading import attempted, flag, integer, known_name, plain_int
 from tilescope.rule import rule
 from tilescope.sentence import printed
-from tilescope.value import Value
+from tilescope.value import Value, own_data
 
 SELF_NAMES = ("rank", "x", "y", "instance", "blocks")
 SPACES = ("smem", "tmem", "gmem")
@@ -122,7 +122,7 @@ class Pipeline(Value):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pipeline:
         """The pipeline that plain data describes; every mistake in it is named at once."""
-        return _Reader().pipeline(data)
+        return _Reader().pipeline(own_data(data) if isinstance(data, Mapping) else data)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Pipeline:
@@ -287,7 +287,9 @@ class _Reader:
         return Loop(counter, _written(count), steps, _written(start))
 
     def _step(self, at: str, row: Operation, table: Mapping[str, object], names: tuple[str, ...]) -> Step:
-        self._table(f"{at} ({row.name})", table, (row.name, "when", *(argument.name for argument in row.arguments)))
+        self._table(
+            f"{at} ({row.name})", table, (row.name, "when", "at", *(argument.name for argument in row.arguments))
+        )
         target = table[row.name]
         targets = tuple(target) if row.target.many and isinstance(target, list | tuple) else (target,)
         for each in targets:
@@ -304,7 +306,8 @@ class _Reader:
             self._expression(f"{at}.when", table["when"], names)
         when = table.get("when")
         acted_on = tuple(map(str, targets)) if row.target.many else _written(target)
-        return Step(row.name, acted_on, arguments, None if when is None else _written(when))
+        at_line = str(table.get("at", ""))
+        return Step(row.name, acted_on, arguments, None if when is None else _written(when), at_line)
 
     def _value(self, at: str, argument: Argument, written: object, names: tuple[str, ...]) -> None:
         """What a step acts on, or an argument of it."""

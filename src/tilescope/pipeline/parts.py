@@ -59,6 +59,7 @@ class Step(Value):
     target: Written | tuple[str, ...]  # a reference, a tuple of them, a name, or an expression
     arguments: Mapping[str, Written] = field(default_factory=dict)
     when: Written | None = None  # an expression: the step is left out where it is 0
+    at: str = ""  # the source line that it stands for
 
     @property
     def targets(self) -> tuple[Written, ...]:
@@ -81,6 +82,8 @@ class Step(Value):
         written: Plain = {self.op: target, **self.arguments}
         if self.when is not None:
             written["when"] = self.when
+        if self.at:
+            written["at"] = self.at
         return written
 
 

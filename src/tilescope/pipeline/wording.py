@@ -85,7 +85,11 @@ def said(parts: Instances, done: Action | Flight | None, block: int | None = Non
 def told(parts: Instances, agent: int, done: Action | Flight | None) -> str:
     """The same with the agent that acts; what lands acts by itself."""
     text = said(parts, done)
-    return text if isinstance(done, Flight) else f"{parts.agents[agent].title}: {text}"
+    if isinstance(done, Flight):
+        return text
+    line = "" if done is None or done.step is None else done.step.at
+    place = f" ({line})" if line else ""
+    return f"{parts.agents[agent].title}: {text}{place}"
 
 
 def _listed(table: Sequence[Instance], numbers: Iterable[int], block: int | None) -> str:

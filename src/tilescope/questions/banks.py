@@ -9,6 +9,7 @@ from tilescope.data_type import DataType
 from tilescope.layout import Layout
 from tilescope.notation import parse_layout, parse_modes
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import of_banks
 from tilescope.questions.inputs import (
     ATOM_ORDER,
     ELEMENT_BITS,
@@ -48,7 +49,8 @@ def answer(asked: Asked) -> Answer:
     if "tile" not in asked and "text" not in asked:  # addresses that the patterns say themselves
         named = [Call(Access.named, (pattern,), name="") for pattern in patterns]
         call = Call(tile_report, (named,), name="report")
-        return Answer(call.run(), call)
+        report = call.run()
+        return Answer(report, call, first=of_banks(report))
     placing = _tile_call(asked) if "tile" in asked else _text_call(asked)
     layout = placing.run()
     asked.require_at_most("elements", layout.elements, argument="tile", fix="Use a smaller tile.")
@@ -60,7 +62,7 @@ def answer(asked: Asked) -> Answer:
     report = padded_report(accesses, layout, asked.get("pad", 0))
     call = Call(tile_report, (named, placing), name="report")
     if not asked.get("fix"):
-        return Answer(report, call)
+        return Answer(report, call, first=of_banks(report))
     return _with_search(asked, report, accesses, layout, call)
 
 
@@ -75,6 +77,7 @@ def _with_search(
     return Answer(
         report,
         call,
+        first=of_banks(report, search),
         shown={"search": search, "cured": cured},
         extra={"search": search.to_dict()},
         is_yes=search.conflict_free,

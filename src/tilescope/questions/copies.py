@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import of_identification, of_trace
 from tilescope.questions.inputs import SMEM_ADDRESS, START, TYPE
 from tilescope.questions.maps import (
     DESCRIBED_MAP,
@@ -30,6 +31,7 @@ from tilescope.written import number, numbers, pair, smem_address, tile
 
 LARGEST_SMEM_BYTES = 1 << 18  # of a copy on a page
 _LINES = 256  # drawn on a page
+_PLACE_LINES = 8  # drawn around one place: a whole pattern
 _EXACT = (32, 160)  # columns and rows of a tensor that a page draws one by one
 COORDS = Input(
     "coords", "--coords", "Coordinates", "where the box starts, innermost first.", read=numbers, unsaid="0,0,…"
@@ -66,7 +68,8 @@ def load_answer(asked: Asked) -> Answer:
     return Answer(
         copied,
         None if making is None else Call(trace, (making,), options, "trace"),
-        shown={"places": tuple(places), "lines": asked.get("lines")},
+        first=of_trace(copied, tuple(places), "element" in asked),
+        shown={"places": tuple(places), "lines": asked.get("lines", _PLACE_LINES if places else None)},
         extra={"places": [place.to_dict() for place in places]} if places else {},
         violations=tensor_map.findings,
         made=made,
@@ -99,7 +102,7 @@ def identify_answer(asked: Asked) -> Answer:
     """The layout of a tile in a dump; a command reads both from files."""
     call = Call(identify, (asked["dump_bytes"], asked["tile_array"]), asked.options([IDENTIFY_ADDRESS]))
     identification = call.run()
-    return Answer(identification, is_yes=identification.explained)
+    return Answer(identification, first=of_identification(identification), is_yes=identification.explained)
 
 
 LOAD = Question(
@@ -125,7 +128,7 @@ LOAD = Question(
             "--lines",
             "Lines of shared memory to draw",
             read=number,
-            unsaid="32",
+            unsaid="32, or 8 around one place",
             least=1,
         ),
         Input(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from struct import unpack
+from typing import ClassVar
 
 from tilescope.data_type import DataType
+from tilescope.errors import RuleError
 from tilescope.mma.descriptor import OperandDescriptor
 from tilescope.mma.instruction import K_STEP_BYTES
 from tilescope.mma.readings import WordReadings, descriptor_readings
 from tilescope.pipeline.barrier_reading import barrier_readings
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.maps import of_inspection
+from tilescope.questions.first_lines.tensor_core import of_word, of_words
 from tilescope.questions.inputs import MAJOR, TYPE
 from tilescope.questions.page import PageForm
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
-from tilescope.tensor_map import TensorMap, descriptor_bytes, inspect_tensor_map
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, flag, refuse
+from tilescope.sentence import counted
+from tilescope.tensor_map import MapLog, TensorMap, descriptor_bytes, inspect_tensor_map
+from tilescope.tensor_map.map_log import lines_in_words
 from tilescope.tensor_map.source import MapSource
 from tilescope.value import Value
 from tilescope.written import number, word
@@ -23,9 +29,94 @@ from tilescope.written import number, word
 WORD_TYPE = replace(TYPE, unsaid="bf16")
 
 
+@dataclass(frozen=True, slots=True)
+class DecodedEntry(Value):
+    """A map of a log, or one of several words, field by field."""
+
+    lines: tuple[int, ...]  # that hold it, from 1; of words, their places
+    title: str  # what it is, in a line
+    decoded: Value  # an inspection of a map, or everything that a word could be
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedLog(Value):
+    """Several maps or words, each decoded."""
+
+    _derived: ClassVar[tuple[str, ...]] = ("total",)
+
+    entries: tuple[DecodedEntry, ...]
+    refused_lines: tuple[int, ...]  # of maps that the driver refuses, or that are not encoded: they have no bytes
+
+    @property
+    def total(self) -> int:
+        """How many maps or words there are, equal ones counted as often as they are there."""
+        return sum(len(entry.lines) for entry in self.entries) + len(self.refused_lines)
+
+
 def answer(asked: Asked) -> Answer:
-    """What the bits say: `word` is one number, `source` a map in bytes or words."""
-    return _word_answer(asked) if "word" in asked else _map_answer(asked["source"])
+    """What the bits say: `word` is one number, `several` are numbers, `source` is a map in bytes or words, or a log."""
+    if "several" in asked:
+        _refuse_picture(asked)
+        return _several_answer(asked)
+    if "word" in asked:
+        return _word_answer(asked)
+    source: MapSource = asked["source"]
+    if len(source.asked) == 1 or source.blob is not None:
+        return _map_answer(source)
+    _refuse_picture(asked)
+    return _log_answer(source)
+
+
+def _refuse_picture(asked: Asked) -> None:
+    """One picture has no room for several maps or words."""
+    refuse("svg" in asked, "--svg draws one map or word; name one of them, such as FILE:3.")
+
+
+def _log_answer(source: MapSource) -> Answer:
+    """The bytes of each map of a log, field by field."""
+    below: list[Answer] = []
+    entries: list[DecodedEntry] = []
+    refused: list[int] = []
+    for held in MapLog.of(source).maps:
+        try:
+            decoded = inspect_tensor_map(held.asked.tensor_map().encode())
+        except RuleError:
+            refused.extend(held.lines)
+            continue
+        heading = FirstLine(f"{lines_in_words(held.lines).capitalize()}: {held.map}.")
+        below.append(Answer(decoded, first=heading))
+        entries.append(DecodedEntry(held.lines, held.map, decoded))
+    log = DecodedLog(tuple(entries), tuple(sorted(refused)))
+    first = FirstLine(_decoded_summary(log))
+    return Answer(log, first=first, is_yes=not refused, text=first.sentence, below=tuple(below))
+
+
+def _several_answer(asked: Asked) -> Answer:
+    """Everything that each of several words could be."""
+    found: dict[int, list[int]] = {}
+    for place, value in enumerate(asked["several"], 1):
+        found.setdefault(value, []).append(place)
+    answers = [_word_answer(asked.saying(word=value)) for value in found]
+    entries = [
+        DecodedEntry(tuple(places), f"{value:#x}", one.value)
+        for (value, places), one in zip(found.items(), answers, strict=True)
+    ]
+    log = DecodedLog(tuple(entries), ())
+    is_yes = all(one.is_yes for one in answers)
+    first = of_words([(descriptor_readings(value), barrier_readings(value)) for value in found])
+    return Answer(log, first=first, is_yes=is_yes, text=first.sentence, below=tuple(answers))
+
+
+def _decoded_summary(log: DecodedLog) -> str:
+    said = [counted(log.total, "map")]
+    different = len(log.entries)
+    if different < log.total - len(log.refused_lines):
+        said.append(f"{different} of them different")
+    if log.refused_lines:
+        said.append(
+            f"{len(log.refused_lines)} without bytes: {lines_in_words(log.refused_lines)}; `tilescope check` says why"
+        )
+    return f"{', '.join(said)}."
 
 
 def require_rows(asked: Asked) -> None:
@@ -42,6 +133,7 @@ def _map_answer(source: MapSource) -> Answer:
     return Answer(
         inspection,
         call,
+        first=of_inspection(inspection),
         is_yes=inspection.tensor_map is not None,
         violations=inspection.violations,
         told_in="findings",
@@ -64,7 +156,14 @@ def _word_answer(asked: Asked) -> Answer:
             extra["addresses"] = lines
     barriers = barrier_readings(asked["word"])
     extra |= barrier_facts(barriers)
-    return Answer(readings, call, shown={"rows": rows}, extra=extra, is_yes=bool(readings.possible or barriers))
+    return Answer(
+        readings,
+        call,
+        first=of_word(readings, barriers),
+        shown={"rows": rows},
+        extra=extra,
+        is_yes=bool(readings.possible or barriers),
+    )
 
 
 def _addresses(readings: WordReadings, rows: int | None) -> list[list[str]]:
@@ -108,6 +207,8 @@ DECODE = Question(
     tilescope decode 0x4000004000010040 --major K --type bf16
     tilescope decode 0x08200490
     tilescope decode 0x000003f0001ffffe
+
+    Of a log, every map is decoded; of several numbers that are no map, every number.
 
     A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's
     instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an

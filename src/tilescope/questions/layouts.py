@@ -21,6 +21,14 @@ from tilescope.notation import (
     parse_modes,
 )
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import (
+    of_conversion,
+    of_every_notation,
+    of_layout,
+    of_layout_difference,
+    of_no_equivalent,
+    of_thread_values,
+)
 from tilescope.questions.inputs import ELEMENT, LAYOUT_BESIDE
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
@@ -36,23 +44,31 @@ def draw_answer(asked: Asked) -> Answer:
     if isinstance(layout, Modes):
         asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
-        return Answer(layout, call, shown={"shape": asked.get("shape")})
+        return Answer(layout, call, first=of_thread_values(layout), shown={"shape": asked.get("shape")})
     asked.require_at_most("elements", layout.elements, argument="text", fix="Draw a part of it.")
     parsing = Call(parse_layout, (asked["text"],), beside, "layout")
+    element = asked.get("element")
     if "other" not in asked:
-        return Answer(layout, parsing, shown={"element": asked.get("element"), "whole": asked.get("whole")})
+        return Answer(
+            layout,
+            parsing,
+            first=of_layout(layout, element),
+            shown={"element": element, "whole": asked.get("whole")},
+        )
     parsing_other = Call(parse_layout, (asked["other"],), beside, "other")
     other = parsing_other.run()
     most = max(layout.elements, other.elements)
     asked.require_at_most(
         "elements", most, argument="other", fix="Compare a part of them.", counted="elements compared"
     )
+    facts = comparison_facts(layout, other)
     return Answer(
         layout,
         parsing,
+        first=of_layout_difference(layout, other),
         then=Call(Layout.first_difference, (parsing_other,), name="", receiver=parsing),
-        shown={"element": asked.get("element"), "other": other},
-        extra=comparison_facts(layout, other),
+        shown={"element": element, "other": other},
+        extra=facts,
     )
 
 
@@ -69,6 +85,7 @@ class EveryNotation(NamedTuple):
     written: str  # the text that was asked about
     texts: Mapping[str, str]  # by the name of the notation
     assumption: str  # what the text left unsaid; empty: nothing
+    lacking: tuple[str, ...] = ()  # notations that have no text for it
 
 
 def convert_answer(asked: Asked) -> Answer:
@@ -78,19 +95,32 @@ def convert_answer(asked: Asked) -> Answer:
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
     said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
-        texts = {notation: str(_conversion(asked["text"], notation, beside)) for notation in NOTATION}
-        every = EveryNotation(asked["text"].strip(), texts, said)
-        return Answer(layout, shown={"notations": every}, extra={"notations": texts, **extra})
+        found = {notation: _conversion(asked["text"], notation, beside) for notation in NOTATION}
+        texts = {notation: str(conversion) for notation, conversion in found.items()}
+        lacking = tuple(name for name, conversion in found.items() if isinstance(conversion, NoEquivalent))
+        every = EveryNotation(asked["text"].strip(), texts, said, lacking)
+        return Answer(
+            layout,
+            first=of_every_notation(every, layout),
+            shown={"notations": every},
+            extra={"notations": texts, **extra},
+        )
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
         return Answer(
-            conversion, shown={"picture": asked.get("picture", False) or "svg" in asked}, headline=conversion.result
+            conversion,
+            first=of_conversion(conversion),
+            shown={"picture": asked.get("picture", False) or "svg" in asked},
+            code=conversion.result,
         )
+    first = of_no_equivalent(asked["notation"], conversion)
+    more = [str(violation) for violation in conversion.violations[1:]]
     return Answer(
         conversion,
+        first=first,
         extra=extra,
         is_yes=False,
-        text=f"{conversion}\n{said}" if said else str(conversion),
+        text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
 

@@ -9,9 +9,11 @@ from typing import NamedTuple
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines import refused
+from tilescope.questions.first_lines.maps import of_convolution, of_difference, of_fixed, of_log, of_report
 from tilescope.questions.inputs import ELEMENT_TYPE, TYPE
 from tilescope.questions.page import Leads, PageForm, address
-from tilescope.questions.question import Answer, Asked, Input, Question, defaults, flag, in_words, refuse
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Question, defaults, flag, in_words, refuse
 from tilescope.swizzle import SWIZZLE
 from tilescope.tensor_map import (
     AnyMap,
@@ -19,13 +21,16 @@ from tilescope.tensor_map import (
     Im2colMap,
     Im2colWideMap,
     MapArguments,
+    MapLog,
+    MapLogDiff,
     MapReport,
     TensorMap,
     TensorMapDiff,
     inspect_tensor_map,
 )
-from tilescope.tensor_map.arguments import MAP_KINDS
+from tilescope.tensor_map.arguments import MAP_KINDS, ArgumentChange
 from tilescope.tensor_map.convolution import PASSES
+from tilescope.tensor_map.map_log import lines_in_words
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.source import MapSource
 from tilescope.written import extents, number, numbers
@@ -105,21 +110,23 @@ def described(asked: Asked) -> MapSource:
     options = map_arguments(asked)
     source: MapSource | None = asked.get("source")
     if source is None:
-        return _complete(((options or MapArguments.of({})).completed(),))
+        return _complete(MapSource(None, ((options or MapArguments.of({})).completed(),)))
     refuse(
         source.blob is not None and options is not None,
         "options replace arguments, not the bytes of a descriptor.",
     )
     if source.blob is not None:
         return source
-    return _complete(source.asked if options is None else tuple(options.completed(base) for base in source.asked))
+    if options is not None:
+        source = source._replace(asked=tuple(options.completed(base) for base in source.asked))
+    return _complete(source)
 
 
-def _complete(asked: tuple[MapArguments, ...]) -> MapSource:
+def _complete(source: MapSource) -> MapSource:
     """These arguments, or everything they lack; strides follow from the rest."""
-    lacking = [arguments.lacking() for arguments in asked]
+    lacking = [arguments.lacking() for arguments in source.asked]
     if not all(lacking):  # of several maps, a report says what one lacks
-        return MapSource(None, asked)
+        return source
     raise TensorMapError([violation for missing in lacking for violation in missing])
 
 
@@ -141,79 +148,116 @@ def map_call(maps: MapSource) -> Call[AnyMap] | None:
 
 
 def check_answer(asked: Asked) -> Answer:
-    """The verdict on each map."""
+    """The verdict on a map, or on each map of a log."""
     maps = described(asked)
-    reports = maps.reports()
-    unread = [broken for report in reports for broken in report.not_understood]
-    if unread:
-        raise TensorMapError(unread)  # exit status 2, not 1
+    if maps.is_log:
+        return _log_answer(maps, is_fixed=bool(asked.get("fix")))
+    (report,) = maps.reports()
+    if report.not_understood:
+        raise TensorMapError(report.not_understood)  # exit status 2, not 1
     if asked.get("fix"):
-        return _fixed(maps)
-    given = [arguments.given for arguments in maps.asked] or [{}]
-    answers = [
-        Answer(report, shown={"asked": arguments}, violations=report.violations, told_in="findings")
-        for report, arguments in zip(reports, given, strict=True)
-    ]
-    others = [report.to_dict() for report in reports[1:]]
-    return replace(
-        answers[0],
-        call=map_call(maps),
-        extra={"others": others} if others else {},
-        is_yes=all(report.accepted for report in reports),
-        below=tuple(answers[1:]),
+        fixed = _repaired(maps.asked[0]) if maps.asked else FixedMap(maps.tensor_map(), ())
+        return Answer(
+            fixed.tensor_map,
+            first=of_fixed(fixed.tensor_map, fixed.changes),
+            extra=_fixed_facts(fixed),
+            text=_fixed_text(fixed),
+        )
+    return Answer(
+        report,
+        map_call(maps),
+        first=of_report(report),
+        shown={"asked": maps.asked[0].given if maps.asked else {}},
+        is_yes=report.accepted,
+        violations=report.violations,
+        told_in="findings",
     )
+
+
+def _log_answer(maps: MapSource, *, is_fixed: bool) -> Answer:
+    """The verdicts on the maps of a log; fixed, the calls of those that are refused."""
+    log = MapLog.of(maps)
+    if all(one.verdict == "not understood" for one in log.maps):
+        raise TensorMapError([broken for one in log.maps for broken in one.violations])  # exit status 2, not 1
+    if is_fixed:
+        return _fixed_log(log)
+    title = "The maps of the log" if log.accepted else "The maps of the log, refused ones first"
+    return Answer(log, first=of_log(log), shown={"title": title}, is_yes=log.accepted)
 
 
 class FixedMap(NamedTuple):
     """A map with the fixes of the rules that it broke, and what was changed."""
 
     tensor_map: AnyMap
-    changes: list[str]
+    changes: tuple[ArgumentChange, ...]
 
 
-def _fixed(maps: MapSource) -> Answer:
-    """The encode calls of the maps with the fixes of the broken rules, and what was changed."""
-    fixed = [_repaired(asked) for asked in maps.asked] or [FixedMap(maps.tensor_map(), [])]
-    others = [one.tensor_map.to_dict() | _fixed_facts(one) for one in fixed[1:]]
-    extra = _fixed_facts(fixed[0])
-    if others:
-        extra["others"] = others
-    return Answer(fixed[0].tensor_map, extra=extra, text="\n".join(map(_fixed_text, fixed)))
+def _fixed_log(log: MapLog) -> Answer:
+    """The encode calls of the refused maps with the fixes of the broken rules, and what was changed."""
+    refused = log.with_verdict("refused")
+    texts = [f"// {log.summary}"]
+    facts: list[dict[str, object]] = []
+    for one in refused:
+        where = lines_in_words(one.lines)
+        try:
+            fixed = _repaired(one.asked)
+        except TensorMapError as error:
+            texts += [
+                f"// {where}: no change that a rule names mends it",
+                *(f"//   {said}" for said in error.violations),
+            ]
+            continue
+        texts += [f"// {where}", _fixed_text(fixed)]
+        facts.append({"lines": list(one.lines), "tensor_map": fixed.tensor_map.to_dict()} | _fixed_facts(fixed))
+    is_yes = len(facts) == len(log.maps) - len(log.with_verdict("accepted"))
+    return Answer(log, first=of_log(log), extra={"fixed": facts}, is_yes=is_yes, text="\n".join(texts))
 
 
 def _repaired(asked: MapArguments) -> FixedMap:
     repaired = asked.repaired()
-    return FixedMap(repaired.tensor_map(), [str(change) for change in asked.changes_to(repaired)])
+    return FixedMap(repaired.tensor_map(), tuple(asked.changes_to(repaired)))
 
 
 def _fixed_facts(fixed: FixedMap) -> dict[str, object]:
     """What stands in JSON beside a map that was fixed."""
-    from tilescope.emitter import snippet  # which a check starts without
-
-    return {"changes": fixed.changes, "encode": snippet(fixed.tensor_map, "encode")}
+    return {"changes": [str(change) for change in fixed.changes], "encode": _encode_call(fixed.tensor_map)}
 
 
 def _fixed_text(fixed: FixedMap) -> str:
     """What was changed, and the calls in C++ and Python."""
     from tilescope.emitter import snippet
 
-    lines = [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
-    lines.append(snippet(fixed.tensor_map, "encode"))
+    lines = [f"// {of_fixed(fixed.tensor_map, fixed.changes).sentence}"]
+    lines += [f"// changed {change}" for change in fixed.changes] or ["// nothing changed: no rule is broken"]
+    lines.append(_encode_call(fixed.tensor_map))
     lines.append(snippet(fixed.tensor_map, "encode-bindings"))
     return "\n".join(lines)
 
 
 def diff_answer(asked: Asked) -> Answer:
-    """How two maps differ; a command reads them from what it is given."""
+    """How two maps or the maps of two logs differ; a command reads them from what it is given."""
+    if "one_log" in asked:
+        logs = MapLogDiff.of(_log_of(asked["one_log"]), _log_of(asked["other_log"]))
+        return Answer(logs, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
     difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
-    return Answer(difference, is_yes=difference.same)
+    return Answer(difference, first=of_difference(difference), is_yes=difference.same)
+
+
+def _log_of(source: MapSource) -> MapLog:
+    """The maps of a log; the bytes of one map are a log of one line."""
+    if source.blob is None:
+        return MapLog.of(source)
+    tensor_map = source.tensor_map()
+    named = {name: getattr(tensor_map, name) for name in tensor_map.readers}
+    asked = replace(MapArguments.of({"kind": tensor_map.kind, **named}), lines=(1,))
+    return MapLog.of(MapSource(None, (asked,)))
 
 
 CONV_OPTIONS = (
     Input("direction", "--direction", "Direction", choices=PASSES),
-    Input("pad", "--pad", "Padding", "one number, or one for each dimension.", read=numbers),
-    Input("stride", "--stride", "Stride", read=numbers),
-    Input("dilation", "--dilation", "Dilation", read=numbers),
+    Input("pad", "--pad", "Padding", "one number, or one for each dimension, outermost (D, H) first.", read=numbers),
+    Input("stride", "--stride", "Stride", "in the order of --pad.", read=numbers),
+    Input("dilation", "--dilation", "Dilation", "in the order of --pad.", read=numbers),
     Input(
         "channels_per_pixel",
         "--channels",
@@ -231,9 +275,19 @@ def conv_answer(asked: Asked) -> Answer:
     """The map of a convolution, or why there is none."""
     call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
     try:
-        return Answer(call.run())
+        convolution = call.run()
     except TensorMapError as error:
-        return Answer(MapReport(False, error.violations, None), is_yes=False)
+        report = MapReport(False, error.violations, None)
+        return Answer(report, first=refused("No such map", error.violations), is_yes=False)
+    encode = _encode_call(convolution.tensor_map)
+    return Answer(convolution, first=of_convolution(convolution), extra={"encode": encode}, code=encode)
+
+
+def _encode_call(tensor_map: AnyMap) -> str:
+    """The call of the driver in C++ that makes a map."""
+    from tilescope.emitter import snippet  # which a check starts without
+
+    return snippet(tensor_map, "encode")
 
 
 CHECK = Question(
@@ -242,8 +296,11 @@ CHECK = Question(
 
     The map is described by options, or by SOURCE: a file or text with JSON, with the arguments that CUTLASS, TileLang,
     Triton and others print when a map fails, with a call of the driver in C++ or Python, or with the words of a
-    descriptor; - is stdin. A log may be of any length. --from-json FILE takes nothing but JSON. Options replace what
-    SOURCE says. FILE:3 is the third line of a file that holds one map a line, as watch writes it.
+    descriptor; - is stdin. --from-json FILE takes nothing but JSON. Options replace what SOURCE says.
+
+    A log may be of any length and hold any number of maps. The answer begins with how many are refused, and on which
+    lines; then come the refused ones in full, and the others in one line each. FILE:3 is the third line of a file that
+    holds one map a line, as watch writes it.
 
     \b
     tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
@@ -270,7 +327,8 @@ DIFF = Question(
     help="""Compare two tensor maps: arguments, what follows from them, and the words of their descriptors.
 
     ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
-    is stdin, FILE:3 the third line of a file that holds one map a line.
+    is stdin, FILE:3 the third line of a file that holds one map a line. Logs of several maps are compared map by map,
+    whatever their addresses: how many are in both, which changed and how, which are in one alone.
 
     Exit status 1: they differ.
     """,

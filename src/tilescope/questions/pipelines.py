@@ -16,6 +16,7 @@ from tilescope.pipeline.toml_text import toml_text
 from tilescope.planner import plan, plan_gemm
 from tilescope.planner.barrier_roles import plan_pipeline
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.plans import of_description, of_simulation
 from tilescope.questions.inputs import ELEMENT_TYPE, TILE
 from tilescope.questions.page import PageForm
 from tilescope.questions.plans import (
@@ -85,7 +86,8 @@ def answer(asked: Asked) -> Answer:
     )
     if template is not None:
         text = template_text(template)
-        return Answer(Pipeline.from_text(text.encode(), f"{template}.toml"), text=text.rstrip("\n"))
+        pipeline = Pipeline.from_text(text.encode(), f"{template}.toml")
+        return Answer(pipeline, first=of_description(pipeline), text=text.rstrip("\n"))
     described: object
     if "description" in asked:
         pipeline = Pipeline.from_text(asked["description"], asked["file_name"])
@@ -94,7 +96,7 @@ def answer(asked: Asked) -> Answer:
         described = _planning(asked)
         pipeline = described.run()
     if asked.get("describe"):
-        return Answer(pipeline, text=toml_text(pipeline).rstrip("\n"))
+        return Answer(pipeline, first=of_description(pipeline), text=toml_text(pipeline).rstrip("\n"))
     _require_small(asked, pipeline)
     return _simulated(asked, pipeline, described)
 
@@ -112,6 +114,7 @@ def _simulated(asked: Asked, pipeline: Pipeline, described: object) -> Answer:
     return Answer(
         simulation,
         Call(simulate, (described,), options, "simulation"),
+        first=of_simulation(simulation),
         shown={"block": block},
         is_yes=simulation.verdict == "proven",
         violations=(*simulation.violations, *warnings),

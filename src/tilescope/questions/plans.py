@@ -14,6 +14,7 @@ from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.plans import of_gemm, of_plan, of_unplanned
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words
@@ -105,12 +106,20 @@ def plan_answer(asked: Asked) -> Answer:
         report = call.run()
     except PlanError as error:  # an answer too: there is no plan, and why
         unplanned = Unplanned(f"{by(asked['tile'])} {asked['data_type']}", error.violations)
-        return Answer(unplanned, call, is_yes=False, violations=error.violations, told_in="reasons")
+        return Answer(
+            unplanned,
+            call,
+            first=of_unplanned(unplanned),
+            is_yes=False,
+            violations=error.violations,
+            told_in="reasons",
+        )
     if "emit" in asked:
-        return Answer(report, program=_program(report.best, asked))
+        return Answer(report, first=of_plan(report), program=_program(report.best, asked))
     return Answer(
         report,
         call,
+        first=of_plan(report),
         shown={"why": asked.get("why", False)},
         extra=plan_facts(report),
         is_yes=bool(report.candidates),
@@ -129,10 +138,23 @@ def gemm_answer(asked: Asked) -> Answer:
         planned = call.run()
     except PlanError as error:
         unplanned = Unplanned(f"GEMM {by(asked['shape'])} {asked['data_type']}", error.violations)
-        return Answer(unplanned, call, is_yes=False, violations=error.violations, told_in="reasons")
+        return Answer(
+            unplanned,
+            call,
+            first=of_unplanned(unplanned),
+            is_yes=False,
+            violations=error.violations,
+            told_in="reasons",
+        )
     if "emit" in asked:
-        return Answer(planned, program=_program(planned, asked))
-    return Answer(planned, call, shown={"why": asked.get("why", False)}, extra=planned.kernel_facts())
+        return Answer(planned, first=of_gemm(planned), program=_program(planned, asked))
+    return Answer(
+        planned,
+        call,
+        first=of_gemm(planned),
+        shown={"why": asked.get("why", False)},
+        extra=planned.kernel_facts(),
+    )
 
 
 def _program(planned: Plan | GemmPlan, asked: Asked) -> str:

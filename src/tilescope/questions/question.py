@@ -27,7 +27,7 @@ from tilescope.errors import TilescopeError, Violation
 from tilescope.questions.call import Call
 from tilescope.rule import rule
 from tilescope.sentence import shortened
-from tilescope.value import EXTRA, Row, Value
+from tilescope.value import ADVICE, ANSWER, EXTRA, JSON_VERSION, VERSION, Row, Value
 
 Reader: TypeAlias = Callable[[str], object]  # a ValueError has two arguments: what is wrong, and what to write instead
 Function: TypeAlias = Callable[..., object]
@@ -276,6 +276,16 @@ class MadeFile(NamedTuple):
     made: Made
 
 
+class FirstLine(NamedTuple):
+    """The answer in one sentence that stands alone, and what to do where the answer is no."""
+
+    sentence: str
+    advice: str = ""
+
+
+NO_LINE = FirstLine("")  # of what stands below another answer
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a question gives: a value, and what a command and a page show of it."""
@@ -283,24 +293,34 @@ class Answer:
     value: Value
     call: Call[Any] | None = None  # the Python that makes the value
     _: KW_ONLY
+    first: FirstLine = NO_LINE  # stands above all else, and is all that --quiet prints; first_lines words it
     then: Call[Any] | None = None  # a question about the value, shown below the Python that makes it
     shown: Mapping[str, object] = field(default_factory=dict)  # options of its drawing; None: as the drawing has it
     extra: Mapping[str, object] = field(default_factory=dict)  # stands beside the value's own data in JSON
     is_yes: bool = True  # exit status 1 if it is not
     violations: tuple[Violation, ...] = ()  # what the rules say, which a page lists itself …
     told_in: str = ""  # … in place of this part of the drawing
-    text: str = ""  # what a command prints instead of the drawing
-    headline: str = ""  # … or above it, whole, however narrow the terminal …
-    told_above: tuple[str, ...] = ()  # … in place of these parts of the drawing, which its SVG keeps
+    text: str = ""  # what a command prints instead of the first line and the drawing
+    printed: str = ""  # what a command prints as it is between the first line and the drawing …
+    told_above: tuple[str, ...] = ()  # … both in place of these parts of the drawing, which its SVG keeps
     below: tuple[Answer, ...] = ()  # what a command draws below it
+    code: str = ""  # a call to copy, which a command prints at the end
     program: str | None = None  # source code, which a command writes instead of everything else
     made: Made | None = None  # what --out writes
     files: tuple[MadeFile, ...] = ()  # what a command writes to files that were named otherwise
 
     def json(self) -> str:
         """The value as plain data, with what stands beside it: what --json prints and what a page saves."""
-        beside = {EXTRA: dict(self.extra)} if self.extra else {}
-        return json.dumps(self.value.to_dict() | beside, indent=2)
+        data = self.value.to_dict()
+        told: dict[str, object] = {"kind": data["kind"], VERSION: JSON_VERSION}
+        if self.first.sentence:
+            told[ANSWER] = self.first.sentence
+        if self.first.advice:
+            told[ADVICE] = self.first.advice
+        told |= data
+        if self.extra:
+            told[EXTRA] = dict(self.extra)
+        return json.dumps(told, indent=2)
 
 
 @dataclass(frozen=True, slots=True)

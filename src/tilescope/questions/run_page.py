@@ -28,6 +28,7 @@ from tilescope.questions.runs import (
     SMEM_BLOCK,
     SMEM_PICTURE,
     answer,
+    first_line,
     launch_of,
     picture_options,
 )
@@ -121,7 +122,8 @@ def _answer(asked: Asked) -> Answer:
         fix="Use fewer blocks; the command line takes more.",
     )
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
-    return replace(found, call=_call(asked, launch), extra=extra)
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, errors, None))
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:

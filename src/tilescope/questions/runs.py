@@ -6,11 +6,12 @@ import re
 import time
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy.typing as npt
 
 from tilescope.arch import ARCH
+from tilescope.errors import RuleError, Violation
 from tilescope.machine.argument_text import read_arguments
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
@@ -18,13 +19,19 @@ from tilescope.machine.launch_template import launch_template
 from tilescope.machine.launching import Launched, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
-from tilescope.questions.question import Answer, Asked, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import shortened
+from tilescope.machine.run import KernelRun
+from tilescope.machine.source_text import no_source, source_texts
+from tilescope.pipeline.simulation import Simulation, simulate
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
+from tilescope.sentence import filled, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
 Array = npt.NDArray[Any]
+BY_LINE = "line"
 LINES = "lines"
+TIMELINE = "timeline"
 SMEM_PICTURE = "smem"
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
@@ -43,13 +50,29 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
+def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+    """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
+    outcome = outcome_sentence(run, seconds)
+    if not errors and proof is not None:
+        mistake = proof.simulation.mistake if proof.simulation is not None else None
+        return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
+    if not errors:
+        return FirstLine(outcome)
+    first = errors[0]
+    said = filled(
+        "{outcome} First: {found}; {limit}.", {"outcome": outcome, "found": first.found, "limit": first.limit}
+    )
+    return FirstLine(said, first.fix)
+
+
 def answer(asked: Asked) -> Answer:
     """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays."""
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
         template = launch_template(kernel, PurePath(asked["kernel"]).name)
-        return Answer(template.launch, text=template.text)
+        first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
+        return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
     launch = launch_of(said, asked)
     picture = picture_options(asked)
@@ -57,29 +80,82 @@ def answer(asked: Asked) -> Answer:
     done = launched(kernel, launch, asked["read_array"], max_seconds=asked.limit("seconds"), **picture)
     seconds = time.perf_counter() - start
     run = done.run
-    told = outcome_sentence(run, seconds)
-    if run.printed:
-        told = f"{told}\n\n{run.printed.rstrip()}"
-    if picture and run.smem is None:
-        told = f"{told}\n\nBlock {picture['smem_block']} did not run: there is no shared memory to draw."
+    texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
+    proof = _proof(asked, run)
+    texts_told = (run.printed.rstrip(), proof.told if proof is not None else "", _undrawn(picture, run))
+    printed = [text for text in texts_told if text]
+    timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        shown={"outputs": done.outputs, "all_lines": asked.get("all_lines"), "smem": run.smem},
+        first=first_line(run, seconds, errors, proof),
+        shown={
+            "outputs": done.outputs,
+            "all_lines": asked.get("all_lines"),
+            "texts": texts,
+            "timeline": timeline,
+            "smem": run.smem,
+        },
         extra={
             "seconds": round(seconds, 6),
             "exact": run.exact,
             "outputs": [output.to_dict() for output in done.outputs],
             "lines": [count.to_dict() for count in line_counts(run)],
+            **({} if proof is None else {"proof": proof.to_dict()}),
             **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
-        is_yes=run.outcome == "finished" and not errors,
+        is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
         violations=run.findings,
         told_in="findings",
-        headline=told,
+        printed="\n\n".join(printed),
         told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+class _Proof(NamedTuple):
+    """What `simulate` says of the pipeline that a run was, or why there is none."""
+
+    simulation: Simulation | None
+    refusal: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What came out, in a line."""
+        if self.simulation is None:
+            return f"Not proven: {self.refusal}"
+        return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
+
+    @property
+    def told(self) -> str:
+        """The verdict, what it holds for, and the way into a mistake with its source lines."""
+        mistake = self.simulation.mistake if self.simulation is not None else None
+        lines = [self.verdict]
+        if self.simulation is not None and self.simulation.verdict == "proven":
+            lines.append("That holds for the way that every warp of its first cluster took in this run.")
+        if mistake is not None:
+            lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """As --json has it."""
+        if self.simulation is None:
+            return {"verdict": "refused", "refusal": self.refusal}
+        return self.simulation.to_dict()
+
+
+def _proof(asked: Asked, run: KernelRun) -> _Proof | None:
+    """The proof that --prove asks for, or that the timeline shows."""
+    if not asked.get("prove") and asked.get("draw") != TIMELINE:
+        return None
+    try:
+        return _Proof(simulate(run.pipeline()))
+    except RuleError as error:
+        return _Proof(None, str(error))
+
+
+def _is_proven(proof: _Proof | None) -> bool:
+    return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
 
 
 class PictureOptions(TypedDict, total=False):
@@ -95,6 +171,13 @@ def picture_options(asked: Asked) -> PictureOptions:
         refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
         return {}
     return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
+
+
+def _undrawn(picture: PictureOptions, run: KernelRun) -> str:
+    """Why a picture that was asked for is missing."""
+    if not picture or run.smem is not None:
+        return ""
+    return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
 
 
 def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
@@ -175,6 +258,7 @@ RUN = Question(
     tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
+    tilescope run --launch launch.toml --by line
     tilescope run --launch launch.toml --draw smem --at mm.py:12
 
     \b
@@ -188,7 +272,7 @@ RUN = Question(
     7  0x40  1.5                   numbers
     bytes:00ff                     a struct by value
 
-    Exit status 1: a hang, a fault, a run that was stopped, or an error among the findings.
+    Exit status 1: a hang, a fault, a run that was stopped, an error among the findings, or what --prove does not prove.
     """,
     inputs=(
         Input("kernel", file="input", is_required=False, shown_as="[FILE.ptx]"),
@@ -220,12 +304,26 @@ RUN = Question(
         ),
         Input("launch", "--launch", "A launch file, whose values options replace", file="input", shown_as="FILE"),
         Input("template", "--template", "Print a launch file for the kernel, and do not run it", read=flag),
+        Input(
+            "by",
+            "--by",
+            "Print what accesses cost beside every source line, worst first, then copies by map and operands of wgmma",
+            choices=(BY_LINE,),
+            is_strict=True,
+        ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input(
+            "prove",
+            "--prove",
+            "Prove what the warps of the first cluster did for every order of them, or name the mistake",
+            read=flag,
+        ),
         Input(
             "draw",
             "--draw",
-            "What the drawing shows: the lines that ran, or the shared memory of a block and who wrote it",
-            choices=(LINES, SMEM_PICTURE),
+            "What the drawing shows: the lines that ran, the warps, copies and barriers over time, "
+            "or the shared memory of a block and who wrote it",
+            choices=(LINES, TIMELINE, SMEM_PICTURE),
             is_strict=True,
             unsaid=LINES,
         ),

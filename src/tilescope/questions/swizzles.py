@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import of_swizzle
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.swizzle import SWIZZLE, Swizzle
@@ -14,7 +15,7 @@ def answer(asked: Asked) -> Answer:
     call = Call(Swizzle.named, (asked["mode"],), name="swizzle")
     mode = call.run()
     start: int = asked.get("address", 0)
-    return Answer(mode, call, shown={"address": start}, extra=swizzle_facts(mode, start))
+    return Answer(mode, call, first=of_swizzle(mode, start), shown={"address": start}, extra=swizzle_facts(mode, start))
 
 
 def swizzle_facts(mode: Swizzle, address: int) -> dict[str, object]:

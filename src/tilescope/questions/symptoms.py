@@ -8,10 +8,11 @@ from typing import NamedTuple
 from tilescope.errors import RuleError
 from tilescope.questions import banks, copies, decoding, maps, plans, swizzles, tensor_core
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input
-from tilescope.questions.topics import EXPLAIN, find
-from tilescope.rule import ARGUMENT_TYPE
+from tilescope.questions.topics import EXPLAIN, Topic, find
+from tilescope.rule import ARGUMENT_TYPE, Rule
 from tilescope.symptoms import SYMPTOM, Cause, Diagnosis, Symptom, diagnose
 from tilescope.tensor_map import TensorMap
 
@@ -57,8 +58,10 @@ def answer(asked: Asked) -> Answer:
     except RuleError:
         found = diagnose(seen)
     if isinstance(found, Diagnosis):
-        return Answer(found, Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms"))
-    return Answer(found, Call(find, (seen,), name="topic", module="tilescope.questions.topics"))
+        call: Call[Diagnosis | Topic | Rule] = Call(diagnose, (seen,), name="diagnosis", module="tilescope.symptoms")
+    else:
+        call = Call(find, (seen,), name="topic", module="tilescope.questions.topics")
+    return Answer(found, call, first=of_topic(found))
 
 
 def _asking_topic(asked: Asked) -> Asked:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
 from tilescope.layout import MAJORS, Layout
-from tilescope.mma.agreement import compatible
+from tilescope.mma.agreement import Agreement, compatible
 from tilescope.mma.canonical import CanonicalLayout, canonical_layout
 from tilescope.mma.consumer import CONSUMER
 from tilescope.mma.datapath import known_datapath
@@ -17,12 +17,26 @@ from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.scale_packing import SCALE_ATOM
+from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_layout import tmem_layout
+from tilescope.mma.tmem_load import LoadedElement, loaded_element
 from tilescope.questions.call import Call
+from tilescope.questions.first_lines.memory import of_layout
+from tilescope.questions.first_lines.tensor_core import (
+    of_agreement,
+    of_budget,
+    of_descriptors,
+    of_fragment,
+    of_instruction,
+    of_scales,
+    of_tmem,
+)
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
 from tilescope.questions.maps import DESCRIBED_MAP, described
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, tile, word
@@ -60,7 +74,13 @@ def layout_answer(asked: Asked) -> Answer:
     )
     operand = call.run()
     element = asked.get("element")
-    return Answer(operand, call, shown={"element": element}, extra=operand_facts(operand, element))
+    return Answer(
+        operand,
+        call,
+        first=of_layout(operand, element),
+        shown={"element": element},
+        extra=operand_facts(operand, element),
+    )
 
 
 def operand_facts(operand: Layout, element: tuple[int, int] | None) -> dict[str, object]:
@@ -80,7 +100,13 @@ def fragment_answer(asked: Asked) -> Answer:
     held = call.run()
     lane = asked.get("lane")
     element = asked.get("element")
-    return Answer(held, call, shown={"lane": lane, "element": element}, extra=fragment_facts(held, lane, element))
+    return Answer(
+        held,
+        call,
+        first=of_fragment(held, lane, element),
+        shown={"lane": lane, "element": element},
+        extra=fragment_facts(held, lane, element),
+    )
 
 
 def fragment_facts(
@@ -126,7 +152,7 @@ def descriptors_answer(asked: Asked) -> Answer:
     listing = Call(loop_of, (), asked.options([READER])).run()
     call = Call(listing, (asked["tile"], asked["data_type"]), asked.options(DESCRIPTOR_OPTIONS), "loop")
     loop = call.run()
-    return Answer(loop, call, extra=loop_facts(loop))
+    return Answer(loop, call, first=of_descriptors(loop), extra=loop_facts(loop))
 
 
 def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
@@ -134,6 +160,7 @@ def loop_facts(loop: DescriptorLoop) -> dict[str, object]:
     return {
         "descriptors": [[hex(step.encode()) for step in steps] for steps in loop],
         "explanation": list(loop.explanation),
+        "transpose": loop.transpose,
         "findings": [finding.to_dict() for finding in loop.findings],
     }
 
@@ -157,7 +184,12 @@ TMEM_OPTIONS = (
 
 
 def tmem_answer(asked: Asked) -> Answer:
-    """Where D or A lies in tensor memory."""
+    """Where D or A lies in tensor memory; with `budget`, whether several matrices fit together."""
+    if "budget" in asked:
+        return _budget_answer(asked)
+    refuse(
+        "m" not in asked, "Give --m M with --n N or --k K; or --budget D:128x256,A:128x64, what lies there together."
+    )
     m: int = asked["m"]
     n: int | None = asked.get("n")
     k: int | None = asked.get("k")
@@ -175,22 +207,50 @@ def tmem_answer(asked: Asked) -> Answer:
     matrix = call.run()
     element = asked.get("element")
     extra: dict[str, object] = {}
+    loaded: LoadedElement | None = None
     if element is not None:
         extra = {"element": list(element), "place": matrix.place(*element)._asdict()}
-    return Answer(matrix, shown={"element": element}, extra=extra)
+    if "load" in asked:
+        refuse(element is None, "--ld says who gets one element by a load: give it with --element ROW,COLUMN.")
+        row, column = asked["element"]
+        loaded = loaded_element(matrix, row, column, asked["load"])
+        extra["loaded"] = loaded._asdict() | {"address": hex(loaded.address)}
+    return Answer(
+        matrix, first=of_tmem(matrix, element, loaded), shown={"element": element, "loaded": loaded}, extra=extra
+    )
+
+
+def _budget_answer(asked: Asked) -> Answer:
+    """Whether matrices fit into tensor memory together."""
+    refuse(
+        any(name in asked for name in ("m", "n", "k", "metadata", "data_type", "address", "element", "load")),
+        "--budget lists whole matrices, and places them; --cta-group, --ws and --sparse alone go with it.",
+    )
+    budget = tmem_budget(named_layouts(asked["budget"], asked.options(TMEM_FORM)))
+    return Answer(
+        budget,
+        first=of_budget(budget),
+        extra={"alloc_columns": budget.alloc_columns},
+        is_yes=budget.fits,
+        violations=budget.violations,
+    )
 
 
 def scales_answer(asked: Asked) -> Answer:
     """Where the scale factors of a block-scaled matrix lie."""
     rows, k = asked["shape"]
-    factors = scale_layout(rows, k, asked["kind"])
-    element = asked.get("element")
-    extra: dict[str, object] = {}
+    factors = scale_layout(rows, k, asked["kind"], atom=asked.get("atom", "128x4"))
+    element: tuple[int, int] | None = asked.get("element")
+    block: tuple[int, int] | None = asked.get("block")
+    refuse(element is not None and block is not None, "Give one of --element ROW,K and --block ROW,BLOCK.")
     if element is not None:
-        row = element[0]
-        block = element[1] // factors.format.block
-        extra = {"element": list(element), "block": block, "offset": int(factors.offset(row, block))}
-    return Answer(factors, shown={"element": element}, extra=extra)
+        row, column = element
+        block = row, column // factors.format.block
+    extra: dict[str, object] = {}
+    if block is not None:
+        extra = {"element": list(element)} if element is not None else {"row": block[0]}
+        extra |= {"block": block[1], "offset": int(factors.offset(*block))}
+    return Answer(factors, first=of_scales(factors, block), shown={"element": element, "block": block}, extra=extra)
 
 
 INSTRUCTION_OPTIONS = (
@@ -229,7 +289,11 @@ def instruction_answer(asked: Asked) -> Answer:
     """The 32-bit descriptor of an instruction."""
     call = Call(InstructionDescriptor, (asked["kind"], *asked["shape"]), asked.options(INSTRUCTION_OPTIONS))
     descriptor = call.run()
-    return Answer(descriptor, extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)})
+    return Answer(
+        descriptor,
+        first=of_instruction(descriptor),
+        extra={"word": hex(descriptor.encode()), "forms": list(descriptor.forms)},
+    )
 
 
 def placed_copy(text: str) -> tuple[tuple[int, ...], int]:
@@ -260,7 +324,7 @@ READ_OPTIONS = (
 COPIES = Input(
     "copies",
     "--copy",
-    "A copy that brings the tile, such as 64,0@8192; may be repeated",
+    "A copy that brings the tile, such as 64,0@8192: coordinates innermost first, bytes; may be repeated",
     read=placed_copy,
     unsaid="one, to its start",
     is_many=True,
@@ -277,12 +341,13 @@ def check_answer(asked: Asked) -> Answer:
         raise RuleError(reading.violations[0] for reading in readings)
     call = Call(compatible, (tensor_map, sound[0]), asked.options((*READ_OPTIONS, COPIES)))
     agreement = call.run()
-    return Answer(agreement, is_yes=agreement.agrees)
+    assert isinstance(agreement, Agreement)  # of a map; the other kind compares what lies in tensor memory
+    return Answer(agreement, first=of_agreement(agreement), is_yes=agreement.agrees)
 
 
 LAYOUT = Question(
     name="mma layout",
-    summary="Draw an operand as it lies in shared memory.",
+    summary="An operand as it lies in shared memory, swizzled.",
     help="Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.",
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
     answer=layout_answer,
@@ -305,7 +370,7 @@ FRAGMENT_INSTRUCTION = Input(
 LANE = Input("lane", "--lane", "Mark thread", read=number)
 FRAGMENT = Question(
     name="mma fragment",
-    summary="Draw which thread holds which element.",
+    summary="Which thread holds which element, in which register.",
     help="""Draw which thread holds which element, and what each thread holds.
 
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
@@ -322,8 +387,18 @@ FRAGMENT = Question(
 )
 TMEM = Question(
     name="mma tmem",
-    summary="Draw a matrix in tensor memory (Blackwell).",
-    help="Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.",
+    summary="Tensor memory: where D or A lies, who loads it, what fits.",
+    help="""Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.
+
+    \b
+    tilescope mma tmem --m 128 --n 256
+    tilescope mma tmem --m 128 --n 64 --element 37,40 --ld 32x32b.x32
+    tilescope mma tmem --budget D:128x128*2,SFA:128x256:nvfp4
+    tilescope mma tmem --budget D:64x128,D:64x128
+
+    --ld names the warp, lane and register that get the element. --budget adds up columns: accumulators that use half of
+    the lanes (m 64) share theirs. Exit status 1: the matrices of --budget do not fit.
+    """,
     inputs=(
         Input("n", "--n", "Columns of the accumulator D", read=number),
         Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number),
@@ -331,27 +406,51 @@ TMEM = Question(
         Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
         *TMEM_OPTIONS[len(TMEM_FORM) :],
         Input("element", "--element", "Say where this element lies", "row,column.", read=pair),
-        Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, is_required=True, shown_as="M"),
+        Input("load", "--ld", "With --element, who gets it", "by a tcgen05.ld such as 32x32b.x32.", shown_as="SHAPE"),
+        Input(
+            "budget",
+            "--budget",
+            "Whether these fit together",
+            "D, A, metadata: MxN[:TYPE][*COUNT]; SFA, SFB: ROWSxK:KIND.",
+            read=tmem_parts,
+            shown_as="PART,…",
+        ),
+        Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, shown_as="M"),
     ),
     answer=tmem_answer,
     functions=(tmem_layout,),
 )
 SCALES = Question(
     name="mma scales",
-    summary="Draw the scale factors of a block-scaled matrix.",
+    summary="Where the scale factors of mxfp8, mxfp4, nvfp4 lie.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
     lie.
     """,
     inputs=(
         Input("shape", read=tile),
         Input("kind"),
-        Input("element", "--element", "Say where the scale of this element lies", "row,k.", read=pair),
+        Input(
+            "element",
+            "--element",
+            "Say where the scale of this element of the matrix lies",
+            "row,k, in elements.",
+            read=pair,
+        ),
+        Input("block", "--block", "The same by block", "row,block, as ScaleLayout.offset takes them.", read=pair),
+        Input(
+            "atom",
+            "--atom",
+            "Layout in memory",
+            "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
+            choices=tuple(SCALE_ATOM),
+            unsaid="128x4",
+        ),
     ),
     answer=scales_answer,
 )
 INSTRUCTION = Question(
     name="mma instruction",
-    summary="Build tcgen05's instruction descriptor.",
+    summary="The instruction descriptor (idesc) of tcgen05.mma.",
     help="""Build the 32-bit descriptor of tcgen05.mma: KIND (f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4) and
     M x N.
 
@@ -367,7 +466,7 @@ INSTRUCTION = Question(
 )
 DESCRIPTORS = Question(
     name="mma descriptors",
-    summary="List the descriptors of a K loop.",
+    summary="Matrix descriptors (LBO, SBO) of a K loop, transpose bits.",
     help="List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.",
     inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
     answer=descriptors_answer,
@@ -375,7 +474,7 @@ DESCRIPTORS = Question(
 )
 CHECK = Question(
     name="mma check",
-    summary="Say whether a descriptor reads what TMA wrote.",
+    summary="Whether a descriptor reads what TMA wrote, or why not.",
     help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
     \b

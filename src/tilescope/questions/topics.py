@@ -9,31 +9,39 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
 
-from tilescope.arch import ARCH, KIB, Arch
+from tilescope.arch import ARCH, KIB, SHARED_ROWS, Arch, target_of
 from tilescope.cuda_error import known_names, unknown_names_in
 from tilescope.data_type import DATA_TYPE, DataType
-from tilescope.errors import RuleError
+from tilescope.errors import RuleError, Violation
 from tilescope.names import nearest_name, nearest_names
+from tilescope.questions.first_lines.topics import of_index, of_nearest, of_topic
 from tilescope.questions.question import Answer, Asked, Input, Question
 from tilescope.rule import RULES, UNKNOWN_NAME, Rule
 from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
+from tilescope.symptoms.nearest import rarity
 from tilescope.symptoms.question import says_nothing_else
+from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
 
 LONGEST_TEXT = 8_000  # characters that are read
 LONGEST_QUESTION = 400  # characters of a question about a term
 _ASKING = re.compile(
-    r"\s*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
+    r"\s*(?:\[[^\]]*\]\s*)*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
     re.IGNORECASE,
 )
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
+_SENTENCE_WORDS = 2
+_ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
+_RULE_WORDS = 4  # of the longest name of a rule
+_FEW_WORDS = 4  # that say something
+_TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
 
@@ -54,6 +62,16 @@ class TopicIndex(Value):
     """The names of all topics, group by group."""
 
     groups: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NearestTopics(Value):
+    """What somebody may have meant by words that name no topic."""
+
+    question: str
+    reason: str  # why it is not known
+    topics: tuple[str, ...] = ()  # their names, the nearest first; empty where nothing is near
+    advice: str = ""  # what to do instead
 
 
 Finder: TypeAlias = Callable[[str], Topic | Rule | Diagnosis | None]
@@ -79,7 +97,9 @@ def names() -> Iterator[str]:
 
 
 def find(name: str) -> Topic | Rule | Diagnosis:
-    """The topic of that name, the rule, or the symptom that the words describe; others are refused with the nearest.
+    """The topic of that name, the rule, or the symptom that the words describe.
+
+    A sentence that names nothing gives a Diagnosis that holds only what is near; other words are refused with the nearest.
 
     >>> find("leading byte offset").name
     'LBO'
@@ -87,29 +107,25 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
-    in_sentences = (_contained_term, _symptom) if asks_for_meaning else (_symptom, _contained_term)
-    finders: list[Finder] = [CAUSES.find, *(group.find for group in WORD_GROUPS), *in_sentences]
+    in_sentences: list[Finder] = [_symptom, _contained_term, _named_cause]
+    if asks_for_meaning:
+        in_sentences = [_contained_term, _symptom, _named_cause]
+    elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
+        in_sentences = [_symptom, _named_cause, _contained_term]
+    others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
+    finders = [*of_words, *in_sentences, _mentioned_term, _rule, _near_sentence]
     for find_topic in finders:
         topic = find_topic(name)
         if topic is not None:
             return topic
-    nearest = _suggested(name)
+    nearest = _nearest(name)
     raise UNKNOWN_NAME.error(
         argument="topic",
         found=f"topic {shortened(name)!r}",
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
     )
-
-
-def _suggested(name: str) -> list[str]:
-    """What somebody may have meant: a sentence is near to symptoms, a word to names."""
-    symptoms = [f'"{symptom.name}"' for symptom in diagnose(name).suggested[:3]]
-    if symptoms:
-        symptoms += [_TERM_BY_SPELLING[spelling].name for spelling in _spellings_in(name)[:1]]
-    if len(name.split()) > 1:
-        return symptoms or _nearest(name)
-    return _nearest(name) or symptoms
 
 
 def _nearest(name: str) -> list[str]:
@@ -132,12 +148,38 @@ def _term(spelling: str) -> Topic | None:
 
 
 def _contained_term(name: str) -> Topic | None:
-    """The first term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning"."""
+    """The term in a question that says nothing beside it: "what does expect_tx mean", "SBO meaning".
+
+    Of several, who asks what something is names it first; in a title the rarest is the subject.
+    """
+    asked = _question(name)
     spellings = _spellings_in(name)
-    if not spellings:
+    bare = [word for word in spellings if all(map(says_nothing_else, asked.replace(f" {word} ", " ").split()))]
+    if not bare:
         return None
-    beside = _question(name).replace(f" {spellings[0]} ", " ").split()
-    return _term(spellings[0]) if all(map(says_nothing_else, beside)) else None
+    return _term(bare[0] if _ASKING.match(name) else _rarest(bare))
+
+
+def _rarest(spellings: Iterable[str]) -> str:
+    """The spelling whose rarest word says most; of those that say as much, the longest."""
+    return max(spellings, key=lambda spelling: (_rarest_word(spelling), len(spelling)))
+
+
+def _rarest_word(spelling: str) -> float:
+    return max((rarity(frozenset({word})) for word in words_of(spelling)), default=0.0)
+
+
+def _mentioned_term(name: str) -> Topic | None:
+    """The rarest term that a sentence mentions, where other words of it belong to the trade as well.
+
+    "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
+    """
+    words = set(_question(name).split())
+    of_trade = [word for word in words if not word.isdecimal() and word not in FILLER and says_nothing_else(word)]
+    spellings = _spellings_in(name)
+    if not spellings or len(of_trade) < _TRADE_WORDS:
+        return None
+    return _term(_rarest(spellings))
 
 
 def _spellings_in(name: str) -> list[str]:
@@ -148,9 +190,17 @@ def _spellings_in(name: str) -> list[str]:
 
 
 def _question(name: str) -> str:
-    """A question in bare words, a space around each."""
+    """A question in bare words, a space around each; names in capitals are taken apart where no term is spelled so."""
+    asked = _bare_words(name)
+    if any(f" {spelling} " in asked for spelling in _TERM_BY_SPELLING):
+        return asked
+    return _bare_words(re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", " ", name))  # WarpSpecializedPingpong
+
+
+@lru_cache(maxsize=64)
+def _bare_words(name: str) -> str:
     words = re.sub(r"[^\w.:<>\[\]]+", " ", _folded(name[:LONGEST_QUESTION])).split()
-    return f" {' '.join(words)} "
+    return f" {' '.join(word.rstrip('.:') or word for word in words)} "
 
 
 def _bare_mode(name: str) -> str:
@@ -219,21 +269,23 @@ def _arch(name: str) -> Topic | None:
         row = Arch.named(name)
     except RuleError:
         return None
-    major, minor = row.compute_capability
+    target = target_of(name)
+    shown = target if target in SHARED_ROWS else row.name
     special = _features(row, f"{row.name}a")
-    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB an SM"
-    smem_per_block = f"{row.smem_per_block_bytes // KIB} KiB a block"
+    smem_per_sm = f"{row.smem_per_sm_bytes // KIB} KiB of shared memory an SM"
+    smem_per_block = f"at most {row.smem_per_block_bytes // KIB} KiB a block"
     sentences = [
-        f"Compute capability {major}.{minor}.",
-        f"Shared memory: {smem_per_sm}, at most {smem_per_block}.",
+        f"Compute capability {shown[3:-1]}.{shown[-1]}, with {smem_per_sm} and {smem_per_block}.",
         f"At most {row.blocks_per_sm} blocks an SM.",
-        f"Code for {row.name} has {_features(row, row.name)}.",
+        f"Code for {shown} has {_features(row, row.name)}.",
     ]
     if special:
-        sentences.append(f"Code for {row.name}a also has {special}.")
+        sentences.append(f"Code for {shown}a also has {special}.")
+    if shown != row.name:
+        sentences.append(f"These are the facts of {row.name}, whose row it shares.")
     basis = "was measured on a card" if row.basis == "measured" else "rests on the documents"
     sentences.append(f"What tilescope says about it {basis}.")
-    return Topic(row.name, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
+    return Topic(shown, "architectures", " ".join(sentences), ("TMA", "wgmma", "tcgen05"))
 
 
 def _features(row: Arch, target: str) -> str:
@@ -241,8 +293,19 @@ def _features(row: Arch, target: str) -> str:
     return ", ".join(feature.replace("_", " ") for feature in row.features if row.target(feature) == target)
 
 
+def _rule_as_written(name: str) -> Rule | None:
+    """The rule whose name is written as it is printed: a word with hyphens, but for the few that have none.
+
+    All rules together are the whole package, which takes a second to import: most questions are answered without.
+    """
+    bare = name.strip()
+    is_name = bare in _ONE_WORD_RULES or ("-" in bare and not re.search(r"\s", bare))
+    return _rule(name) if is_name else None
+
+
 def _rule(name: str) -> Rule | None:
-    return _rules_by_spelling().get(_folded(name))
+    """The rule of that name, with whatever stands between its words."""
+    return _rules_by_spelling().get(_folded(name)) if len(name.split()) <= _RULE_WORDS else None
 
 
 @cache
@@ -273,6 +336,20 @@ def _symptom(name: str) -> Diagnosis | None:
             fix=f"Did you mean {nearest}?" if nearest else _LISTED,
         )
     return None
+
+
+def _named_cause(name: str) -> Diagnosis | None:
+    """The causes that a sentence names without saying what is seen."""
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.named else None
+
+
+def _near_sentence(name: str) -> Diagnosis | None:
+    """What a sentence is near to that names nothing."""
+    if len(name.split()) < _SENTENCE_WORDS:
+        return None
+    diagnosis = diagnose(name)
+    return diagnosis if diagnosis.suggested or diagnosis.nearest else None
 
 
 def _cause(name: str) -> Topic | None:
@@ -311,9 +388,11 @@ def _map_field(name: str) -> Topic | None:
 _TERM_BY_SPELLING: dict[str, Term] = {_folded(name): term for term in TERMS for name in (*term.aliases, term.name)}
 _TERM_ALIASES = {alias: term.name for term in TERMS for alias in term.aliases}
 _PTX_TYPES = {row.ptx: row.name for row in DATA_TYPE.values()}
+RULE_NAMES = Group("rules", RULES, _rule)
+TERM_NAMES = Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES)
 WORD_GROUPS = (
-    Group("rules", RULES, _rule),
-    Group("terms", [term.name for term in TERMS], _term, _TERM_ALIASES),
+    RULE_NAMES,
+    TERM_NAMES,
     Group("swizzle modes", SWIZZLE, _swizzle_mode),
     Group("data types", DATA_TYPE, _data_type, _PTX_TYPES),
     Group("architectures", ARCH, _arch),
@@ -324,10 +403,25 @@ GROUPS = (*WORD_GROUPS, CAUSES, Group("symptoms", SEEN, _symptom), Group("CUDA e
 
 
 def answer(asked: Asked) -> Answer:
-    """What the words name; without words, everything that can be explained."""
+    """What the words name; without words, everything that can be explained. Exit status 1 if only something is near."""
     if "topic" not in asked:
-        return Answer(index())
-    return Answer(find(" ".join(asked["topic"])))
+        topics = index()
+        return Answer(topics, first=of_index(topics))
+    question = " ".join(asked["topic"])
+    try:
+        found = find(question)
+    except RuleError as error:
+        near = _near_words(question, *error.violations)
+        return Answer(near, is_yes=False, first=of_nearest(near))
+    return Answer(found, is_yes=not isinstance(found, Diagnosis) or found.is_known, first=of_topic(found))
+
+
+def _near_words(question: str, unknown: Violation) -> NearestTopics:
+    """What is near to words that name nothing; where nothing is, what to do instead."""
+    topics = tuple(_nearest(question))
+    is_sentence = len(question.split()) >= _SENTENCE_WORDS and unknown.found.startswith("topic ")
+    reason = "Nothing is known by these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
+    return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
 
 
 EXPLAIN = Question(
@@ -335,9 +429,11 @@ EXPLAIN = Question(
     help="""Explain TOPIC: a term such as "base offset", a rule, a field, a mode, a data type, an architecture, or
     what you see.
 
-    What you see may be an error code (715), an error's name, or a few words: hang, "garbage in every second row".
+    What you see may be a pasted line of a log, of ptxas or of a library; an error code (715) or its name; or a few words:
+    hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
+    A - reads stdin.
 
-    Without TOPIC: list everything that can be explained.
+    Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
     answer=answer,

@@ -1,46 +1,54 @@
-"""From a sentence somebody typed to the symptoms it names.
+"""From a sentence somebody typed to the symptoms and causes it names.
 
-    "my kernel is stuck in try_wait"  →  {hang, try, wait}       words that mean the same are folded
-    "misalligned adress"              →  {misaligned, address}   a word misspelt by a letter or two is read as the nearest known
+    "my kernel is stuck in try_wait"  →  {hang, try, wait}       words that mean the same are folded (words.py)
     phrase "hang try wait"            →  all its words are there: this symptom, three words strong
+    "715: cute.printf after dealloc"  →  the symptom of 715, and of its causes first the one whose phrase is there
 
 Of the phrases whose words are all in the question the strongest decides; rare words weigh more than common ones. Where
-no phrase fits whole, the symptoms that share its rare words are offered, never one that shares nothing.
+no phrase fits whole, what shares its rare words is offered (nearest.py), never something that shares nothing.
 
 An error code goes before words: "Failed to initialize the TMA descriptor 801" is 801, and no symptom of another code is it,
-however well its phrases fit.
+however well its phrases fit. The number of an Xid line, which only the driver's log has, goes before words too.
+
+Numbers of the question are read (arithmetic.py): "Required: 131072, Hardware limit: 101376" says how many stages fit.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from math import log
+from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
-from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom, table
+from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.nearest import nearest
+from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
+from tilescope.symptoms.words import (
+    ASKING,
+    CONTEXT,
+    DECISIVE,
+    ELSEWHERE,
+    FILLER,
+    MAX_CHARACTERS,
+    VAGUE,
+    folded,
+    read_as,
+    words_of,
+)
 from tilescope.value import Value, row_field
 
-MAX_WORDS = 200  # of a question: the first and the last of a pasted log
-MAX_CHARACTERS = 20_000
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
-_ALIKE = 0.83  # how like a known word another is spelled to be read as it
-_MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
-_ENDINGS = ("s", "es", "ed", "d", "ing", "ly")
+_DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
+_XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
+_AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
-_WORDS = table("words")
-_SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
-_EMPTY = frozenset(_WORDS["filler"]["words"].split())
-_ASKING = frozenset(_WORDS["asking"]["words"].split())
-_VAGUE = frozenset(_WORDS["vague"]["words"].split())
-_CONTEXT = frozenset(_WORDS["context"]["words"].split())  # words of the trade, though no phrase has them
-_ELSEWHERE = frozenset(_WORDS["elsewhere"]["words"].split())  # a question with one of these is not about tiles
-_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
+Phrases: TypeAlias = "tuple[frozenset[str], ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,51 +65,158 @@ class Diagnosis(Value):
     # where none is named: those that share words with the question
     suggested: tuple[Symptom, ...] = row_field(Symptom.named, default=())
     unknown_codes: tuple[int, ...] = ()  # error codes of the question that no CUDA error has
+    named: tuple[Cause, ...] = row_field(Cause.named, default=())  # causes that the question itself names, best first
+    arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
+    nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the question names something, or its numbers say something; otherwise there are only things near it."""
+        return bool(self.symptoms or self.named or self.arithmetic)
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """The causes of the best symptom, most likely first."""
-        return tuple(CAUSE[name] for name in self.symptoms[0].causes) if self.symptoms else ()
+        """The causes that the words name, then the others of the best symptom, most likely first."""
+        of_symptom = self.symptoms[0].causes if self.symptoms else ()
+        first = [cause.name for cause in self.named]
+        return tuple(CAUSE[name] for name in dict.fromkeys((*first, *of_symptom)))
 
 
+class _Fit(NamedTuple):
+    """How well the phrases of something fit a question."""
+
+    phrase: frozenset[str]  # the strongest that is there whole; empty: none is
+    shared: float  # of a phrase that is not: the share of its weight that is there, at best
+
+    @property
+    def weight(self) -> float:
+        """How much the phrase says; 0 if none is there whole."""
+        return _weight(self.phrase)
+
+
+@lru_cache(maxsize=16)  # whoever explains a sentence asks several times
 def diagnose(question: str) -> Diagnosis:
-    """The symptoms that `question` names: an error code, an error's name, or what somebody sees.
+    """The symptoms and causes that `question` names: an error code, an error's name, or what somebody sees.
 
     >>> [symptom.name for symptom in diagnose("CUDA_ERROR_MISALIGNED_ADDRESS").symptoms]
     ['misaligned address (716)']
+    >>> diagnose("CUDA error 715 since I added cute.printf").causes[0].name
+    'too-few-registers'
     >>> diagnose("how do I boil an egg").symptoms
     ()
     """
     codes = codes_in(question[:MAX_CHARACTERS])
-    known_codes = {str(code) for code in codes.known}
-    words = question_words(question) | known_codes
-    is_strange = not all(word in _weights() or says_nothing_else(word) for word in words)
-    of_code = {name for code in codes.known for name in _symptoms_of_code(code)}
-    weight_found = dict.fromkeys(sorted(of_code, key=list(SYMPTOM).index), 0.0)  # best phrase that is there whole
-    overlap: dict[str, float] = {}  # share of a phrase's weight that is there
-    for symptom, phrases in _phrases_asked(words):
-        names_a_code = bool(codes.known or codes.unknown)
-        if names_a_code and SYMPTOM[symptom].codes and symptom not in of_code:
-            continue  # its words may fit; it is another error
+    code_words = frozenset(map(str, codes.known))
+    words = question_words(question) | code_words
+    fits = _fits(_symptom_phrases(), words)
+    if codes.known or codes.unknown:
+        fits = {name: fit for name, fit in fits.items() if _may_be_code(SEEN[name], codes.known)}
+    certain = _certain(codes.known, _xids_in(question), words, code_words)
+    by_words = [name for name, fit in fits.items() if fit.phrase and name not in certain]
+    by_words.sort(key=lambda name: -fits[name].weight)
+    found = [*certain, *by_words]
+    best = SYMPTOM[found[0]] if found else None
+    seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
+    named = _named_causes(words, best, seen)
+    is_named = bool(found or named)
+    return Diagnosis(
+        question,
+        tuple(SYMPTOM[name] for name in found),
+        () if is_named else _suggested(fits),
+        codes.unknown,
+        tuple(CAUSE[name] for name in named),
+        () if words & ELSEWHERE else numbers_read(question),
+        () if is_named else nearest(words, _SUGGESTED),
+    )
+
+
+def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
+    """The symptoms of which most of a phrase is there."""
+    near = sorted((name for name in fits if fits[name].shared >= _LEAST_SHARED), key=lambda name: -fits[name].shared)
+    return tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
+
+
+def _may_be_code(symptom: Symptom, codes: tuple[int, ...]) -> bool:
+    """Whether a symptom is one of the codes, or no code at all; its words may fit another error as well."""
+    return not symptom.codes or bool(set(symptom.codes) & set(codes))
+
+
+def _certain(
+    codes: tuple[int, ...], xids: tuple[int, ...], words: frozenset[str], code_words: frozenset[str]
+) -> list[str]:
+    """The symptoms that numbers name: phrases that have the code in them, the code's own, then those of Xid lines."""
+    with_code = {
+        name: max(map(_weight, phrases))
+        for name, symptom_phrases in _symptom_phrases().items()
+        if (phrases := [phrase for phrase in symptom_phrases if phrase & code_words and phrase <= words])
+    }
+    strongest_first = sorted(with_code, key=lambda name: -with_code[name])
+    of_codes = [name for code in codes for name in _symptoms_of_code(code)]
+    of_xids = [name for xid in xids for name, symptom in SEEN.items() if xid in symptom.xids]
+    return list(dict.fromkeys((*strongest_first, *of_codes, *of_xids)))
+
+
+def _xids_in(question: str) -> tuple[int, ...]:
+    """The numbers of Xid lines, those that follow from another last: "NVRM: Xid (PCI:0000:41:00): 13, …" has 13.
+
+    >>> _xids_in("Xid (PCI:0000:dc:00): 45, Ch 00000001 caused by previous Xid 149")
+    (149, 45)
+    >>> _xids_in("NVRM: Xid (PCI:0000:41:00): 31, pid=1896"), _xids_in("Xid 79"), _xids_in("79")
+    ((31,), (79,), ())
+    """
+    numbers = dict.fromkeys(int(number) for number in _XID.findall(question[:MAX_CHARACTERS]))
+    return tuple(sorted(numbers, key=lambda number: number in _AFTER_ANOTHER_XID))
+
+
+def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
+    """The causes of which a phrase is there whole, the strongest first.
+
+    Beside a symptom that was `seen` by a phrase, a cause of it has to say something more, any other cause to say more
+    than the whole phrase: "bank conflicts in the epilogue" is not named again by "bank conflict".
+    """
+    expected = symptom.causes if symptom else ()
+    likeliest = expected[0] if expected else ""  # stays first where nothing says more than its own phrase
+    weights: dict[str, float] = {}
+    for name, fit in _fits(_cause_phrases(), words).items():
+        if name in expected:
+            says_more = fit.weight >= _weight(seen) or not fit.phrase <= seen
+            weight = _EXPECTED * fit.weight
+        else:
+            says_more = fit.weight > _weight(seen)
+            weight = fit.weight
+        if fit.phrase and (says_more or name == likeliest):
+            weights[name] = weight
+    named = sorted(weights, key=lambda name: -weights[name])
+    return named[: named.index(likeliest)] if likeliest in named else named
+
+
+def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str, _Fit]:
+    """How well the phrases fit, by name; nothing for a question about other things than tiles."""
+    if words & ELSEWHERE:
+        return {}
+    is_strange = not all(word in _weights() or word in _vocabulary() or word.isdecimal() for word in words)
+    fits: dict[str, _Fit] = {}
+    for name, phrases in phrases_of.items():
+        if words.isdisjoint(_words_of_all(phrases)):
+            continue
+        best: frozenset[str] = frozenset()
+        shared_weight = 0.0
         for phrase in phrases:
             shared = phrase & words
             if not _says_enough(phrase, shared, is_strange):
                 continue
-            if shared < phrase:
-                overlap[symptom] = max(overlap.get(symptom, 0), _weight(shared) / _weight(phrase))
-                continue
-            weight_found[symptom] = max(weight_found.get(symptom, 0), _weight(phrase))
-            if phrase & known_codes:
-                of_code.add(symptom)
-    named = sorted(weight_found, key=lambda name: (name not in of_code, -weight_found[name]))
-    near = sorted((name for name in overlap if overlap[name] >= _LEAST_SHARED), key=lambda name: -overlap[name])
-    suggested = () if named else tuple(SYMPTOM[name] for name in near[:_SUGGESTED])
-    return Diagnosis(question, tuple(SYMPTOM[name] for name in named), suggested, codes.unknown)
+            if shared == phrase:
+                best = max(best, phrase, key=_weight)
+            else:
+                shared_weight = max(shared_weight, _weight(shared) / _weight(phrase))
+        if best or shared_weight:
+            fits[name] = _Fit(best, shared_weight)
+    return fits
 
 
-def _phrases_asked(words: frozenset[str]) -> Iterable[tuple[str, tuple[frozenset[str], ...]]]:
-    """The phrases of every symptom; none for a question about other things than tiles."""
-    return () if words & _ELSEWHERE else _phrases().items()
+@cache
+def _words_of_all(phrases: Phrases) -> frozenset[str]:
+    return frozenset().union(*phrases)
 
 
 def _says_enough(phrase: frozenset[str], shared: frozenset[str], is_strange: bool) -> bool:
@@ -109,7 +224,7 @@ def _says_enough(phrase: frozenset[str], shared: frozenset[str], is_strange: boo
     if not is_strange:
         return bool(shared)
     is_whole = shared == phrase
-    return bool(shared) and not phrase <= _VAGUE and (is_whole or len(shared) >= 2)
+    return bool(shared) and not phrase <= VAGUE and (is_whole or len(shared) >= 2)
 
 
 def question_words(question: str) -> frozenset[str]:
@@ -118,60 +233,38 @@ def question_words(question: str) -> frozenset[str]:
     >>> sorted(question_words("It hangs: misalligned adress"))
     ['address', 'hang', 'misaligned']
     """
-    return frozenset(map(_known, _words(question)))
-
-
-def _words(text: str) -> frozenset[str]:
-    """The words of a text, folded: one form for words that mean the same, filler left out.
-
-    >>> sorted(_words("CUDA_ERROR_ILLEGAL_INSTRUCTION"))
-    ['illegal', 'instruction']
-    """
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
-    pieces = _PIECE.findall(apart.casefold().replace("_", " "))
-    if len(pieces) > MAX_WORDS:
-        pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
-    return frozenset(_folded(piece) for piece in pieces if piece not in _EMPTY)
-
-
-def _folded(word: str) -> str:
-    """The word that stands for all that mean the same; of others the singular."""
-    if word in _SAME or len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
-        return _SAME.get(word, word)
-    return _SAME.get(word[:-1], word[:-1])
+    return frozenset(map(_known, words_of(question)))
 
 
 def says_nothing_else(word: str) -> bool:
-    """Whether a word beside a term leads nowhere else: filler, a number, or a word of the trade."""
-    return word in _EMPTY or word in _ASKING or word.isdecimal() or _folded(word) in _vocabulary()
+    """Whether a word, as it was written, leads nowhere else beside a term: filler, a number, or a word of the trade."""
+    if word in FILLER or word in ASKING or word.isdecimal():
+        return True
+    return word in _written_words() or folded(word) in _name_words()
+
+
+@cache
+def _written_words() -> frozenset[str]:
+    """The words of the sentences about terms, in no other form than theirs: a line is a term, standing in one is not."""
+    return frozenset(re.findall(r"[\w.:]+", " ".join(term.meaning for term in TERMS).casefold().replace(". ", " ")))
+
+
+@cache
+def _name_words() -> frozenset[str]:
+    """The words of the names of terms, and others of the trade."""
+    names = " ".join(f"{term.name} {' '.join(term.aliases)}" for term in TERMS)
+    return frozenset(map(folded, re.findall(r"[\w.:]+", names.casefold()))) | CONTEXT
 
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The words of the glossary, and others of the trade."""
-    text = " ".join(f"{term.name} {' '.join(term.aliases)} {term.meaning}" for term in TERMS)
-    return frozenset(map(_folded, (*re.findall(r"[\w.:]+", text.casefold().replace(". ", " ")), *_CONTEXT)))
+    """The words of the trade as questions have them."""
+    return frozenset(map(folded, _written_words())) | _name_words() | ASKING
 
 
 @lru_cache(maxsize=4096)
 def _known(word: str) -> str:
-    """The word of the phrases that `word` is a form of (swapped, swaps), or a misspelling; the word itself otherwise."""
-    known = _weights()
-    if word in known or word in _EMPTY:
-        return word
-    for ending in _ENDINGS:
-        if word.endswith(ending):
-            stem = word.removesuffix(ending)
-            has_double_letter = stem[-2:-1] == stem[-1:]  # swapped: swapp, swap
-            for form in (stem, stem + "e", stem[:-1] if has_double_letter else stem):
-                folded = _SAME.get(form, form)
-                if folded in known:
-                    return folded
-    if len(word) >= _MISSPELT_LETTERS and word.isalpha():
-        others = [other for other in (*known, *_SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
-        for near in get_close_matches(word, others, n=1, cutoff=_ALIKE):
-            return _folded(near)
-    return word
+    return read_as(word, _weights())
 
 
 @cache
@@ -181,16 +274,28 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 
 
 @cache
-def _phrases() -> dict[str, tuple[frozenset[str], ...]]:
+def _symptom_phrases() -> dict[str, Phrases]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {name: tuple(phrase for phrase in map(_words, (*row.phrases, name)) if phrase) for name, row in SEEN.items()}
+    return {name: _as_words((*row.phrases, name)) for name, row in SEEN.items()}
+
+
+@cache
+def _cause_phrases() -> dict[str, Phrases]:
+    """The phrases of every cause as sets of folded words."""
+    return {name: _as_words(row.phrases) for name, row in CAUSE.items()}
+
+
+def _as_words(phrases: Iterable[str]) -> Phrases:
+    return tuple(phrase for phrase in map(words_of, phrases) if phrase)
 
 
 @cache
 def _weights() -> dict[str, float]:
-    """How much a word says: the fewer symptoms use it, the more."""
-    used = Counter(word for phrases in _phrases().values() for word in frozenset().union(*phrases))
-    return {word: log(1 + len(SEEN) / count) for word, count in used.items()}
+    """How much a word says: the fewer symptoms and causes use it, the more; what decides goes before all others."""
+    rows = (*_symptom_phrases().values(), *_cause_phrases().values())
+    used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
+    weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
+    return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
 
 
 def _weight(words: frozenset[str]) -> float:

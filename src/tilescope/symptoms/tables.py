@@ -2,12 +2,16 @@
 
     symptom  "illegal instruction (715)"       phrases: all words of one must be in the question
        └── cause  coordinate-16-bytes          mechanism · how to tell · fix · the tilescope command that tests it
+                                               phrases by which people name the cause itself
     error    CUDA_ERROR_INVALID_HANDLE (400)   a CUDA error of which no symptom speaks: what it means
     term     "base offset"                     what it means, other spellings, what to read next
 
 A cause is written once; several symptoms point to it, in different orders, the most likely first. What a rule says too is
-quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `question.py` folds
-the words that mean the same ("stuck", "deadlock": hang).
+quoted by its name in braces. Commands are examples that run as they stand: put your own numbers in. `words.py` folds the
+words that mean the same ("stuck", "deadlock": hang).
+
+Symptoms stand in several files, by who says them: symptoms.toml what people see, xid.toml the driver's log, ptxas.toml the
+assembler, asserts.toml libraries and compilers.
 """
 
 from __future__ import annotations
@@ -71,6 +75,7 @@ class Cause(_Prose):
     basis: Basis
     threads: tuple[str, ...] = ()  # public threads in which it was the answer
     term: str = ""  # of the glossary, to which the cause owes its name
+    phrases: tuple[str, ...] = ()  # by which people name the cause itself, whatever they see
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +91,7 @@ class Symptom(_Prose):
     causes: tuple[str, ...] = ()
     note: str = ""
     codes: tuple[int, ...] = ()  # the CUDA errors that it is; empty: it may come with any, or with none
+    xids: tuple[int, ...] = ()  # the numbers of the driver's log that it is
 
 
 class Term(NamedTuple):
@@ -118,7 +124,11 @@ def _cause(name: str, entry: Entry) -> Cause:
 
 
 CAUSE = {name: _cause(name, entry) for name, entry in table("causes").items()}
-SEEN = {name: Symptom(name, **entry) for name, entry in table("symptoms").items()}
+SEEN = {
+    name: Symptom(name, **entry)
+    for file in ("symptoms", "xid", "ptxas", "asserts")
+    for name, entry in table(file).items()
+}
 
 
 def _error_symptom(error: CudaError) -> Symptom:

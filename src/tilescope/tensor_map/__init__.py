@@ -8,6 +8,8 @@ from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.difference import TensorMapDiff
 from tilescope.tensor_map.instruction import REDUCTIONS, Copy
 from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
+from tilescope.tensor_map.log_difference import MapLogDiff
+from tilescope.tensor_map.map_log import LoggedMap, MapLog
 from tilescope.tensor_map.pasted import descriptor_bytes
 from tilescope.tensor_map.rules.copies import broken_by, require_legal
 
@@ -18,7 +20,10 @@ __all__ = [
     "Copy",
     "Im2colMap",
     "Im2colWideMap",
+    "LoggedMap",
     "MapArguments",
+    "MapLog",
+    "MapLogDiff",
     "MapReport",
     "TensorMap",
     "TensorMapDiff",

@@ -39,14 +39,13 @@ from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.swizzle import SWIZZLE, Swizzle
-from tilescope.tensor_map.arguments import MapArguments
+from tilescope.tensor_map.arguments import MapArguments, distinct
 from tilescope.tensor_map.driver_answer import DriverAnswer, answer_code
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL, Option
 
 Argument = int | str | tuple[int, ...]  # a number, a name, or a list
 DriverRow = DataType | Swizzle | Option  # a row of a table that the driver numbers
 
-MAX_MAPS = 256  # different maps that are read from one log
 _LINE_CHARACTERS = 1 << 14
 _DUMP_LINES = 60  # from the first line of a dump to its last, with the lines that other threads print between them
 
@@ -163,34 +162,23 @@ def dumped_arguments(text: str) -> tuple[MapArguments, ...]:
     >>> asked.given["strides_bytes"], asked.given["swizzle"], [found.rule for found in asked.check()]
     ((128,), '128B', ['swizzle-span', 'box-larger'])
     """
-    maps = tuple(maps_in(text.splitlines()))
+    maps = distinct(maps_in(enumerate(text.splitlines(), 1)))
     if maps:
         return maps
     raise ARGUMENT_DUMP.error()
 
 
-def maps_in(lines: Iterable[str]) -> Iterator[MapArguments]:
-    """The maps that the lines of a log dump, each once, as soon as its last line was read."""
-    seen: set[str] = set()
-    for asked in _dumps(lines):
-        written = repr(asked.given)
-        if written not in seen:
-            seen.add(written)
-            yield asked
-        if len(seen) == MAX_MAPS:
-            return
-
-
-def _dumps(lines: Iterable[str]) -> Iterator[MapArguments]:
+def maps_in(lines: Iterable[tuple[int, str]]) -> Iterator[MapArguments]:
+    """The maps that numbered lines of a log dump, each as soon as its last line was read."""
     dump = _Dump()
-    for line in lines:
+    for number, line in lines:
         if dump.is_empty and _FIRST.search(line) is None:
             continue
         for piece in filter(None, re.split(f"(?={_START.pattern})", line[:_LINE_CHARACTERS])):
             if dump.ends_before(piece):
                 yield from dump.maps()
                 dump = _Dump()
-            dump.read(piece)
+            dump.read(piece, number)
         dump.lines += 1
     yield from dump.maps()
 
@@ -203,6 +191,7 @@ class _Dump:
     names: set[str] = field(default_factory=set)  # the framework's
     map_address: int | None = None
     result: int | None = None
+    first_line: int = 0  # on which it begins
     lines: int = 0
     has_colons: bool = False
 
@@ -222,8 +211,10 @@ class _Dump:
             return has_dims
         return has_dims and any(NAMES[name] == "dims" for name, _ in self._pairs(piece))
 
-    def read(self, piece: str) -> None:
-        """Take in a line, or a part of one."""
+    def read(self, piece: str, line: int) -> None:
+        """Take in a line, or a part of one, of that number."""
+        if self.is_empty and self.map_address is None:
+            self.first_line = line
         at = _AT.search(piece)
         if at:
             self.map_address = int(at[1], 16)
@@ -271,7 +262,7 @@ class _Dump:
         for name, promotion in _L2_PROMOTION.items():
             if name in self.names:
                 arguments.setdefault("l2_promotion", promotion)
-        yield replace(MapArguments.of(arguments), answer=answer)
+        yield replace(MapArguments.of(arguments), answer=answer, lines=(self.first_line,))
 
 
 class _ElementSize(NamedTuple):

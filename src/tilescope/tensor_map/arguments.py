@@ -26,7 +26,7 @@ from tilescope.tensor_map.kinds import Im2colMap, Im2colWideMap, TensorMap
 from tilescope.tensor_map.option import Interleave
 from tilescope.tensor_map.repair import repaired_arguments
 from tilescope.tensor_map.samples import CUDA_H, IMAGES, MATRIX, WIDE
-from tilescope.value import Row, Value
+from tilescope.value import Row, Value, own_data
 
 # Of the kinds whose arguments could be meant, the first one is.
 _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
@@ -35,6 +35,9 @@ _OWN_ARGUMENTS: dict[type[AnyMap], set[str]] = {
     TensorMap: set(),
 }
 MAP_KINDS = {map_class.kind: map_class for map_class in reversed(_OWN_ARGUMENTS)}
+_PARAMETERS: dict[type[AnyMap], Mapping[str, Parameter]] = {  # once: a log asks for them ten thousand times
+    map_class: signature(map_class).parameters for map_class in _OWN_ARGUMENTS
+}
 _NOT_UNDERSTOOD = (UNKNOWN_NAME.name, ARGUMENT_TYPE.name)
 _EXAMPLES: dict[str, Any] = WIDE | IMAGES | MATRIX  # arguments by name, for the fix where one is missing
 ARGUMENT_MISSING = rule(
@@ -119,13 +122,14 @@ class MapArguments:
     given: Mapping[str, Any]
     answer: DriverAnswer = field(default=DriverAnswer(), compare=False)  # what a dump says beside them
     are_strides_computed: bool = field(default=False, compare=False)  # dense: nobody gave them
+    lines: tuple[int, ...] = field(default=(), compare=False)  # of the text that they come from, on which they begin
 
     @classmethod
     def of(cls, arguments: object) -> MapArguments:
         """The kind that `kind` or the names of the arguments say; a hexadecimal address may be text."""
         if not isinstance(arguments, Mapping):
             raise RuleError([unknown_name("arguments by name, not", "arguments", arguments, TensorMap.readers)])
-        named = dict(arguments)
+        named = own_data(arguments)
         kind = named.pop("kind", None)
         if kind is None:
             kind = _meant_kind(named)
@@ -133,7 +137,7 @@ class MapArguments:
             raise RuleError([unknown_name("kind of map", "kind", kind, MAP_KINDS)])
         if "address" in named:
             named["address"] = _address(named["address"])
-        ordered = {name: named[name] for name in signature(MAP_KINDS[kind]).parameters if name in named}
+        ordered = {name: named[name] for name in _PARAMETERS[MAP_KINDS[kind]] if name in named}
         return cls(MAP_KINDS[kind], ordered | named)
 
     @classmethod
@@ -144,17 +148,10 @@ class MapArguments:
 
         >>> line = '{"tensor_map": {"data_type": "u8", "dims": [%d], "strides_bytes": [], "box": [16]}, "result": 0}'
         >>> lines = [line % 64, line % 128, '{"tensor_map": null, "result": 1}']
-        >>> [asked.given["dims"] for asked in MapArguments.from_json("\n".join(lines))]
-        [[64], [128]]
+        >>> [(asked.given["dims"], asked.lines) for asked in MapArguments.from_json("\n".join(lines))]
+        [([64], (1,)), ([128], (2,))]
         """
-        maps = [value.get("tensor_map", value) if isinstance(value, dict) else value for value in _json_values(text)]
-        held = [value for value in maps if value is not None]
-        if maps and not held:
-            raise RuleError([_NO_MAP.violation()])
-        for value in held:
-            if not isinstance(value, dict):
-                raise RuleError([ARGUMENT_JSON.violation(type=type(value).__name__)])
-        return distinct(map(cls.of, held))
+        return maps_in_json(text).maps
 
     def completed(self, base: MapArguments | None = None) -> MapArguments:
         """These arguments, the rest from `base`; strides that nobody gives are dense, which takes a type that is known.
@@ -179,7 +176,12 @@ class MapArguments:
             arguments["strides_bytes"] = _packed_strides(arguments["data_type"], interleave, arguments["dims"])
         is_about_these = base is None or set(self.given) <= {"arch"}  # of other arguments the driver was not asked
         answer = (base or self).answer if is_about_these else DriverAnswer()
-        return replace(MapArguments.of(arguments), answer=answer, are_strides_computed=are_strides_computed)
+        return replace(
+            MapArguments.of(arguments),
+            answer=answer,
+            are_strides_computed=are_strides_computed,
+            lines=(base or self).lines,
+        )
 
     def check(self) -> tuple[Violation, ...]:
         """Every rule that the arguments break; missing and unknown ones are violations too."""
@@ -218,7 +220,7 @@ class MapArguments:
             raise TensorMapError(wrong)
         check = _CHECKS[self.map_class]
         mended = repaired_arguments(check, self.given, are_strides_given=not self.are_strides_computed)
-        return MapArguments(self.map_class, mended)
+        return MapArguments(self.map_class, mended, lines=self.lines)
 
     def changes_to(self, other: MapArguments) -> tuple[ArgumentChange, ...]:
         """The arguments that differ in `other`, with both values; one that was not given had its default.
@@ -227,7 +229,7 @@ class MapArguments:
         >>> [str(change) for change in broken.changes_to(broken.repaired())]
         ['box: (300,) → (256,)']
         """
-        parameters = signature(self.map_class).parameters
+        parameters = _PARAMETERS[self.map_class]
         changes = []
         for name, new in other.given.items():
             old = self.given.get(name, parameters[name].default)
@@ -239,7 +241,7 @@ class MapArguments:
 
     def misnamed(self) -> tuple[Violation, ...]:
         """What keeps the arguments from being a map's at all: unknown names, and missing ones."""
-        parameters = signature(self.map_class).parameters
+        parameters = _PARAMETERS[self.map_class]
         needed = tuple(name for name, parameter in parameters.items() if parameter.default is Parameter.empty)
         unknown = [self._unknown(str(name), parameters) for name in self.given if name not in parameters]
         missing = [
@@ -253,7 +255,7 @@ class MapArguments:
 
     def _unknown(self, name: str, parameters: Iterable[str]) -> Violation:
         """The violation for an argument that this kind of map does not have: another kind has it, or none."""
-        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in signature(kind).parameters]
+        others = [kind.subject for kind in reversed(_OWN_ARGUMENTS) if name in _PARAMETERS[kind]]
         if not others:
             return unknown_name("argument", name, name, parameters)
         fix = f"Leave {name} out."
@@ -297,14 +299,65 @@ def _address(written: object) -> object:
         return written
 
 
-def _json_values(text: str | bytes) -> list[object]:
+class JsonMaps(NamedTuple):
+    """What a text in JSON holds."""
+
+    maps: tuple[MapArguments, ...]  # each once
+    lines_without_map: tuple[int, ...]  # calls that watch recorded, whose arguments could not be read whole
+
+
+class _JsonValue(NamedTuple):
+    """A value of a text in JSON, and the line on which it begins."""
+
+    line: int
+    value: object
+
+
+def maps_in_json(text: str | bytes) -> JsonMaps:
+    """The maps of a text in JSON: one a line, or one in all; RuleError where there is none.
+
+    Of several lines, those are left out that have no argument of a map: a log has other records too.
+    """
+    values = _json_values(text)
+    held = [_JsonValue(found.line, _held_map(found.value)) for found in values]
+    empty = tuple(found.line for found in held if found.value is None)
+    told = [found for found in held if found.value is not None]
+    if empty and not told:
+        raise RuleError([_NO_MAP.violation()])
+    about_maps = [found for found in told if is_about_a_map(found.value)]
+    for found in about_maps or told:
+        if not isinstance(found.value, dict):
+            raise RuleError([ARGUMENT_JSON.violation(type=type(found.value).__name__)])
+    maps = (replace(MapArguments.of(found.value), lines=(found.line,)) for found in about_maps or told)
+    return JsonMaps(distinct(maps), empty)
+
+
+def _held_map(value: object) -> object:
+    """The map that an object has as `tensor_map`, or the value itself."""
+    return value.get("tensor_map", value) if isinstance(value, dict) else value
+
+
+def is_about_a_map(value: object) -> bool:
+    """Whether an object in JSON describes a tensor map: it has the kind of one, or no kind and the extents of a tensor."""
+    if not isinstance(value, dict):
+        return False
+    return value["kind"] in list(MAP_KINDS) if "kind" in value else "dims" in value
+
+
+def _lines_of(text: str | bytes) -> Iterable[str | bytes]:
+    """The lines as an editor counts them."""
+    return text.split("\n") if isinstance(text, str) else text.split(b"\n")
+
+
+def _json_values(text: str | bytes) -> list[_JsonValue]:
     """The value of each line, or the one value of the whole text."""
+    numbered = enumerate(_lines_of(text), 1)
     try:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        return [_JsonValue(number, json.loads(line)) for number, line in numbered if line.strip()]
     except (ValueError, RecursionError):
         pass  # not one value a line
     try:
-        return [json.loads(text)]
+        return [_JsonValue(1, json.loads(text))]
     except (ValueError, RecursionError) as error:
         raise RuleError([_NO_JSON.violation(error=str(error))]) from None
 
@@ -324,6 +377,49 @@ def _plain(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
+class DistinctMaps:
+    """Maps that a text mentions, each once, with all the lines that mention it.
+
+    Two mentions are of one map if its arguments are the same, and what the driver said of it.
+
+    >>> mentioned = DistinctMaps()
+    >>> for line, extent in ((3, 64), (7, 128), (9, 64)):
+    ...     mentioned.add(replace(MapArguments.of({"dims": (extent,)}), lines=(line,)))
+    >>> [(asked.given["dims"], asked.lines) for asked in mentioned.maps()]
+    [((64,), (3, 9)), ((128,), (7,))]
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._first: dict[tuple[object, ...], MapArguments] = {}
+        self._lines: dict[tuple[object, ...], list[int]] = {}
+        self.is_cut = False  # whether there were more maps than are taken
+
+    def add(self, asked: MapArguments) -> None:
+        """Take in a mention."""
+        answer = asked.answer
+        same = (asked.map_class, repr(asked.given), answer.result, answer.is_misaligned)
+        if same in self._first:
+            self._lines[same].extend(asked.lines)
+        elif self._most is None or len(self._first) < self._most:
+            self._first[same] = asked
+            self._lines[same] = list(asked.lines)
+        else:
+            self.is_cut = True
+
+    def maps(self) -> tuple[MapArguments, ...]:
+        """The maps in the order of the text."""
+        found = [replace(asked, lines=tuple(self._lines[same])) for same, asked in self._first.items()]
+        return tuple(sorted(found, key=_first_line))
+
+
+def _first_line(asked: MapArguments) -> int:
+    return asked.lines[0] if asked.lines else 0
+
+
 def distinct(maps: Iterable[MapArguments]) -> tuple[MapArguments, ...]:
-    """The arguments that differ from those before them."""
-    return tuple({repr(asked.given): asked for asked in maps}.values())
+    """The maps that differ, each with all its lines."""
+    mentioned = DistinctMaps()
+    for asked in maps:
+        mentioned.add(asked)
+    return mentioned.maps()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilescope.tensor_map.any_map import AnyMap
@@ -48,17 +49,18 @@ class TensorMapDiff(Value):
         """Compare two maps of whatever kinds."""
         words: tuple[MapDifference, ...] = ()
         if is_encodable(one) and is_encodable(other):
-            words = _differing(_words(one), _words(other))
+            words = differing(_words(one), _words(other))
         return cls(
             one=one,
             other=other,
-            arguments=_differing(_arguments(one), _arguments(other)),
-            consequences=_differing(_sizes(one), _sizes(other)),
+            arguments=differing(_arguments(one), _arguments(other)),
+            consequences=differing(_sizes(one), _sizes(other)),
             words=words,
         )
 
 
-def _differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
+def differing(one: dict[str, str], other: dict[str, str]) -> tuple[MapDifference, ...]:
+    """The entries that differ, or that one of the two lacks."""
     differences = (MapDifference(name, one.get(name, "-"), other.get(name, "-")) for name in one | other)
     return tuple(found for found in differences if found.one != found.other)
 
@@ -75,10 +77,17 @@ def _sizes(tensor_map: AnyMap) -> dict[str, str]:
 
 
 def _arguments(tensor_map: AnyMap) -> dict[str, str]:
-    """Every argument with its value in words, sequences entry by entry."""
-    shown = {"kind": tensor_map.kind}
-    for name in tensor_map.readers:
-        value = getattr(tensor_map, name)
+    return entries_of(tensor_map.kind, {name: getattr(tensor_map, name) for name in tensor_map.readers})
+
+
+def entries_of(kind: str, arguments: Mapping[str, object]) -> dict[str, str]:
+    """Every argument of a map with its value in words, sequences entry by entry.
+
+    >>> entries_of("tensor_map", {"box": (64, 8), "address": 1024})
+    {'kind': 'tensor_map', 'box[0]': '64', 'box[1]': '8', 'address': '0x400'}
+    """
+    shown = {"kind": kind}
+    for name, value in arguments.items():
         if isinstance(value, tuple):
             shown |= {f"{name}[{place}]": str(entry) for place, entry in enumerate(value)}
         else:
@@ -86,10 +95,10 @@ def _arguments(tensor_map: AnyMap) -> dict[str, str]:
     return shown
 
 
-def _shown(name: str, value: Row | int | str) -> str:
+def _shown(name: str, value: object) -> str:
     if isinstance(value, Row):
         return value.name
-    return f"{value:#x}" if name == "address" else str(value)
+    return hex(value) if name == "address" and isinstance(value, int) else str(value)
 
 
 def _words(tensor_map: AnyMap) -> dict[str, str]:

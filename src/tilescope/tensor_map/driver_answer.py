@@ -143,6 +143,11 @@ class DriverAnswer:
     type_from: str = ""  # what told the size of an element, where the dump does not say the type
     element_bytes: int = 0
 
+    @property
+    def is_misaligned(self) -> bool:
+        """Whether the map itself lies where copies through it fault."""
+        return self.map_address is not None and self.map_address % MAP_ALIGNMENT_BYTES != 0
+
     def violations(self, violations: Sequence[Violation], address: object) -> Iterator[Violation]:
         """What follows for a map at a global address, in whose arguments the rules found these violations.
 

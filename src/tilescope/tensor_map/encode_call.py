@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -158,18 +159,24 @@ def encode_calls(text: str) -> tuple[MapArguments, ...]:
     first = _CALL.search(text)
     if first is None:
         return ()
-    near = text[max(0, first.start() - _MAX_BEFORE) : first.start() + _MAX_BEHIND]
+    start = max(0, first.start() - _MAX_BEFORE)
+    near = text[start : first.start() + _MAX_BEHIND]
     plain = _COMMENT.sub(_comment_as_space, near)
     calls = list(_calls(plain))
     if not calls:
         return ()
     definitions = sorted(islice(_definitions(plain), _MAX_NAMES), key=attrgetter("place"))
-    return distinct(MapArguments.of(_arguments(call, _Names(definitions, call.place))) for call in calls)
+    lines_before = text.count("\n", 0, start)
+    return distinct(_asked(call, definitions, lines_before + plain.count("\n", 0, call.place) + 1) for call in calls)
+
+
+def _asked(call: _Call, definitions: list[_Definition], line: int) -> MapArguments:
+    return replace(MapArguments.of(_arguments(call, _Names(definitions, call.place))), lines=(line,))
 
 
 def _comment_as_space(comment: re.Match[str]) -> str:
-    """C puts a space where a comment stood that may end within a line."""
-    return " " if comment[0].startswith("/*") else ""
+    """C puts a space where a comment stood that may end within a line; its line ends stay, so that lines can be counted."""
+    return " " + "\n" * comment[0].count("\n") if comment[0].startswith("/*") else ""
 
 
 class _Call(NamedTuple):

@@ -44,7 +44,7 @@ _LONG_PASTE = PASTED_DESCRIPTOR.worded(found="{characters} characters of text")
 _MAP_OR_WORD = (
     "one integer of at most 64 bits, or 16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
 )
-_PASTE_MAP_OR_WORD = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it; or give one word at a time."
+_PASTE_MAP_OR_WORD = "Paste the whole CUtensorMap: `x/16gx &map` in cuda-gdb prints it; or give up to 8 words, which are read one by one."
 
 _REPEATS = re.compile(r"(?<![0-9a-fA-Fx])([0-9a-fA-Fx]+)(?:[uUlL]{0,3})\s*<repeats (\d{1,3}) times>")
 _NOISE = re.compile(

@@ -10,15 +10,17 @@ a log of any length               the dumps in it, line by line
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import IO, NamedTuple
 
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.argument_dump import ARGUMENT_DUMP, MAX_MAPS, dumped_arguments, is_dump, maps_in
-from tilescope.tensor_map.arguments import MapArguments, MapReport
+from tilescope.tensor_map.argument_dump import ARGUMENT_DUMP, is_dump, maps_in
+from tilescope.tensor_map.arguments import DistinctMaps, MapArguments, MapReport, is_about_a_map, maps_in_json
 from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
 from tilescope.tensor_map.encode_call import encode_calls
@@ -26,6 +28,7 @@ from tilescope.tensor_map.pasted import descriptor_bytes
 
 _JSON = re.compile(r"""\s*\{(?:[^{]*"|\s*'?[A-Za-z_]\w*'?\s*:)""")  # what may stand in braces otherwise are words in C
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")  # colours of a terminal
+MAX_MAPS = 1 << 15  # different maps that are read from one log
 WHOLE_BYTES = 1 << 20  # what is read at once; more is a log
 _LINE_BYTES = 1 << 16
 _TEXT = re.compile(r"[\x09-\x0d\x20-\x7e\x80-\U0010ffff]*")
@@ -46,11 +49,11 @@ INPUT_BINARY = rule(
 )
 ONE_MAP = rule(
     "one-map",
-    "encode, load and diff take the arguments of one map at a time; check takes several.",
+    "encode and load take the arguments of one map at a time; check, decode and diff take several.",
     argument="source",
     found="the arguments of {maps} maps",
     limit="one map at a time",
-    fix="Leave the others out.",
+    fix="Name the line of one, such as FILE:{line}, or leave the others out.",
     source="the command line",
     passing=_READ.format((_LINE % 64).encode()) + ".tensor_map()",
     failing=_READ.format((_LINE % 64 + _LINE % 128).encode()) + ".tensor_map()",
@@ -61,12 +64,15 @@ class MapSource(NamedTuple):
     """What was given: a descriptor, or the arguments of one or several maps."""
 
     blob: bytes | None
-    asked: tuple[MapArguments, ...] = ()
+    asked: tuple[MapArguments, ...] = ()  # each once, in the order of the text
+    lines_without_map: tuple[int, ...] = ()  # of a log: calls of the driver whose arguments it does not have whole
+    is_cut: bool = False  # whether the log holds more maps than are read
 
     @classmethod
     def from_json(cls, content: str | bytes) -> MapSource:
         """The arguments that JSON gives; JSON lines give several."""
-        return cls(None, MapArguments.from_json(content))
+        found = maps_in_json(content)
+        return cls(None, found.maps, found.lines_without_map)
 
     @classmethod
     def read(cls, content: bytes) -> MapSource:
@@ -86,13 +92,17 @@ class MapSource(NamedTuple):
 
     @classmethod
     def _read_text(cls, text: str) -> MapSource:
+        lines = text.split("\n")
         if _JSON.match(text):
-            return cls.from_json(text)
+            return cls._read_json(text, lines)
         asked = encode_calls(text)
-        if not asked and is_dump(text):
-            asked = dumped_arguments(text)
         if asked:
             return cls(None, asked)
+        logged = cls._of_lines(lines)
+        if logged.asked:
+            return logged
+        if is_dump(text):
+            raise ARGUMENT_DUMP.error()
         try:
             return cls(descriptor_bytes(text))
         except RuleError:
@@ -101,25 +111,51 @@ class MapSource(NamedTuple):
             raise
 
     @classmethod
+    def _read_json(cls, text: str, lines: list[str]) -> MapSource:
+        """The maps of JSON, or of a log that begins with a line of it."""
+        try:
+            return cls.from_json(text)
+        except RuleError:
+            logged = cls._of_lines(lines)
+            if logged.asked:
+                return logged
+            raise
+
+    @classmethod
     def read_log(cls, head: bytes, rest: IO[bytes]) -> MapSource:
         """The maps that a long log dumps or has as JSON lines; `head` is what was read of it already.
 
         One line at a time is kept, and a line is cut where it is longer than a dump could be.
         """
-        in_json: list[MapArguments] = []
-
-        def without_json() -> Iterator[str]:
-            for line in _lines(head, rest):
-                if _JSON.match(line) and len(in_json) < MAX_MAPS:
-                    in_json.extend(asked for asked in _maps_in_json(line) if asked not in in_json)
-                else:
-                    yield line
-
-        dumped = list(maps_in(without_json()))
-        maps = [*dumped, *in_json]
-        if not maps:
+        logged = cls._of_lines(_lines(head, rest))
+        if not logged.asked:
             raise ARGUMENT_DUMP.error()
-        return cls(None, tuple(maps[:MAX_MAPS]))
+        return logged
+
+    @classmethod
+    def _of_lines(cls, lines: Iterable[str]) -> MapSource:
+        """The maps of a log: those that lines of JSON hold, and those that other lines dump."""
+        mentioned = DistinctMaps(MAX_MAPS)
+        lines_without_map: list[int] = []
+
+        def without_json() -> Iterator[tuple[int, str]]:
+            for number, line in enumerate(lines, 1):
+                record = _json_record(line)
+                if record is None:
+                    yield number, line
+                elif is_about_a_map(record):
+                    mentioned.add(replace(MapArguments.of(record), lines=(number,)))
+                elif record.get("tensor_map", "") is None:
+                    lines_without_map.append(number)
+
+        for asked in maps_in(without_json()):
+            mentioned.add(asked)
+        return cls(None, mentioned.maps(), tuple(lines_without_map), mentioned.is_cut)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it mentions several maps, or one several times."""
+        return sum(max(1, len(asked.lines)) for asked in self.asked) > 1
 
     def reports(self) -> tuple[MapReport, ...]:
         """What the rules say of each map."""
@@ -131,16 +167,23 @@ class MapSource(NamedTuple):
     def tensor_map(self) -> AnyMap:
         """The one map, or its violations raised."""
         if len(self.asked) > 1:
-            raise ONE_MAP.error(maps=len(self.asked))
+            lines = self.asked[0].lines
+            raise ONE_MAP.error(maps=len(self.asked), line=lines[0] if lines else 1)
         return self.asked[0].tensor_map() if self.blob is None else decode_tensor_map(self.blob)
 
 
-def _maps_in_json(line: str) -> tuple[MapArguments, ...]:
-    """The maps of a line of a log; most lines that begin like JSON are none."""
+def _json_record(line: str) -> dict[str, object] | None:
+    """The object that a line of a log is, or the map in it; None for a line that is no object in JSON."""
+    if not _JSON.match(line):
+        return None
     try:
-        return MapArguments.from_json(line)
-    except RuleError:
-        return ()
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    held = record.get("tensor_map")
+    return held if isinstance(held, dict) else record
 
 
 def _lines(head: bytes, rest: IO[bytes]) -> Iterator[str]:

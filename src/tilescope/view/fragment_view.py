@@ -27,6 +27,7 @@ from tilescope.view.step import Step
 
 _MAX_CELLS = 16  # columns of the element grid
 _MAX_REGISTERS = 8  # columns of the thread grid
+_MAX_LISTED = 8  # values of a thread, around one that was asked for
 _MAX_HOLDERS = 4  # of an element that several threads hold, named
 _MAX_SAID = 8  # elements of a thread that a step of a walk names
 _NAMES = {  # of rows and columns, by operand
@@ -40,25 +41,28 @@ _NAMES = {  # of rows and columns, by operand
 
 
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
-    """A fragment both ways; `lane` (a thread) or the holder of `element` is marked, and listed in full.
+    """A fragment both ways; `lane` (a thread) or the holder of `element` is marked and listed.
+
+    A thread is listed with all its values, the holder of an element with those around it.
 
     >>> from tilescope.mma.fragment import fragment
     >>> draw_fragment(fragment("mma.m16n8k8", "A", "bf16")).title
     'mma.m16n8k8, operand A: 16 x 8 bfloat16 (m x k)'
     """
+    value: int | None = None  # the one that was asked for
     if element is not None:
-        holder, _ = fragment.holder(*element)  # refuses what does not exist
+        holder, value = fragment.holder(*element)  # refuses what does not exist
         lane = holder if lane is None else lane
     matrix = 0 if lane is None else fragment.matrix_of(lane, 0)  # refuses what does not exist
     block = _block(fragment)
     by_element = _element_grid(fragment, block, matrix, lane or 0, element)
-    by_thread = _thread_grid(fragment, prod(block), lane or 0)
+    by_thread = _thread_grid(fragment, prod(block), lane or 0, value or 0)
     links = set() if lane is None else {f"T{lane}"}
     return Drawing(
         _title(fragment),
         {
             "sentence": _sentence(fragment, prod(block), matrix),
-            "lane": None if lane is None else _lane_table(fragment, lane),
+            "lane": None if lane is None else _lane_table(fragment, lane, value),
             "grids": Beside({"elements": by_element.marked(links), "threads": by_thread.marked(links)}),
             "facts": _facts(fragment),
         },
@@ -153,8 +157,8 @@ def _element_grid(
     )
 
 
-def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
-    """What the threads of one warp hold; a column for the `width` values that share a register."""
+def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
+    """What the threads of one warp hold; a column for the `width` values that share a register, `value` among them."""
     first_thread = lane // WARP_LANES * WARP_LANES
     matrix, row, column = fragment.indices()
     coords = np.stack([row, column], axis=-1)
@@ -165,12 +169,14 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
         title = f"thread {thread}, values {extent(first, width)}: ({text}) of matrix {matrix[thread, first]}"
         return Cell(text, thread % WARP_LANES, title=title, link=f"T{thread}V{first} T{thread}")
 
-    steps = range(0, fragment.values, width)[:_MAX_REGISTERS]
+    skipped = value // width // _MAX_REGISTERS * _MAX_REGISTERS
+    steps = range(0, fragment.values, width)[skipped : skipped + _MAX_REGISTERS]
     of_matrices = fragment.matrices > 1 and fragment.operand == "matrix"
     drawn_values = len(steps) * width
     notes = []
     if drawn_values < fragment.values:
-        notes.append(f"The first {drawn_values} of {fragment.values} values.")
+        drawn = f"Values {extent(steps[0], drawn_values, ' to ')}" if skipped else f"The first {drawn_values}"
+        notes.append(f"{drawn} of {fragment.values}{'' if skipped else ' values'}.")
     if fragment.threads > WARP_LANES:
         notes.append(f"Warp {first_thread // WARP_LANES} of {fragment.threads // WARP_LANES}.")
     if of_matrices:
@@ -187,17 +193,26 @@ def _thread_grid(fragment: Fragment, width: int, lane: int) -> Grid:
     )
 
 
-def _lane_table(fragment: Fragment, lane: int) -> Table:
+def _lane_table(fragment: Fragment, lane: int, asked: int | None) -> Table:
+    """What a thread holds: all of it, or the values around the one that was asked for."""
     row_name, column_name = _NAMES[fragment.operand]
     records: list[dict[str, object]] = []
-    for value, (row, column) in enumerate(fragment.held_by(lane)):
+    listed = range(fragment.values)
+    if asked is not None:
+        first = asked // _MAX_LISTED * _MAX_LISTED
+        listed = listed[first : first + _MAX_LISTED]
+    for value in listed:
+        row, column = fragment.coord(lane, value)
         register, bit = fragment.register_of(value)
         bits = extent(bit, min(REGISTER_BITS, fragment.value_bits))
         record: dict[str, object] = {"value": value, "register": register, "bits": bits}
         if fragment.matrices > 1:
             record["matrix"] = fragment.matrix_of(lane, value)
         records.append(record | {row_name: row, column_name: column})
-    return Table.of(records, f"Thread {lane} holds", "r" * len(records[0]))
+    notes = []
+    if len(listed) < fragment.values:
+        notes.append(f"Values {number_span(listed[0], listed[-1], ' to ')} of {fragment.values}.")
+    return Table.of(records, f"Thread {lane} holds", "r" * len(records[0]), notes=notes)
 
 
 def _facts(fragment: Fragment) -> Table:

@@ -161,24 +161,28 @@ class Grid:
         outer: Iterable[Tier] = (),
         notes: Iterable[str] = (),
         most: tuple[int | None, int | None] = (None, None),
+        asked: tuple[Collection[Down], Collection[Across]] = ((), ()),
         nouns: tuple[str, str] = ("rows", "columns"),
     ) -> Self:
         """The grid of `cell(row, column)`; a mapping says what the labels and headers read, else they are the numbers.
 
         `names` are those of a row's labels, then that of the columns. A rule stands above `ruled` rows and those that
         are multiples of `rule_every`, the first left out; `outer` tiers stand above the headers. At most `most` rows and
-        columns are drawn.
+        columns are drawn: the first, or those around the rows and columns that were `asked` for.
 
         >>> columns = {0: "0-7", 8: "8-15"}
         >>> grid = Grid.of("Sums", ("row", "k"), range(9), columns, lambda a, b: Cell(str(a + b)), most=(2, None))
         >>> [cell.text for cell in grid.rows[1].cells], grid.notes
         (['1', '9'], ('Drawn: 2 of 9 rows.',))
+        >>> grid = Grid.of("", ("row", "k"), range(9), columns, lambda a, b: Cell(), most=(2, None), asked=([5], []))
+        >>> [row.labels for row in grid.rows], grid.notes
+        ([('4',), ('5',)], ('Drawn: rows 4 to 5 of 9.',))
         """
         down = rows if isinstance(rows, Mapping) else {row: str(row) for row in rows}
         across = columns if isinstance(columns, Mapping) else {column: column for column in columns}
         most_rows, most_columns = most
-        shown_rows = [*down][:most_rows]
-        shown_columns = [*across][:most_columns]
+        shown_rows = _window([*down], most_rows, asked[0])
+        shown_columns = _window([*across], most_columns, asked[1])
         lines: list[Row] = []
         for row in shown_rows:
             label = down[row]
@@ -186,14 +190,14 @@ class Grid:
             is_multiple = rule_every > 0 and isinstance(row, int) and row % rule_every == 0
             is_ruled = bool(lines) and (is_multiple or row in ruled)
             lines.append(Row(labels, tuple(cell(row, column) for column in shown_columns), is_ruled))
-        cut = []
-        if len(shown_rows) < len(down):
-            cut.append(f"{len(shown_rows)} of {len(down)} {nouns[0]}")
-        if len(shown_columns) < len(across):
-            cut.append(f"{len(shown_columns)} of {len(across)} {nouns[1]}")
+        named = {row: label if isinstance(label, str) else label[-1] for row, label in down.items()}
+        cut = [
+            _cut_words(named, shown_rows, nouns[0]),
+            _cut_words({column: str(column) for column in across}, shown_columns, nouns[1]),
+        ]
         said = [*notes]
-        if cut:
-            said.append(f"Drawn: {' and '.join(cut)}.")
+        if any(cut):
+            said.append(f"Drawn: {' and '.join(filter(None, cut))}.")
         tiers = (*outer, Tier.of(names[-1], (across[column] for column in shown_columns)))
         return cls(title, tiers, tuple(lines), names[:-1], tuple(said))
 
@@ -213,6 +217,22 @@ class Grid:
 
         rows = (replace(row, cells=tuple(map(marked, row.cells))) for row in self.rows)
         return replace(self, rows=tuple(rows))
+
+    def around_marks(self, most: int) -> Self:
+        """The grid with the rows around its marks, `most` for each; without any rows if nothing is marked.
+
+        >>> rows = [Row((str(row),), (Cell(mark="focus" if row == 5 else ""),)) for row in range(9)]
+        >>> grid = Grid("", (), tuple(rows)).around_marks(4)
+        >>> [row.labels for row in grid.rows], grid.notes
+        ([('4',), ('5',), ('6',), ('7',)], ('Drawn: rows 4 to 7 of 9.',))
+        """
+        marked = [number for number, row in enumerate(self.rows) if any(cell.mark for cell in row.cells)]
+        if not marked:
+            return replace(self, rows=())
+        shown = _window([*range(len(self.rows))], most, marked)
+        cut = _cut_words({number: row.labels[-1] for number, row in enumerate(self.rows)}, shown, "rows")
+        notes = (*self.notes, f"Drawn: {cut}.") if cut else self.notes
+        return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
 
     def _line_spans(self) -> Iterator[int]:
         """How many columns the tiers and rows cover."""
@@ -237,6 +257,33 @@ class Grid:
         return frozenset(start for start, _ in placed(headers) if start and grouped)
 
 
+Entry = TypeVar("Entry")
+
+
+def _window(entries: list[Entry], most: int | None, asked: Collection[Entry]) -> list[Entry]:
+    """At most so many entries: the first, or the windows of that size in which those lie that were asked for.
+
+    >>> _window([*range(9)], 2, [5]), _window([*range(9)], 2, []), _window([*range(9)], 4, [0, 8])
+    ([4, 5], [0, 1], [0, 1, 2, 3, 8])
+    """
+    if most is None or len(entries) <= most:
+        return entries
+    firsts = [entries.index(entry) // most * most for entry in asked if entry in entries] or [0]
+    kept = {index for first in firsts for index in range(first, first + most)}
+    return [entry for index, entry in enumerate(entries) if index in kept]
+
+
+def _cut_words(named: Mapping[Entry, str], shown: list[Entry], noun: str) -> str:
+    """Which entries are drawn, where it is not all of them; a window that does not begin with the first is named."""
+    entries = [*named]
+    if len(shown) == len(entries):
+        return ""
+    first = entries.index(shown[0])
+    if first > 0 and entries[first : first + len(shown)] == shown:
+        return f"{noun} {named[shown[0]]} to {named[shown[-1]]} of {len(entries)}"
+    return f"{len(shown)} of {len(entries)} {noun}"
+
+
 def memory_grid(
     title: str,
     lines: Iterable[int],
@@ -244,15 +291,16 @@ def memory_grid(
     *,
     piece_bytes: int = CHUNK_BYTES,
     most: int | None = None,
+    asked: Collection[int] = (),
     period: int = 0,
     numbered: bool = False,
     notes: Iterable[str] = (),
 ) -> Grid:
     """Shared memory by lines of 128 bytes, cut into pieces under the banks that hold them.
 
-    `cell` draws the piece at an address. `lines` are the addresses of the lines, of which at most `most` are drawn. A
-    rule stands above every line that starts a pattern of `period` lines; `numbered` adds the numbers of the pieces. Rows
-    of pieces smaller than a bank are 32 wide.
+    `cell` draws the piece at an address. `lines` are the addresses of the lines, of which at most `most` are drawn, those
+    that were `asked` for among them. A rule stands above every line that starts a pattern of `period` lines; `numbered`
+    adds the numbers of the pieces. Rows of pieces smaller than a bank are 32 wide.
 
     >>> grid = memory_grid("Two lines", lines_of_bytes(0x80, 0x110), lambda address: Cell(hex(address)))
     >>> grid.rows[1].labels, grid.rows[1].cells[2].text
@@ -279,6 +327,7 @@ def memory_grid(
         rule_every=period * row_bytes,
         notes=notes,
         most=(most, None),
+        asked=(asked, ()),
         nouns=("lines", "columns"),
     )
 

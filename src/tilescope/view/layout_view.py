@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tilescope.questions.layouts import EveryNotation
 
 _MAX_WHOLE = 128  # rows and columns of a tile that is drawn whole, in pieces; two of them have half the columns
+_MAX_COMPARED = 16  # rows and columns of each of two layouts that are not drawn whole
 _MAX_HELD = 4096  # pieces of a drawing of shared memory
 
 
@@ -44,16 +45,17 @@ def draw_layout(
     if notations is not None:
         return draw_notations(notations)
     if other is not None:
-        return draw_difference(layout, other)
+        return draw_difference(layout, other, element=element, whole=whole)
     if whole:
         return whole_layout(layout)
     canonical = CanonicalLayout.of(layout)
     if canonical is not None:
         return draw_operand(canonical, layout, element)
     pieces = Pieces.of(layout)
-    row, column = oriented(layout.major, *(element or (0, 0)))
-    links = set() if element is None else {f"{row},{column // pieces.elements * pieces.elements}"}
-    return _drawing(layout, pieces, {"tile": pieces.grid("The tile in shared memory").marked(links)}, element)
+    asked = None if element is None else oriented(layout.major, *element)
+    links = set() if asked is None else {f"{asked[0]},{asked[1] // pieces.elements * pieces.elements}"}
+    grid = pieces.grid("The tile in shared memory", asked=asked).marked(links)
+    return _drawing(layout, pieces, {"tile": grid}, element)
 
 
 def draw_notations(notations: EveryNotation) -> Drawing:
@@ -91,8 +93,10 @@ def _drawing(layout: Layout, pieces: Pieces, grids: dict[str, Grid], element: El
     )
 
 
-def draw_difference(one: Layout, other: Layout) -> Drawing:
+def draw_difference(one: Layout, other: Layout, *, element: Element | None = None, whole: bool = True) -> Drawing:
     """Two layouts of one tile beside each other; pieces that lie elsewhere are marked.
+
+    Without `whole`, only the part of a large tile around `element`, or around the first difference.
 
     >>> draw_difference(Layout((8, 64), 16), Layout((8, 64), 16, swizzle="128B")).title
     'The layouts differ: 448 of 512 elements lie elsewhere'
@@ -115,15 +119,23 @@ def draw_difference(one: Layout, other: Layout) -> Drawing:
     elsewhere = addresses != other_addresses
     marked = elsewhere.reshape(*pieces.addresses.shape, count).any(axis=2)
     links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
-    most = (_MAX_WHOLE, _MAX_WHOLE // 2)
+    first = one.first_difference(other)
+    most = (_MAX_WHOLE, _MAX_WHOLE // 2) if whole else (_MAX_COMPARED, _MAX_COMPARED)
+    shown = element or first
+    asked: Element | None = None
+    if shown is not None and not whole:
+        mn, k, *_ = shown
+        asked = oriented(one.major, mn, k) if one.major == other.major else (mn, k)
     grids = Beside(
         {
-            "first": pieces.grid("The first", most).marked(links, "collision"),
-            "second": other_pieces.grid("The second", most).marked(links, "collision"),
+            "first": pieces.grid("The first", most, asked=asked).marked(links, "collision"),
+            "second": other_pieces.grid("The second", most, asked=asked).marked(links, "collision"),
         }
     )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
-    first = one.first_difference(other)
+    if element is not None:
+        at = f"at {one.address(*element):#x} in the first, at {other.address(*element):#x} in the second"
+        facts |= {f"element {', '.join(map(str, element))}": at}
     if first is None:
         title = "The layouts are the same: every element lies at one address in both"
         return Drawing(title, {"grids": grids, "key": pieces.key, "facts": Table(facts)})

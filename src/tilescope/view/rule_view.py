@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tilescope.cuda_error import CUDA_ERROR
 from tilescope.errors import FAULTS
 from tilescope.rule import Example, Rule
 from tilescope.sentence import shortened
-from tilescope.symptoms import Diagnosis, Symptom
+from tilescope.symptoms import Diagnosis
 from tilescope.tensor_map.demonstration import demonstrated
 from tilescope.view.drawing import Drawing, Part, Table
 
@@ -19,6 +19,7 @@ _SEVERITY = {
 }
 _SUBJECT = {"tiled": "tiled maps", "im2col": "im2col maps", "wide": "im2col-wide maps", "instruction": "copies"}
 _ALSO_SHOWN = 3
+_NEAREST_SHOWN = 5
 
 
 def draw_rule(rule: Rule) -> Drawing:
@@ -74,11 +75,15 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
     the encode call answers 201
     """
     unknown = tuple(f"{code} is no CUDA error: the code is unknown." for code in diagnosis.unknown_codes)
-    if not diagnosis.symptoms:
-        title = "An unknown error code" if unknown else "Nothing known by these words"
-        suggested = _list_of("Is it one of these?", diagnosis.suggested)
-        return Drawing(title, {"unknown codes": unknown, "suggested": suggested})
-    symptom, *others = diagnosis.symptoms
+    if not (diagnosis.symptoms or diagnosis.named):
+        names = dict.fromkeys((*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest))
+        suggested = _list_of("Is it one of these?", list(names)[:_NEAREST_SHOWN])
+        return Drawing(
+            _title_of_unnamed(diagnosis),
+            {"arithmetic": diagnosis.arithmetic, "unknown codes": unknown, "suggested": suggested},
+        )
+    title = diagnosis.symptoms[0].name if diagnosis.symptoms else diagnosis.named[0].name
+    note = diagnosis.symptoms[0].note if diagnosis.symptoms else ""
     causes: dict[str, Part] = {}
     for number, cause in enumerate(diagnosis.causes, 1):
         facts = {
@@ -91,18 +96,26 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Drawing:
         }
         causes[f"cause {cause.name}"] = Table(facts, title=f"{number}. {cause.name}")
     return Drawing(
-        symptom.name,
+        title,
         {
-            "note": symptom.note,
+            "arithmetic": diagnosis.arithmetic,
+            "note": note,
             "unknown codes": unknown,
             **causes,
-            "others": _list_of("It may also be", tuple(others[:_ALSO_SHOWN])),
+            "others": _list_of("It may also be", [other.name for other in diagnosis.symptoms[1 : 1 + _ALSO_SHOWN]]),
         },
     )
 
 
-def _list_of(title: str, symptoms: tuple[Symptom, ...]) -> Table:
-    return Table(([f'`tilescope explain "{symptom.name}"`'] for symptom in symptoms), title=title)
+def _title_of_unnamed(diagnosis: Diagnosis) -> str:
+    """The title where a question names neither a symptom nor a cause."""
+    if diagnosis.arithmetic:
+        return "What the numbers come to"
+    return "An unknown error code" if diagnosis.unknown_codes else "Nothing known by these words"
+
+
+def _list_of(title: str, names: Iterable[str]) -> Table:
+    return Table(([f'`tilescope explain "{name}"`'] for name in names), title=title)
 
 
 DRAWINGS = {Diagnosis: draw_diagnosis, Rule: draw_rule}

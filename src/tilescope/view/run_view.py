@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from tilescope.machine.launching import OutputArray
@@ -10,12 +10,14 @@ from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
 from tilescope.machine.smem_picture import SmemPicture
+from tilescope.pipeline.simulation import Simulation
 from tilescope.sentence import by, in_percent
+from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
+from tilescope.view.pipeline_view import draw_simulation
 from tilescope.view.smem_view import smem_parts
 from tilescope.view.tensor_map_view import findings
 
-_SHOWN_LINES = 20
 _FINDINGS = {"error": "What is wrong", "warning": "Worth a look", "note": "Good to know"}
 
 
@@ -24,12 +26,16 @@ def draw_kernel_run(
     *,
     outputs: Iterable[OutputArray] = (),
     all_lines: bool = False,
+    texts: Mapping[str, str] | None = None,
+    timeline: Simulation | None = None,
     smem: SmemPicture | None = None,
     is_page: bool = False,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
-    A picture of shared memory stands in place of the lines; a page has room for both.
+    With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
+    and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory, stands in place of the
+    lines; a page has room for both.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -39,17 +45,24 @@ def draw_kernel_run(
     title = f"{run.entry}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
     if prod(run.cluster) > 1:
         title += f", cluster {by(_trimmed(run.cluster))}"
-    return Drawing(
+    told = Drawing(
         title,
         {
             "outcome": outcome_sentence(run),
             "printed": Table(([line] for line in _code_lines(run.printed)), title="printf"),
             "outputs": _outputs(outputs),
             "findings": findings(run.findings, _FINDINGS),
-            "lines": _lines(run, all_lines=all_lines) if smem is None or is_page else None,
-            **({} if smem is None else smem_parts(smem)),
         },
     )
+    if is_page:
+        told = told.with_parts({"lines": _lines(run, all_lines=all_lines)})
+    if timeline is not None:
+        return told.with_parts(dict(draw_simulation(timeline).named))
+    if smem is not None:
+        return told.with_parts(smem_parts(smem))
+    if texts is not None:
+        return told.with_parts(cost_parts(run, texts, all_lines=all_lines))
+    return told if is_page else told.with_parts({"lines": _lines(run, all_lines=all_lines)})
 
 
 def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:
@@ -95,7 +108,7 @@ def _lines(run: KernelRun, *, all_lines: bool) -> Table:
         }
         for count in line_counts(run)
     )
-    most = None if all_lines else _SHOWN_LINES
+    most = None if all_lines else SHOWN_LINES
     return Table.of(records, "What ran, by source line", align="lrrr", most=most, noun="lines")
 
 

@@ -83,14 +83,15 @@ def draw_tensor_map_diff(diff: TensorMapDiff) -> Drawing:
     return Drawing(
         "1 argument differs" if count == 1 else f"{count} arguments differ",
         {
-            "arguments": _differences("Arguments", diff.arguments),
-            "consequences": _differences("What follows", diff.consequences),
-            "words": _differences("Words of the descriptor", diff.words),
+            "arguments": differences_table("Arguments", diff.arguments),
+            "consequences": differences_table("What follows", diff.consequences),
+            "words": differences_table("Words of the descriptor", diff.words),
         },
     )
 
 
-def _differences(title: str, found: Iterable[MapDifference]) -> Table:
+def differences_table(title: str, found: Iterable[MapDifference]) -> Table:
+    """What differs, as one map has it and as the other does."""
     rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in found)
     return Table(rows, ("", "one", "other"), title)
 

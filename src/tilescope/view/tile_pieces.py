@@ -79,8 +79,18 @@ class Pieces:
         """The elements of a piece, such as "mn 1, k 8 to 15"."""
         return f"{self.names[0]} {row}, {self.names[1]} {extent(column, self.elements, ' to ')}"
 
-    def grid(self, title: str, most: tuple[int, int] = (_MOST, _MOST), *, in_bytes: bool = False) -> Grid:
-        """The pieces of the tile, each with the number of the place that holds it, or with its address."""
+    def grid(
+        self,
+        title: str,
+        most: tuple[int, int] = (_MOST, _MOST),
+        *,
+        asked: Element | None = None,
+        in_bytes: bool = False,
+    ) -> Grid:
+        """The pieces of the tile, each with the number of the place that holds it, or with its address.
+
+        Of a large tile those are drawn among which the element lies that was `asked` for, by its row and column.
+        """
 
         def cell(row: int, column: int) -> Cell:
             address = int(self.addresses[row - self.corner[0], (column - self.corner[1]) // self.elements])
@@ -92,7 +102,10 @@ class Pieces:
         notes = []
         if in_bytes:
             notes.append("A cell is a 16-byte chunk and says its address. Colour: the four banks that hold it.")
-        return Grid.of(title, self.names, rows, columns, cell, most=most, notes=notes)
+        around: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+        if asked is not None:
+            around = (asked[0],), (asked[1] // self.elements * self.elements,)
+        return Grid.of(title, self.names, rows, columns, cell, most=most, asked=around, notes=notes)
 
     def memory(self, title: str, colour: str = "its column of the tile") -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""

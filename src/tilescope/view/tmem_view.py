@@ -26,8 +26,10 @@ from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, QUAR
 from tilescope.mma.tmem_agreement import TmemAgreement
 from tilescope.mma.tmem_budget import TmemBudget
 from tilescope.mma.tmem_layout import TmemLayout, TmemPlace
+from tilescope.mma.tmem_load import LoadedElement
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Table
 from tilescope.view.grid import Cell, Grid, extent, extents, number_span
+from tilescope.view.small_scale_view import draw_small_atoms
 from tilescope.view.tensor_map_view import severities
 
 _NOBODY = 1 << 40
@@ -47,8 +49,12 @@ _DRAWN_AS = {
 Element = tuple[int, int]
 
 
-def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Drawing:
+def draw_tmem_layout(
+    layout: TmemLayout, element: Element | None = None, loaded: LoadedElement | None = None
+) -> Drawing:
     """A matrix in tensor memory, drawn as lanes by columns; the cells that hold `element` are marked and told.
+
+    `loaded` is the load that brings the element, and where it is then.
 
     >>> from tilescope.mma.tmem_layout import tmem_layout
     >>> draw_tmem_layout(tmem_layout((128, 256))).title
@@ -69,6 +75,7 @@ def draw_tmem_layout(layout: TmemLayout, element: Element | None = None) -> Draw
         {
             "sentence": _sentences(layout),
             "element": None if element is None else _element_table(layout, element),
+            "load": None if loaded is None else _load_table(loaded),
             "grids": Beside({f"block {cta}": _lane_grid(layout, cta, element) for cta in range(layout.ctas)}),
             "facts": Table(facts),
         },
@@ -205,6 +212,17 @@ def _element_table(layout: TmemLayout, element: Element) -> Table:
     return Table(rows, title=f"Element ({first} {element[0]}, {second} {element[1]})")
 
 
+def _load_table(loaded: LoadedElement) -> Table:
+    """Who gets an element by a load."""
+    rows = {
+        "warp": f"{loaded.warp} (mod 4)",
+        "address": f"`0x{loaded.address:08x}`",
+        "lane": f"{loaded.lane} of the warp: thread {loaded.warp * QUARTER_LANES + loaded.lane} of a warpgroup",
+        "register": f"{loaded.register}, from bit {loaded.bit} on" if loaded.bit else str(loaded.register),
+    }
+    return Table(rows, title=f"By {loaded.instruction}")
+
+
 def draw_tmem_budget(budget: TmemBudget) -> Drawing:
     """The parts of a budget with their columns, and what found no room."""
     rows = []
@@ -257,31 +275,36 @@ def draw_tmem_agreement(agreement: TmemAgreement) -> Drawing:
     )
 
 
-def draw_scale_layout(scales: ScaleLayout, element: Element | None = None) -> Drawing:
-    """An atom in memory and in tensor memory; with `element` (row, k) the scale that it shares is marked and told.
+def draw_scale_layout(
+    scales: ScaleLayout, element: Element | None = None, block: tuple[int, int] | None = None
+) -> Drawing:
+    """An atom in memory and in tensor memory; the scale of an `element` (row, k) or a `block` (row, block) is marked.
 
     >>> from tilescope.mma.scale_layout import scale_layout
     >>> draw_scale_layout(scale_layout(128, 256, "nvfp4")).title
     'Scale factors of 128 x 256 elements, nvfp4: 128 x 16 of ue4m3'
     """
+    if scales.atom == "8x4":
+        return draw_small_atoms(scales, element)
     row = scales.format
     size = f"{scales.rows} x {scales.k} elements, {row.name}: {scales.rows} x {scales.blocks} of {row.scale_type}"
     sentence = (
         f"One scale for {row.block} elements of k. Four scales of a row are a 32-bit word; "
         f"128 rows x 4 scales are an atom of {ATOM_BYTES} bytes. `r37` is the word of row 37."
     )
-    first, k = element or (0, 0)
-    block = k // row.block
-    links = set()
     if element is not None:
+        block = element[0], element[1] // row.block
+    first, along = block or (0, 0)
+    links = set()
+    if block is not None:
         links = {f"row{first}", f"rows{first // QUARTER_LANES * QUARTER_LANES}"}
-    atom = _atom_grid(scales, first, block).marked(links)
-    columns = _column_grid(scales, first, block).marked(links)
+    atom = _atom_grid(scales, first, along).marked(links)
+    columns = _column_grid(scales, first, along).marked(links)
     return Drawing(
         f"Scale factors of {size}",
         {
             "sentence": sentence,
-            "element": None if element is None else _scale_table(scales, element),
+            "element": None if block is None else _scale_table(scales, block, element),
             "grids": Beside({"atom": atom, "columns": columns}),
             "tables": Beside({"steps": _scale_steps(scales), "facts": _scale_facts(scales)}),
         },
@@ -342,10 +365,9 @@ def _column_grid(scales: ScaleLayout, around: int, block: int) -> Grid:
     return Grid.of("Words in tensor memory", ("quarter", "lane", "column"), labels, columns, cell, notes=[note])
 
 
-def _scale_table(scales: ScaleLayout, element: Element) -> Table:
-    row, k = element
+def _scale_table(scales: ScaleLayout, asked: tuple[int, int], element: Element | None) -> Table:
+    row, block = asked
     width = scales.format.block
-    block = k // width
     offset = scales.offset(row, block)
     place = scales.tensor_memory("A").place(row, block)
     step = next(step for step in scales.steps() if block in step.scales)
@@ -357,7 +379,8 @@ def _scale_table(scales: ScaleLayout, element: Element) -> Table:
         "in tensor memory": f"lanes {lanes}, column {place.column}, byte {place.bit // 8} of the cell",
         "read by": f"the instruction at k {step.k}, with id {step.scale_id} and the word at column {step.column}",
     }
-    return Table(rows, title=f"Element (row {row}, k {k})")
+    title = f"Scale (row {row}, block {block})" if element is None else f"Element (row {row}, k {element[1]})"
+    return Table(rows, title=title)
 
 
 def _scale_facts(scales: ScaleLayout) -> Table:

@@ -1,8 +1,8 @@
-"""The drawings of `tilescope explain`: a topic with what to read next, and the list of all topics."""
+"""The drawings of `tilescope explain`: a topic, the list of all topics, and what is near to words that name none."""
 
 from __future__ import annotations
 
-from tilescope.questions.topics import Topic, TopicIndex
+from tilescope.questions.topics import NearestTopics, Topic, TopicIndex
 from tilescope.view.drawing import Drawing, Table
 
 
@@ -23,4 +23,15 @@ def draw_topic_index(index: TopicIndex) -> Drawing:
     return Drawing("What can be explained", {"groups": Table(groups)})
 
 
-DRAWINGS = {Topic: draw_topic, TopicIndex: draw_topic_index}
+def draw_nearest_topics(near: NearestTopics) -> Drawing:
+    """Why the words are not known, and what to ask instead.
+
+    >>> near = NearestTopics("swizle", "topic 'swizle': no topic has that name.", ("swizzle",))
+    >>> draw_nearest_topics(near)["reason"]
+    "topic 'swizle': no topic has that name."
+    """
+    commands = Table(([f'`tilescope explain "{name}"`'] for name in near.topics), title="Is it one of these?")
+    return Drawing("Nothing known by these words", {"reason": near.reason, "advice": near.advice, "nearest": commands})
+
+
+DRAWINGS = {Topic: draw_topic, TopicIndex: draw_topic_index, NearestTopics: draw_nearest_topics}

@@ -11,7 +11,7 @@ dim 1                        byte     chunk   0    1    2    3  …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
@@ -25,6 +25,7 @@ from tilescope.view.step import Step
 from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS, chunk_links, chunks_of_row, plane, takes_pixels
 
 MAX_LINES = 32
+_PLACE_ROWS = 8  # of a plane, around what was asked for
 _MAX_STEPS = 512  # of a walk
 _CUT_SIGN = "~"  # behind the name of a chunk: the tensor ends within it
 _SWAPPED_SIGN = "x"  # its halves are exchanged
@@ -40,7 +41,8 @@ def draw_trace(
 ) -> Drawing:
     """The box in the tensor beside the lines of shared memory that it covers, at most `lines` of them.
 
-    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked.
+    A tensor of more than `exact` columns (16 bytes) or rows is drawn to scale; `places` are told first, and marked: the
+    lines that are drawn are then those around them.
 
     >>> from tilescope.tensor_map import TensorMap
     >>> a = TensorMap("bf16", (64, 8), (128,), (64, 2), swizzle="128B")
@@ -49,12 +51,15 @@ def draw_trace(
     """
     links = {_chunk(trace, place.address // CHUNK_BYTES * CHUNK_BYTES).link for place in places} - {""}
     tensor = plane(trace, exact).marked(links)
-    shared = _memory(trace, lines).marked(links)
+    asked = {place.address // SMEM_LINE_BYTES * SMEM_LINE_BYTES for place in places}
+    shared = _memory(trace, lines, asked).marked(links)
+    if places:
+        tensor = tensor.around_marks(_PLACE_ROWS)  # without rows where the tensor is drawn to scale
     return Drawing(
         _title(trace),
         {
             "places": tuple(_place(trace, place) for place in places),
-            "grids": Beside({"plane": tensor, "memory": shared}),
+            "grids": Beside({"plane": tensor if tensor.rows else None, "memory": shared}),
             "legend": _legend(trace, tensor, shared),
             "facts": _facts(trace),
         },
@@ -73,8 +78,8 @@ def _title(trace: Trace) -> str:
     return f"{_VERB[trace.operation]} of {what} at {trace.coords} {where}"
 
 
-def _memory(trace: Trace, most: int | None) -> Grid:
-    """The lines of shared memory that the copy covers."""
+def _memory(trace: Trace, most: int | None, asked: Collection[int]) -> Grid:
+    """The lines of shared memory that the copy covers; those that were asked for are among them."""
     swizzle = trace.tensor_map.swizzle
     start = trace.smem_address
     return memory_grid(
@@ -82,6 +87,7 @@ def _memory(trace: Trace, most: int | None) -> Grid:
         lines_of_bytes(start, start + trace.footprint_bytes),
         lambda address: _chunk(trace, address),
         most=most,
+        asked=asked,
         period=swizzle.period_lines if swizzle.bits else 0,
         numbered=True,
     )

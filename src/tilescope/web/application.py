@@ -12,7 +12,6 @@ answered only under a name of this machine (Host), and never for a page of anoth
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 import socket
 from urllib.parse import urlencode
@@ -28,7 +27,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tilescope.errors import FaultError, RuleError, unknown_name
+from tilescope.errors import RuleError, unknown_name
+from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.web.page import Sheet, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
 from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
@@ -85,8 +85,8 @@ def _page(request: Request) -> Response:
         if ending == "json":
             return Response(form.answer().json(), media_type="application/json")
     except RuleError as error:
-        if ending == "json" and isinstance(error, FaultError):  # an answer: what the command prints
-            return Response(json.dumps(error.to_dict(), indent=2), 422, media_type="application/json")
+        if ending == "json" and is_answer(error):  # what the command prints
+            return Response(refusal_json(error), 422, media_type="application/json")
         if ending:
             return PlainTextResponse(f"{error}\n", 422)
         return HTMLResponse(render_refusal(page.title, error.violations), 422)

@@ -225,6 +225,11 @@ class Sheet:
         return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
 
     @property
+    def headline(self) -> str:
+        """The answer in a sentence, as the command's first line says it."""
+        return self.answer.first.sentence or self.drawing.title
+
+    @property
     def python(self) -> str:
         """The Python that makes the value."""
         call = self.answer.call

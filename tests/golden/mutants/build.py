@@ -51,7 +51,7 @@ def chosen(rows, found):
 
 def launch_of(name, changed):
     """The launch of a recording; a map in it may have another swizzle."""
-    launch = json.loads(json.dumps(recording(name).launch))
+    launch = json.loads(json.dumps(recording(name).launch)) | {"entry": changed.entry}
     if isinstance(changed, OtherSwizzleKernel):
         parameter = launch["params"][changed.argument]
         addresses = [256] * len(launch["arrays"])

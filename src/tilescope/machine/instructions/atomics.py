@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import SHARED_WINDOW, Addresses, Space, is_in_window
 from tilescope.machine.arithmetic import operation
 from tilescope.machine.cluster import Cluster
@@ -260,6 +261,7 @@ class Atomic:
     dtype: np.dtype[np.generic]
     words: int  # that one lane changes: 2 or more for vectors
     is_wide: bool  # 128 bits: two words that change as one
+    kind: AccessKind
     operands: tuple[tuple[int, ...], ...]  # registers of each operand, several for vectors
     targets: tuple[int | None, ...]
 
@@ -305,6 +307,10 @@ class Atomic:
     ) -> Values:
         """Change words of one space; what was there before."""
         old = cluster.load(space, lanes, addresses, self.dtype, self.words)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, self.kind, space, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "atomic", addresses, self.dtype.itemsize * self.words, space=space)
         shape = old.shape
         if self.words > 1 and not self.is_wide:  # every element of a vector is an atomic of its own
             lanes = np.repeat(lanes, self.words)
@@ -370,14 +376,17 @@ def _decoded(
     if any(len(elements) != count for elements in numbers) or (targets and len(targets) != count):
         raise RefusedError(f"{count} registers are wanted for each operand")
     is_wide = type_name == "b128"
+    dtype = DTYPE_OF_BITS[min(BITS_OF_TYPE[type_name], 64)]
+    words_changed = 2 if is_wide else count
     return Atomic(
         opcode=instruction.opcode,
         change=change_of(name, type_name),
         space=space,
         addresses=decode_address(assembler, address),
-        dtype=DTYPE_OF_BITS[min(BITS_OF_TYPE[type_name], 64)],
-        words=2 if is_wide else count,
+        dtype=dtype,
+        words=words_changed,
         is_wide=is_wide,
+        kind=access_kind("st", dtype.itemsize * words_changed),
         operands=numbers,
         targets=tuple(assembler.target(target) for target in targets),
     )

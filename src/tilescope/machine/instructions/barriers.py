@@ -17,6 +17,7 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED
 from tilescope.machine.order.semantics import reach_of
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Fenced, Met, MetCluster, MetWarp
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, Step, Turn
 from tilescope.ptx.syntax import Instruction
@@ -62,6 +63,9 @@ class BlockBarrierTurn:
             cluster.order.barriers.come(rank, number, lanes)
         barrier = schedule.barriers.arrive(rank, number, lanes, expected)
         if self.action == "arrive":
+            if cluster.log is not None:
+                threads = len(lanes) if expected is None else expected
+                cluster.log.add(Met(front.pc, lanes, number, threads, waits=False))
             schedule.add(Front(front.pc + 1, lanes, front.rounds, front.steps))
         else:
             barrier.waiting.append(self._waiting(cluster, front))
@@ -91,6 +95,9 @@ class ClusterWait:
 
     def take(self, schedule: Schedule, front: Front) -> None:
         """Go on, or wait for the rest of the cluster."""
+        cluster = schedule.cluster
+        if cluster.log is not None:
+            cluster.log.add(MetCluster(front.pc, front.lanes, waits=True))
         if schedule.barriers.cluster_passed(front.lanes):
             schedule.barriers.tell_order(front.lanes)
             schedule.go_on(front, front.pc + 1)
@@ -112,6 +119,8 @@ class ClusterArrive:
             schedule.cluster.order.mbarriers.publish(front.lanes)
             schedule.cluster.order.barriers.come_to_cluster(phase, front.lanes, is_relaxed=self.is_relaxed)
         barriers.cluster_arrive(front.lanes)
+        if schedule.cluster.log is not None:
+            schedule.cluster.log.add(MetCluster(front.pc, front.lanes, waits=False))
         schedule.release(schedule.barriers.cluster_ended())
         schedule.go_on(front, front.pc + 1)
 
@@ -163,6 +172,8 @@ def _meet_warps(cluster: Cluster, at: Lanes) -> None:
     """bar.warp.sync: only the waiting counts, and the order."""
     if cluster.order is not None:
         cluster.order.barriers.warps(cluster.lanes(at))
+    if cluster.log is not None:
+        cluster.log.add(MetWarp(cluster.pc, at))
 
 
 _FENCES = (
@@ -229,6 +240,8 @@ def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
     def fence(cluster: Cluster, at: Lanes) -> None:
         if cluster.order is not None:
             cluster.order.witness.knowledge.fence(cluster.lanes(at), fenced)
+        if cluster.log is not None and FENCED_SHARED in fenced:
+            cluster.log.add(Fenced(cluster.pc, at, "proxy.async"))
 
     return fence
 
@@ -236,6 +249,8 @@ def _fence_of_proxies(modifiers: Sequence[str]) -> Step:
 def _fence_of_init(cluster: Cluster, at: Lanes) -> None:
     if cluster.order is not None:
         cluster.order.mbarriers.fence_init(cluster.lanes(at))
+    if cluster.log is not None:
+        cluster.log.add(Fenced(cluster.pc, at, "mbarrier_init"))
 
 
 def _fence_of_maps(assembler: Assembler, instruction: Instruction) -> Step:

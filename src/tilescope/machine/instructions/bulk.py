@@ -23,6 +23,7 @@ from tilescope.machine.copy_engine import Bytes, cast_to, issuing_block, note, s
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError, fault_of
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.operand_reads import forget_bytes
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
@@ -164,6 +165,8 @@ def _issue_load(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     """Global memory into the shared memory of one block, or of all that a multicast reaches."""
     lane = ends.lane
     _require_aligned(lane, shared_address=ends.target, other_address=ends.source)
+    if cluster.costs is not None:
+        cluster.costs.charge_bulk("load", ends.size_bytes)
     targets = [ends.target]
     barriers = [ends.barrier]
     if form.cta_mask is not None:
@@ -181,6 +184,8 @@ def _issue_between_blocks(cluster: Cluster, form: BulkForm, ends: _Ends) -> None
     if cluster.order is not None and ends.size_bytes:
         source = cluster.order.witness.cells_at(ends.source, ends.size_bytes)
         cluster.order.bulk.between_blocks(ends.lane, source, ends.barrier)
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a bulk copy from shared memory to the shared memory of a block")
     _add_load(cluster, form, ends, _read_shared)
 
 
@@ -225,6 +230,7 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
         if ends.size_bytes:
             target = shared_from(cluster, lane, ends.target, ends.size_bytes)
             form.write(target[: ends.size_bytes], _by_lane(read, cluster, ends))
+            forget_bytes(cluster, ends.target, ends.size_bytes)
         complete_bytes(cluster, ends.barrier, lane, ends.size_bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=ends.barrier))
@@ -246,6 +252,8 @@ def _issue_store(cluster: Cluster, form: BulkForm, ends: _Ends) -> None:
     size_bytes = ends.size_bytes
     _require_aligned(lane, shared_address=ends.source, other_address=ends.target)
     shared_from(cluster, lane, ends.source, size_bytes)
+    if cluster.costs is not None:
+        cluster.costs.charge_bulk("store" if form.reduction is None else "reduce", size_bytes)
     note(
         cluster,
         CopyRecord(

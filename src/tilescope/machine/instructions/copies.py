@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.errors import RuleError
+from tilescope.machine.access_cost import AccessKind, access_kind
 from tilescope.machine.address import WINDOWS, Addresses, is_in_window
 from tilescope.machine.barrier_unit import barrier_at, change, meetings
 from tilescope.machine.cluster import Cluster
@@ -34,6 +35,7 @@ from tilescope.machine.instructions.tensor_copies import decode_tensor_copy
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Pending, Work, WorkKind
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import ArrivedBehindCopies, Grouped
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Immediate, Instruction, Negated, Operand, Register
@@ -80,27 +82,41 @@ def _group(instruction: Instruction, words: Words, kind: WorkKind, action: str) 
     only_read = words.flag("read")
     words.done()
     if action == "commit_group":
-
-        def commit(cluster: Cluster, at: Lanes) -> None:
-            lanes = cluster.lanes(at)
-            if cluster.order is not None and kind == "cp.async":
-                cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
-            cluster.pending.commit(kind, lanes)
-
-        return commit
+        return _commit(kind)
     if action == "wait_all":
+        return _wait_all(kind)
+    return _wait_group(kind, _constant(instruction.operands[0]), only_read=only_read)
 
-        def wait_all(cluster: Cluster, at: Lanes) -> None:
-            lanes = cluster.lanes(at)
-            cluster.pending.wait_all(kind, lanes)
-            if cluster.order is not None:
-                cluster.order.copies.wait_all(lanes)
 
-        return wait_all
-    newest = _constant(instruction.operands[0])
+def _commit(kind: WorkKind) -> Step:
+    def commit(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        if cluster.order is not None and kind == "cp.async":
+            cluster.order.copies.commit(lanes, cluster.pending.open_groups[kind][lanes])
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=True))
+        cluster.pending.commit(kind, lanes)
 
+    return commit
+
+
+def _wait_all(kind: WorkKind) -> Step:
+    def wait_all(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=None))
+        cluster.pending.wait_all(kind, lanes)
+        if cluster.order is not None:
+            cluster.order.copies.wait_all(lanes)
+
+    return wait_all
+
+
+def _wait_group(kind: WorkKind, newest: int, *, only_read: bool) -> Step:
     def wait_group(cluster: Cluster, at: Lanes) -> None:
         lanes = cluster.lanes(at)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, kind, is_commit=False, newest=newest, only_read=only_read))
         cluster.pending.wait_group(kind, lanes, newest, only_read=only_read)
         if cluster.order is not None:
             groups_done = cluster.pending.open_groups[kind][lanes] - newest
@@ -136,7 +152,10 @@ def _cp_async(assembler: Assembler, instruction: Instruction, words: Words) -> S
     if size_bytes not in _SIZES[cache]:
         raise RefusedError(f"cp.async.{cache} copies {', '.join(map(str, _SIZES[cache]))} bytes, not {size_bytes}")
     sizes_of = _source_sizes(assembler, operands[3:], size_bytes)
-    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), size_bytes, sizes_of)
+    kind = access_kind("cp.async", size_bytes)
+    if cache == "cg":
+        kind = kind._replace(shared_op=None)  # past L1: its time does not follow banks
+    return _copy_step(decode_address(assembler, target), decode_address(assembler, source), kind, sizes_of)
 
 
 def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int) -> SizesOf | None:
@@ -160,7 +179,9 @@ def _source_sizes(assembler: Assembler, operands: list[Operand], size_bytes: int
     return sizes_by_register
 
 
-def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, sizes_of: SizesOf | None) -> Step:
+def _copy_step(target_of: AddressOf, source_of: AddressOf, kind: AccessKind, sizes_of: SizesOf | None) -> Step:
+    size_bytes = kind.size_bytes
+
     def issue(cluster: Cluster, at: Lanes) -> None:
         targets = target_of(cluster, at)
         sources = source_of(cluster, at)
@@ -176,6 +197,11 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
             is_whole = np.ones(len(lanes), np.bool_) if sizes is None else sizes == size_bytes
             if is_whole.any():
                 cluster.order.touching.source_of_copies(lanes[is_whole], sources[is_whole], size_bytes)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, "shared", lanes, targets)
+            read = slice(None) if sizes is None else sizes > 0
+            if sizes is None or sizes.any():
+                cluster.costs.charge(cluster, kind, "global", lanes[read], sources[read])
 
         def perform(some: LaneNumbers) -> None:
             cluster.pc = pc
@@ -187,6 +213,8 @@ def _copy_step(target_of: AddressOf, source_of: AddressOf, size_bytes: int, size
             values = _brought(cluster, some, sources[chosen], their_sizes, size_bytes)
             _copy(cluster, some, targets[chosen], values)
 
+        if cluster.log is not None:
+            cluster.log.touch(pc, lanes, "cp.async", targets, size_bytes)
         cluster.pending.add(Work("cp.async", pc, lanes, perform))
 
     return issue
@@ -259,6 +287,11 @@ def _arrive_behind_copies(assembler: Assembler, instruction: Instruction, words:
         for met in found:
             if not is_counted_on:
                 _expect_more(cluster, met.address, int(met.lanes[0]), len(met.lanes))
+            if cluster.log is not None:
+                arrivals = len(met.lanes)
+                cluster.log.add(
+                    ArrivedBehindCopies(cluster.pc, int(met.lanes[0]), met.address, arrivals, is_counted_on)
+                )
             _add_arrival(cluster, met.address, met.lanes)
 
     return issue

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.errors import RuleError
+from tilescope.machine.access_cost import matrix_kind
 from tilescope.machine.address import Addresses
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
@@ -35,12 +36,18 @@ class _Rows:
         self.space = space_of(assembler, operand, words.space())
         self.addresses = decode_address(assembler, operand)
         self.rows = rows
+        self.kind = matrix_kind(instruction.opcode, ROW_BYTES)
 
     def find(self, cluster: Cluster, warps: LaneGroups) -> tuple[LaneNumbers, Addresses]:
         """The lanes that give addresses, and these."""
         lanes = warps.lane_numbers(cluster).reshape(-1, WARP_LANES)[:, : self.rows].ravel()
         addresses = self.addresses(cluster, warps.lanes).reshape(-1, WARP_LANES)[:, : self.rows].ravel()
         return lanes, addresses
+
+    def charge(self, cluster: Cluster, lanes: LaneNumbers, addresses: Addresses) -> None:
+        """Count what the rows cost that were loaded or stored."""
+        if cluster.costs is not None:
+            cluster.costs.charge_matrices(cluster, self.kind, self.space, lanes, addresses)
 
 
 def _form(instruction: Instruction) -> tuple[MatrixForm, int]:
@@ -63,6 +70,9 @@ def _ldmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
         warps = lane_groups(cluster, at)
         lanes, addresses = rows.find(cluster, warps)
         words = cluster.load(rows.space, lanes, addresses, _WORD, _ROW_WORDS)
+        rows.charge(cluster, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "read", addresses, ROW_BYTES, space=rows.space)
         tile.fill(cluster, targets, warps, _stored_elements(words.view(np.uint8), form))
 
     return Collective(load)
@@ -87,6 +97,9 @@ def _stmatrix(assembler: Assembler, instruction: Instruction) -> Turn:
         lanes, addresses = rows.find(cluster, warps)
         elements = tile.gathered(cluster, sources, warps)
         cluster.store(rows.space, lanes, addresses, elements.reshape(len(lanes), -1).view(_WORD))
+        rows.charge(cluster, lanes, addresses)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, lanes, "write", addresses, ROW_BYTES, space=rows.space)
 
     return Collective(store)
 

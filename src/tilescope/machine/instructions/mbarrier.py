@@ -19,6 +19,8 @@ from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.order.mbarriers import ArrivalOrder
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Arrived
+from tilescope.machine.records import RunningPhase
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.ptx.syntax import Instruction, Operand
@@ -98,12 +100,22 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
             if cluster.order is not None:
                 cluster.order.mbarriers.use(met.address, met.lanes)
             total = _sum_of(cluster, size, met.lanes)
+            if cluster.log is not None:
+                _log_bytes(cluster, met, total, is_expected=is_expected)
             if is_expected:
                 change(cluster, met.address, int(met.lanes[0]), _expecting(total), expected_bytes=total)
             else:
                 change(cluster, met.address, int(met.lanes[0]), _completing(total))
 
     return count
+
+
+def _log_bytes(cluster: Cluster, met: Meeting, size_bytes: int, *, is_expected: bool) -> None:
+    assert cluster.log is not None
+    if is_expected:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, 0, size_bytes))
+    else:
+        cluster.log.refuse(cluster.pc, "mbarrier.complete_tx by a thread")
 
 
 def _met(cluster: Cluster, at: Lanes, addresses: AddressOf) -> list[Meeting]:
@@ -155,6 +167,8 @@ def _come(
         size_bytes = _sum_of(cluster, number, met.lanes)
     elif number is not None:
         arrivals = _sum_of(cluster, number, met.lanes)
+    if cluster.log is not None:
+        cluster.log.add(Arrived(cluster.pc, int(met.lanes[0]), met.address, arrivals, size_bytes, is_drop))
     next_state = _arriving(arrivals, size_bytes, has_bytes=has_bytes, is_drop=is_drop)
     if cluster.order is not None:
         cluster.order.mbarriers.arrive(met.address, met.lanes, order)
@@ -210,9 +224,16 @@ def _passed(cluster: Cluster, at: Lanes, addresses: Addresses, phases: Values, *
     while is_open.any():  # once, where all lanes ask the same
         first = int(np.argmax(is_open))
         is_asked = questions == questions[first]
-        passed[is_asked] = poll(
-            cluster, int(addresses[first]), lanes[is_asked], phase=int(phases[first]), is_relaxed=is_relaxed
-        )
+        address = int(addresses[first])
+        parity = int(phases[first])
+        own = lanes[is_asked]
+        sees_end = poll(cluster, address, own, phase=parity, is_relaxed=is_relaxed)
+        passed[is_asked] = sees_end
+        if cluster.log is not None:
+            running = cluster.running_phases.get(address, RunningPhase()).number
+            for answer in np.unique(sees_end).tolist():
+                asking = own[sees_end == answer]
+                cluster.log.polled(cluster.pc, asking, address, parity=parity, phase=running - 1, has_passed=answer)
         is_open &= ~is_asked
         cluster.launch.charge(int(is_open.any()) + 1)
     return passed

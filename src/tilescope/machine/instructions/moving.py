@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilescope.machine.access_cost import access_kind
 from tilescope.machine.address import (
     PARAM_WINDOW,
     SHARED_OFFSET_MASK,
@@ -75,9 +76,16 @@ def _ld(assembler: Assembler, instruction: Instruction) -> Step:
     dtype = DTYPE_OF_BITS[min(bits, 64)]
     pieces = count * bits // (dtype.itemsize * 8)
     is_signed = type_name.startswith("s")
+    kind = access_kind("ld", dtype.itemsize * pieces)
+    is_counted = "const" not in instruction.modifiers  # constants have a cache of their own
 
     def load(cluster: Cluster, at: Lanes) -> None:
-        loaded = cluster.load(space, at, addresses(cluster, at), dtype, pieces)
+        places = addresses(cluster, at)
+        loaded = cluster.load(space, at, places, dtype, pieces)
+        if is_counted and cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", places, dtype.itemsize * pieces, space=space)
         if count == 1:
             _put(cluster, at, targets[0], loaded, is_signed=is_signed)
             return
@@ -112,6 +120,7 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
     if len(sources) != count:
         raise RefusedError(f"{count} registers are wanted, not {len(sources)}")
     addresses = decode_address(assembler, instruction.operands[0])
+    kind = access_kind("st", count * bits // 8)
 
     def store(cluster: Cluster, at: Lanes) -> None:
         if count == 1:
@@ -121,7 +130,12 @@ def _st(assembler: Assembler, instruction: Instruction) -> Step:
             parts = [cluster.registers[source][at] for source in sources]
             join = np.concatenate if parts[0].ndim > 1 else _stacked
             values = join([part.astype(dtype, copy=False) for part in parts], axis=1)
-        cluster.store(space, at, addresses(cluster, at), values)
+        places = addresses(cluster, at)
+        cluster.store(space, at, places, values)
+        if cluster.costs is not None:
+            cluster.costs.charge(cluster, kind, space, at, places)
+        if cluster.log is not None:
+            cluster.log.store(cluster.pc, at, places, values, space)
 
     return store
 

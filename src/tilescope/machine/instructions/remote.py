@@ -126,6 +126,8 @@ def _ends(assembler: Assembler, instruction: Instruction, words: Words) -> tuple
 
 def _issue(cluster: Cluster, delivery: Delivery, write: Write) -> None:
     """One piece of work for all lanes that report to the same mbarrier. Addresses that are wrong fault at once."""
+    if cluster.log is not None:
+        cluster.log.refuse(cluster.pc, "a store or reduction that arrives later")
     cluster.require_shared(delivery.lanes, delivery.addresses, delivery.size_bytes)
     cluster.require_shared(delivery.lanes, delivery.barriers, BARRIER_BYTES)
     for barrier in np.unique(delivery.barriers).tolist():

@@ -150,6 +150,8 @@ def _for_each_lane(form: TensorForm) -> Step:
             if cluster.order is not None:
                 cluster.order.maps.use(map_address, lane)
             copy = _legal_copy(cluster, form, lane, cluster.launch.maps[number], shared_address)
+            if cluster.costs is not None:
+                cluster.costs.charge_box(copy, number)
             if barrier is None:
                 _issue_store(cluster, lane, copy, number)
             else:
@@ -229,7 +231,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
     target = shared_from(cluster, lane, copy.smem_address)
     cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
     record = _record(cluster, lane, copy, map_number, barrier)
-    note(cluster, record)
+    note(cluster, record, copy)
     order = cluster.order
     landing = None
     if order is not None:
@@ -245,6 +247,8 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
             deliver(copy, global_from(cluster.memory, tensor_map.address), {"shared memory": target})
         except RuleError as error:  # bytes that no array holds
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
+        if cluster.costs is not None:
+            cluster.costs.operands.wrote(cluster, copy, map_number, pc)
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
@@ -255,7 +259,7 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
     pc = cluster.pc
     tensor_map: AnyMap = copy.tensor_map
     source = shared_from(cluster, lane, copy.smem_address)
-    note(cluster, _record(cluster, lane, copy, map_number, None))
+    note(cluster, _record(cluster, lane, copy, map_number, None), copy)
     if cluster.order is not None:
         group = int(cluster.pending.open_groups["bulk"][lane])
         cluster.order.bulk.store(lane, _shared_cells(cluster.order.witness, copy), group)

@@ -59,6 +59,8 @@ def _replace(assembler: Assembler, instruction: Instruction, words: Words) -> St
             held = cluster.load(space, np.repeat(alone, _WORDS), places, _WORD)
             edited = edited_descriptor(held.tobytes(), field, number, ordinal)
             cluster.store(space, np.repeat(alone, _WORDS), places, np.frombuffer(edited, _WORD))
+            if cluster.log is not None:
+                cluster.log.touch(cluster.pc, alone, "write", places[:1], DESCRIPTOR_BYTES, space=space)
 
     return replace
 
@@ -90,6 +92,8 @@ def _copy(targets: AddressOf, sources: AddressOf) -> Step:
             cluster.store("global", at, target + offset, pair)
         if cluster.order is not None:
             cluster.order.maps.release(cluster.lanes(at))
+        if cluster.log is not None:
+            cluster.log.touch(cluster.pc, at, "read", source, DESCRIPTOR_BYTES)
 
     return copy
 

@@ -25,11 +25,13 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.proof.log import Grouped, Multiplied, OperandRead
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
@@ -59,6 +61,11 @@ class SmemRead(NamedTuple):
     element_bits: int
     major: Major
     sign_mask: int  # of an element that is negated; 0: it is not
+
+    @property
+    def shape(self) -> ReadShape:
+        """What is read, whatever becomes of its signs."""
+        return ReadShape(self.operand, self.rows, self.k, self.element_bits, self.major)
 
     @property
     def stored_bytes(self) -> int:
@@ -91,12 +98,21 @@ class SmemRead(NamedTuple):
             reached = f"operand {self.operand} reaches shared address {address:#x}"
             reason = f"{reached}, but shared memory of a block ends at {held_bytes:#x}"
             raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
+        if cluster.costs is not None:
+            first_element = base + int(places.units[0, 0]) * self.stored_bytes
+            cluster.costs.operands.read(cluster, self.shape, lane, word, first_element)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]
         if self.element_bits == 1:
             codes = codes.view(np.uint32)  # as registers hold them
         return codes ^ codes.dtype.type(self.sign_mask) if self.sign_mask else codes
+
+
+def operand_bytes(read: SmemRead, descriptor: int) -> npt.NDArray[np.int64]:
+    """The first byte of everything that an operand is read from, in the block's shared memory; `stored_bytes` each."""
+    places = _places(read, descriptor & ~(_HIGH_START_MASK | _UNUSED_MASK))
+    return places.units.ravel() * read.stored_bytes + _START.extract(descriptor & _HIGH_START_MASK)
 
 
 class _Places(NamedTuple):
@@ -174,6 +190,8 @@ class Multiplication(NamedTuple):
         def perform(lanes: LaneNumbers) -> None:
             issued.perform(cluster, lanes)
 
+        if cluster.log is not None:
+            cluster.log.add(issued.row())
         registers = frozenset((*self.d, *self.a))
         if cluster.order is not None:
             self._tell_order(cluster, cluster.order, issued)
@@ -204,6 +222,13 @@ class Issued(NamedTuple):
     a_descriptors: Descriptors
     b_descriptors: Descriptors
     adds_d: npt.NDArray[np.bool_]
+
+    def row(self) -> Multiplied:
+        """What the log says of it."""
+        operands = [OperandRead(self.multiplication.b_read, self.b_descriptors)]
+        if not self.multiplication.a:
+            operands.append(OperandRead(self.multiplication.a_read, self.a_descriptors))
+        return Multiplied(self.pc, self.first_lanes, tuple(operands))
 
     def perform(self, cluster: Cluster, lanes: LaneNumbers) -> None:
         """Multiply for the warpgroups of some lanes: all of them by one sum."""
@@ -305,6 +330,8 @@ def _commit_group(assembler: Assembler, instruction: Instruction, words: Words) 
 
     def commit(cluster: Cluster, at: Lanes) -> None:
         cluster.pending.commit("wgmma", cluster.lanes(at))
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=True))
 
     return Collective(commit, group_lanes=WARPGROUP_LANES)
 
@@ -325,6 +352,8 @@ def _wait_group(assembler: Assembler, instruction: Instruction, words: Words) ->
                 own = lanes[groups == group]
                 done = int(cluster.pending.open_groups["wgmma"][own[0]]) - newest
                 cluster.order.products.wait(own, done)
+        if cluster.log is not None:
+            cluster.log.add(Grouped(cluster.pc, at, "wgmma", is_commit=False, newest=newest))
 
     return Collective(wait, group_lanes=WARPGROUP_LANES)
 

@@ -101,7 +101,7 @@ def _cluster_barriers(text: KernelText) -> Iterator[Change]:
 def shorter_waits(text: KernelText) -> Iterator[Change]:
     """Every wait for groups, with one more group left under way."""
     for instruction in text.instructions:
-        if not instruction.operands or ".wait_group" not in f".{instruction.opcode}":
+        if "wait_group" not in instruction.modifiers:
             continue
         groups = instruction.operands[-1]
         if isinstance(groups, Immediate) and groups.value < _MOST_GROUPS.get(instruction.name, groups.value + 1):

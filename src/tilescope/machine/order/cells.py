@@ -128,7 +128,8 @@ class CellTable:
         """Cells were read, each by a thread: the first and the last one of a pair of slots are kept."""
         held = with_generation(stamps, self.generations[cells] & GENERATION_MASK)
         self.thread_reads[cells, slots + 1] = held
-        self.thread_reads[cells[::-1], slots[::-1]] = held[::-1]
+        backwards = np.arange(len(cells) - 1, -1, -1)  # copies: numpy walks reversed views in the order of memory
+        self.thread_reads[cells[backwards], slots[backwards]] = held[backwards]
         self.has_thread_reads[cells] = True
 
     def read_by_unit(self, cells: Cells, unit: int, stamp: int) -> None:

@@ -18,6 +18,7 @@ Mistake = Literal[
     "barrier init",
     "barrier reuse",
     "barrier phase",
+    "cluster phase",
     "map fence",
     "block end",
     "expected bytes",
@@ -36,6 +37,22 @@ class Side(NamedTuple):
     lane: int | None
 
 
+class Insertion(NamedTuple):
+    """Instructions that are put before or behind another one."""
+
+    text: str  # "bar.sync 0;"
+    place: Literal["before", "behind"]
+    pc: int  # of the other one
+    offset: int = 0  # in the text, in characters: where they are put
+
+
+class Remedy(NamedTuple):
+    """Insertions that were tried, and after which a conflict was gone; how many other errors went with it."""
+
+    insertions: tuple[Insertion, ...]
+    others_gone: int
+
+
 @dataclass(slots=True)
 class Conflict:
     """Two accesses that nothing orders: the first of its kind, and how often there were equal ones."""
@@ -48,6 +65,7 @@ class Conflict:
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
     times: int = 0
+    remedy: Remedy | None = None
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.order.conflict import Side
@@ -34,6 +35,7 @@ class ThreadBarriers:
         self._named: dict[tuple[int, int], NamedBarrier] = {}  # (rank, number)
         self._cluster: dict[int, Clock] = {}  # by phase: what arrivals released
         self._come: dict[int, Clock] = {}  # by phase: what had been done when threads came, released or not
+        self._has_come: npt.NDArray[np.bool_] = np.zeros(witness.cluster.lane_count, np.bool_)  # and not passed since
         self.before_end: dict[int, Clock] = {}  # by rank: what was done when it passed a barrier of the cluster
 
     def warps(self, lanes: LaneNumbers) -> None:
@@ -75,6 +77,10 @@ class ThreadBarriers:
     def come_to_cluster(self, phase: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
         """barrier.cluster.arrive: a relaxed one releases what a fence before it covers."""
         knowledge = self._witness.knowledge
+        if self._has_come[lanes].any():
+            now = Side(self._witness.cluster.pc, "arrival", int(lanes[np.argmax(self._has_come[lanes])]))
+            self._witness.tell("cluster phase", None, now, "registers", None)
+        self._has_come[lanes] = True
         self._come[phase] = joined(self._come.get(phase), knowledge.clock(lanes))
         if is_relaxed:
             epochs = self._fences.epochs[CLUSTER]
@@ -88,6 +94,7 @@ class ThreadBarriers:
 
     def pass_cluster(self, phase: int, lanes: LaneNumbers) -> None:
         """barrier.cluster.wait."""
+        self._has_come[lanes] = False
         clock = self._cluster.get(phase)
         if clock is not None:
             self._witness.knowledge.acquire(lanes, clock)

@@ -1,0 +1,202 @@
+"""What wgmma reads from shared memory, and whether the copy that wrote it there swizzled it alike.
+
+Every 16 bytes of shared memory remember the tensor copy that wrote them last; a store by threads, or a bulk copy, makes them
+forget it: how threads swizzle is theirs to know.
+
+    cp.async.bulk.tensor through a map of swizzle 128B     0x400-0x43ff  ← copy 1
+    wgmma, descriptor of swizzle 64B at 0x400              copy 1 wrote its first element, with another swizzle
+
+The first element of an operand is asked alone: rows behind the tile may be anybody's, if their results are thrown away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.layout import Major
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.records import BlockIndex, block_index
+from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
+from tilescope.swizzle import CHUNK_BYTES, SWIZZLE, Swizzle
+from tilescope.tensor_map import Copy
+from tilescope.tma.walk import placement, walk
+
+if TYPE_CHECKING:
+    from tilescope.machine.cluster import Cluster
+
+Marks = npt.NDArray[np.int32]
+MismatchCause = Literal["swizzle", "plain-rows", "base-offset"]
+_START = WGMMA_FORM.word.field("start_address")
+_UNUSED_MASK = sum(1 << bit for bit in WGMMA_FORM.word.reserved_ones((1 << 64) - 1))
+_UNMARKED = 0
+_STARTS_KEPT = 256  # of one instruction
+_REPEAT_BYTES = max(row.repeat_bytes for row in SWIZZLE.values())
+_LOGICAL = np.arange(0, _REPEAT_BYTES, CHUNK_BYTES)
+
+
+class ReadShape(NamedTuple):
+    """One operand of an instruction, as its descriptor is read."""
+
+    operand: Literal["A", "B"]
+    rows: int  # of m or n
+    k: int
+    element_bits: int
+    major: Major
+
+
+class ReadKey(NamedTuple):
+    """Reads that differ in where they start alone."""
+
+    pc: int
+    shape: ReadShape
+    word: int  # the descriptor, its start and what belongs to no field taken out
+
+    @property
+    def reach_bytes(self) -> int:
+        """From the start to the end of what is read."""
+        shape = self.shape
+        addresses = WgmmaDescriptor.decode(self.word).addresses(shape.major, shape.rows, shape.k, shape.element_bits)
+        return int(addresses.max()) + max(1, shape.element_bits // 8)
+
+
+@dataclass(slots=True)
+class ReadTally:
+    """How often an operand was read by one descriptor, wherever it started."""
+
+    count: int = 0
+    starts: set[int] = field(default_factory=set)
+
+
+class TileCopy(NamedTuple):
+    """A tensor copy as one that leaves marks: the instruction, the map and how it left its rows."""
+
+    pc: int
+    map_number: int
+    swizzle: Swizzle
+    row_bytes: int  # contiguous in shared memory, before the swizzle
+    is_packed: bool  # whether its rows follow each other in global memory: atoms may have been laid out there before
+
+
+class Mismatch(NamedTuple):
+    """Operands of one instruction that lie otherwise than their descriptor reads them."""
+
+    cause: MismatchCause
+    read: ReadKey
+    copy: TileCopy
+    start: int  # of the first such operand
+    block: BlockIndex
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Blocks in the order of the grid, then starts."""
+        return (*self.block[::-1], self.start)
+
+
+class _Asked(NamedTuple):
+    word: int
+    mark: int
+
+
+@dataclass(slots=True)
+class OperandReads:
+    """The operands that wgmma read in a launch, and those that lie under another swizzle."""
+
+    reads: dict[ReadKey, ReadTally] = field(default_factory=dict)
+    mismatches: dict[tuple[ReadKey, int], Mismatch] = field(default_factory=dict)
+    _copies: list[TileCopy] = field(default_factory=list)  # mark n is that of _copies[n - 1]
+    _marks: dict[TileCopy, int] = field(default_factory=dict)
+    _causes: dict[_Asked, MismatchCause | None] = field(default_factory=dict)
+
+    def wrote(self, cluster: Cluster, copy: Copy, map_number: int, pc: int) -> None:
+        """A tensor copy has written its box."""
+        tensor_map = copy.tensor_map
+        walked = walk(copy)
+        row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+        is_packed = bool((np.diff(walked.starts) == walked.row_bytes).all())
+        tile_copy = TileCopy(pc, map_number, tensor_map.swizzle, row_bytes, is_packed)
+        mark = self._marks.get(tile_copy)
+        if mark is None:
+            self._copies.append(tile_copy)
+            mark = self._marks[tile_copy] = len(self._copies)
+        first = _place(cluster, copy.smem_address)
+        end = first + placement(tensor_map, walked.rows, copy.smem_address).footprint_bytes
+        _marks_of(cluster)[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
+
+    def read(self, cluster: Cluster, shape: ReadShape, lane: int, word: int, first_element: int) -> None:
+        """A warpgroup reads an operand; its first element lies at that address of its block."""
+        plain = word & ~(_START.mask | _UNUSED_MASK)
+        key = ReadKey(cluster.pc, shape, plain)
+        tally = self.reads.get(key)
+        if tally is None:
+            tally = self.reads[key] = ReadTally()
+        tally.count += 1
+        start = _START.extract(word)
+        if len(tally.starts) < _STARTS_KEPT:
+            tally.starts.add(start)
+        if cluster.tile_marks is None:
+            return
+        rank = lane // cluster.block_lanes
+        mark = int(cluster.tile_marks[(rank * cluster.shared_stride + first_element) // CHUNK_BYTES])
+        if mark == _UNMARKED:
+            return
+        asked = _Asked(plain, mark)
+        if asked not in self._causes:
+            self._causes[asked] = mismatch_cause(WgmmaDescriptor.decode(plain), self._copies[mark - 1])
+        cause = self._causes[asked]
+        if cause is None:
+            return
+        block = block_index(cluster.first_block, cluster.launch.cluster, rank)
+        found = Mismatch(cause, key, self._copies[mark - 1], start, block)
+        known = self.mismatches.setdefault((key, mark), found)
+        if found.place < known.place:  # the first of the grid is told, in whatever order they ran
+            self.mismatches[key, mark] = found
+
+
+def forget_tiles(cluster: Cluster, places: npt.NDArray[np.int64], size_bytes: int) -> None:
+    """Others than tensor copies wrote some bytes at these places of the cluster's shared memory."""
+    if cluster.tile_marks is not None:
+        first = places // CHUNK_BYTES
+        for chunk in range(-(-size_bytes // CHUNK_BYTES)):
+            cluster.tile_marks[first + chunk] = _UNMARKED
+
+
+def forget_bytes(cluster: Cluster, address: int, size_bytes: int) -> None:
+    """A bulk copy wrote some bytes from a shared address on."""
+    if cluster.tile_marks is not None:
+        first = _place(cluster, address)
+        cluster.tile_marks[first // CHUNK_BYTES : -(-(first + size_bytes) // CHUNK_BYTES)] = _UNMARKED
+
+
+def mismatch_cause(descriptor: WgmmaDescriptor, copy: TileCopy) -> MismatchCause | None:
+    """Why a descriptor does not find the tile that a copy left; None where it does.
+
+    TMA swizzles by the absolute address. Without a swizzle it leaves plain rows, and the tensor core reads core matrices, whose
+    rows have 16 bytes.
+
+    >>> right = WgmmaDescriptor(0, leading_bytes=16, stride_bytes=1024, swizzle="128B")
+    >>> mismatch_cause(right, TileCopy(0, 0, SWIZZLE["128B"], 128, False)) is None
+    True
+    >>> mismatch_cause(right, TileCopy(0, 0, SWIZZLE["64B"], 64, False))
+    'swizzle'
+    """
+    if descriptor.swizzle.name != copy.swizzle.name:
+        return "swizzle"
+    if copy.swizzle.bits == 0:
+        return "plain-rows" if copy.row_bytes > CHUNK_BYTES else None
+    is_alike = (descriptor.physical(_LOGICAL) == copy.swizzle.apply(_LOGICAL)).all()
+    return None if is_alike else "base-offset"
+
+
+def _place(cluster: Cluster, address: int) -> int:
+    """Where a shared address lies in the cluster's shared memory."""
+    return (address >> SHARED_RANK_SHIFT) * cluster.shared_stride + (address & SHARED_OFFSET_MASK)
+
+
+def _marks_of(cluster: Cluster) -> Marks:
+    if cluster.tile_marks is None:
+        cluster.tile_marks = np.zeros(len(cluster.shared) // CHUNK_BYTES, np.int32)
+    return cluster.tile_marks

@@ -1,0 +1,545 @@
+"""The rows of a log as what every warp did, one act after another.
+
+What a warp reads and writes itself between two acts that others could notice is one read and one write, of all these bytes: nobody
+can tell their order. Copies of cp.async, and the instructions of one wgmma product, are put together likewise.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilescope.arch import WARP_LANES
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.instructions.wgmma import WARPGROUP_WARPS, operand_bytes
+from tilescope.machine.proof.cells import CellNumbers, CellSets
+from tilescope.machine.proof.log import (
+    Arrived,
+    ArrivedBehindCopies,
+    Copied,
+    EventLog,
+    Fenced,
+    Grouped,
+    Initialised,
+    Met,
+    MetCluster,
+    MetWarp,
+    Multiplied,
+    Row,
+    Touched,
+    Waited,
+)
+from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.pipeline.operations import Written
+from tilescope.swizzle import CHUNK_BYTES
+from tilescope.tma.walk import placement
+
+_GENERIC = ("read", "write", "agreed", "atomic")
+
+
+class Act(NamedTuple):
+    """One thing that a warp did: a step of a pipeline, but for the names of its barrier and of its slots."""
+
+    op: str  # that of a step, or "atomic", or "agreed": a write of what other warps write there too
+    pc: int
+    order: int  # among all acts
+    target: Written = ""
+    arguments: tuple[tuple[str, Written], ...] = ()
+    cells: int | None = None  # a set of cells
+    barrier: int | None = None  # a number in `Acts.barriers`
+    mask: int | None = None  # of blocks; None: the warp's own
+    size_bytes: int = 0  # of a copy
+    warps: tuple[int, ...] = ()  # that agree, in their block
+    unseen: frozenset[int] = (
+        frozenset()
+    )  # barriers for which other lanes of the warp have waited, and not those that act
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it has in common with the same act of another warp."""
+        return self.op, self.target, self.arguments, self.barrier, self.mask
+
+
+class BarrierUse(NamedTuple):
+    """An mbarrier from its init to its end: where it lies in its block, which one of those that lay there, the arrivals it counts."""
+
+    offset: int
+    number: int
+    arrivals: int
+
+
+class _Touch(NamedTuple):
+    how: str
+    cells: int
+    warps: tuple[int, ...] = ()
+    unseen: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class _Open:
+    """Accesses of a warp that are put together."""
+
+    pc: int = 0
+    order: int = 0
+    touches: list[_Touch] = field(default_factory=list)
+
+    @property
+    def family(self) -> str:
+        how = self.touches[0].how
+        return "generic" if how in _GENERIC else how
+
+
+class CannotSayError(Exception):
+    """What was done has no step in a pipeline: a reason, and the instruction."""
+
+    def __init__(self, reason: str, pc: int) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.pc = pc
+
+
+class Acts:
+    """What the warps of a cluster did; warps are numbered through all blocks."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.block_warps = log.block_lanes // WARP_LANES
+        self.sets = CellSets()
+        self.barriers: list[BarrierUse] = []
+        self.of_warp: dict[int, list[Act]] = {
+            warp: [] for warp in range(log.blocks * self.block_warps) if log.exists[warp * WARP_LANES]
+        }
+        self.has_inexact_copies = False
+        self._order = 0
+        self._open: dict[int, _Open] = defaultdict(_Open)
+        self._barrier_at: dict[int, int] = {}  # shared address → number in `barriers`
+        self._uses: dict[int, int] = defaultdict(int)  # shared address → inits so far
+        self._number_of_use: dict[tuple[int, int], int] = {}
+        self._waited: set[tuple[int, int, int]] = set()
+        self._met: dict[tuple[int, int], int] = {}
+        # lanes of a warp that have not waited for the phase of a barrier that others of it waited for, by warp and barrier
+        self._left_out: dict[int, dict[int, set[int]]] = defaultdict(dict)
+        self._at_cluster: dict[int, Act] = {}  # warps that have arrived and not waited
+        self._split: dict[tuple[int, int, int, bool], list[tuple[int, _Touch]]] = {}
+        self._products: dict[tuple[object, int], int] = {}
+        self._issuers = _issuers(log.rows)
+        _divide_cells(self.sets, log.rows)
+        self._add_all()
+
+    def _add_all(self) -> None:
+        copies: list[Copied] = []
+        for row in self.log.rows:
+            if copies and not _is_same_multicast(copies, row):
+                self._copied(copies)
+                copies = []
+            self._order += 1
+            if isinstance(row, Copied):
+                copies.append(row)
+            else:
+                _ADDING[type(row)](self, row)
+        if copies:
+            self._copied(copies)
+        for warp in self.of_warp:
+            self._close(warp)
+
+    def _warps(self, lanes: Lanes) -> list[int]:
+        if isinstance(lanes, slice):
+            return list(self.of_warp)
+        warps: list[int] = np.unique(lanes // WARP_LANES).tolist()
+        return warps
+
+    def _rank(self, warp: int) -> int:
+        return warp // self.block_warps
+
+    def _do(self, warp: int, act: Act) -> None:
+        """Add an act of a warp, behind what it touched before."""
+        self._close(warp)
+        self.of_warp[warp].append(act._replace(order=self._order))
+
+    # Accesses --------------------------------------------------------------------------------------------------------
+
+    def _touched(self, row: Touched) -> None:
+        key = (id(row.lanes), id(row.addresses), row.size_bytes, row.how == "agreed")
+        found = self._split.get(key)
+        if found is None:
+            found = self._by_warp(row)
+            if row.how == "agreed":
+                found = self._agreed(found)
+            self._split[key] = found
+        for warp, touch in found:
+            how = "write" if len(touch.warps) == 1 else row.how
+            self._touch(warp, row.pc, touch._replace(how=how, unseen=self._unseen(warp, row.lanes)))
+
+    def _unseen(self, warp: int, lanes: Lanes) -> frozenset[int]:
+        """Barriers for which some of these lanes have not waited, while others of their warp have."""
+        left_out = self._left_out.get(warp)
+        if not left_out:
+            return frozenset()
+        acting = set(np.arange(len(self.log.exists))[lanes].tolist())
+        return frozenset(barrier for barrier, lanes_left in left_out.items() if lanes_left & acting)
+
+    def _by_warp(self, row: Touched) -> list[tuple[int, _Touch]]:
+        """The cells that each warp reached."""
+        lanes = np.arange(len(self.log.exists))[row.lanes]
+        warps = lanes // WARP_LANES
+        ranks = row.addresses >> SHARED_RANK_SHIFT
+        if (ranks != warps // self.block_warps).any():
+            raise CannotSayError("an access to the shared memory of another block by its address", row.pc)
+        offsets = row.addresses & SHARED_OFFSET_MASK
+        return [
+            (warp, _Touch(row.how, self.sets.of(offsets[warps == warp], row.size_bytes)))
+            for warp in np.unique(warps).tolist()
+        ]
+
+    def _agreed(self, found: list[tuple[int, _Touch]]) -> list[tuple[int, _Touch]]:
+        """The cells of each warp apart, by the warps of its block that write them too."""
+        writers: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for warp, touch in found:
+            for cell in self.sets.sets[touch.cells].tolist():
+                writers[self._rank(warp), cell].append(warp)
+        by_writers: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for (_, cell), writing in writers.items():
+            by_writers[tuple(writing)].append(cell)
+        apart = []
+        for warps, cells in by_writers.items():
+            in_block = tuple(warp % self.block_warps for warp in warps)
+            number = self.sets.number(np.array(sorted(cells), np.int64))
+            apart += [(warp, _Touch("agreed", number, in_block)) for warp in warps]
+        return apart
+
+    def _touch(self, warp: int, pc: int, touch: _Touch) -> None:
+        held = self._open[warp]
+        family = "generic" if touch.how in _GENERIC else touch.how
+        if held.touches and held.family != family:
+            self._close(warp)
+            held = self._open[warp]
+        if not held.touches:
+            held.pc = pc
+            held.order = self._order
+        held.touches.append(touch)
+
+    def _close(self, warp: int) -> None:
+        """Put together what a warp touched since its last act."""
+        held = self._open.pop(warp, None)
+        if held is None or not held.touches:
+            return
+        acts = self.of_warp[warp]
+        if held.family == "multiply":
+            acts.append(Act("multiply", held.pc, held.order, cells=self._all_of(held, "multiply")))
+            return
+        if held.family == "cp.async":
+            cells = self._all_of(held, "cp.async")
+            acts.append(Act("copy", held.pc, held.order, cells=cells, arguments=(("by", "cp.async"),)))
+            return
+        read_first = self._read_first(held.touches)
+        if read_first is not None:
+            unseen = frozenset(barrier for touch in held.touches for barrier in touch.unseen)
+            acts.append(Act("read", held.pc, held.order, cells=read_first, unseen=unseen))
+        for how in ("write", "atomic"):
+            cells = self._all_of(held, how)
+            if cells is not None:
+                acts.append(Act(how, held.pc, held.order, cells=cells))
+        for warps in dict.fromkeys(touch.warps for touch in held.touches if touch.how == "agreed"):
+            numbers = frozenset(touch.cells for touch in held.touches if touch.warps == warps and touch.how == "agreed")
+            acts.append(Act("agreed", held.pc, held.order, cells=self.sets.union(numbers), warps=warps))
+
+    def _all_of(self, held: _Open, how: str) -> int | None:
+        numbers = frozenset(touch.cells for touch in held.touches if touch.how == how)
+        return self.sets.union(numbers) if numbers else None
+
+    def _read_first(self, touches: list[_Touch]) -> int | None:
+        """What is read, without what the warp has written itself just before."""
+        written: set[int] = set()
+        read: set[int] = set()
+        for how, cells, *_ in touches:
+            if how in ("write", "agreed"):
+                written.add(cells)
+            elif how == "read" and cells not in written:
+                left = self.sets.without(cells, self.sets.union(frozenset(written))) if written else cells
+                if left is not None:
+                    read.add(left)
+        return self.sets.union(frozenset(read)) if read else None
+
+    def _multiplied(self, row: Multiplied) -> None:
+        for group, lane in enumerate(row.first_lanes.tolist()):
+            numbers = [self._operand(operand.read, int(operand.descriptors[group])) for operand in row.operands]
+            cells = self.sets.union(frozenset(numbers))
+            first_warp = lane // WARP_LANES
+            for warp in range(first_warp, first_warp + WARPGROUP_WARPS):
+                self._touch(warp, row.pc, _Touch("multiply", cells))
+
+    def _operand(self, read: Any, descriptor: int) -> int:
+        key = (read, descriptor)
+        number = self._products.get(key)
+        if number is None:
+            chunks = np.unique(operand_bytes(read, descriptor) // CHUNK_BYTES)  # wgmma reads whole ones
+            number = self.sets.of(chunks * CHUNK_BYTES, CHUNK_BYTES)
+            self._products[key] = number
+        return number
+
+    # Barriers --------------------------------------------------------------------------------------------------------
+
+    def _initialised(self, row: Initialised) -> None:
+        if row.arrivals is None:
+            self._barrier_at.pop(row.address, None)
+            return
+        warp = row.lane // WARP_LANES
+        offset = row.address & SHARED_OFFSET_MASK
+        if row.address >> SHARED_RANK_SHIFT != self._rank(warp):
+            raise CannotSayError("mbarrier.init in another block", row.pc)
+        number = self._barrier_at.get(row.address)
+        if number is None:
+            use = (offset, self._uses[row.address])
+            self._uses[row.address] += 1
+            number = self._number_of_use.setdefault(use, len(self.barriers))
+            if number == len(self.barriers):
+                self.barriers.append(BarrierUse(*use, row.arrivals))
+            self._barrier_at[row.address] = number
+        if self.barriers[number].arrivals != row.arrivals:
+            raise CannotSayError("an mbarrier with another count in another block, or a second time", row.pc)
+        self._do(warp, Act("init", row.pc, 0, barrier=number))
+
+    def _barrier(self, address: int, pc: int) -> int:
+        number = self._barrier_at.get(address)
+        if number is None:
+            raise CannotSayError("an mbarrier that was never initialised, or not any more", pc)
+        return number
+
+    def _mask(self, warp: int, address: int) -> int | None:
+        rank = address >> SHARED_RANK_SHIFT
+        return None if rank == self._rank(warp) else 1 << rank
+
+    def _arrived(self, row: Arrived) -> None:
+        warp = row.lane // WARP_LANES
+        act = Act(
+            "arrive",
+            row.pc,
+            0,
+            barrier=self._barrier(row.address, row.pc),
+            mask=self._mask(warp, row.address),
+        )
+        if row.expected_bytes:
+            is_both = row.arrivals == 1 and not row.is_drop
+            arguments: list[tuple[str, Written]] = [("bytes", row.expected_bytes)]
+            if not is_both:
+                arguments.append(("arrive", False))
+            self._do(warp, act._replace(op="expect", arguments=tuple(arguments)))
+            if is_both:
+                return
+        if row.arrivals:
+            counts: list[tuple[str, Written]] = [("count", row.arrivals)] if row.arrivals > 1 else []
+            if row.is_drop:
+                counts.append(("drop", True))
+            self._do(warp, act._replace(arguments=tuple(counts)))
+
+    def _arrived_behind_copies(self, row: ArrivedBehindCopies) -> None:
+        arguments: list[tuple[str, Written]] = [("count", row.arrivals)]
+        if row.is_counted_on:
+            arguments.append(("noinc", True))
+        barrier = self._barrier(row.address, row.pc)
+        self._do(row.lane // WARP_LANES, Act("cp_arrive", row.pc, 0, barrier=barrier, arguments=tuple(arguments)))
+
+    def _waited_for(self, row: Waited) -> None:
+        number = self._barrier(row.address, row.pc)
+        for warp in self._warps(row.lanes):
+            if self._mask(warp, row.address) is not None:
+                raise CannotSayError("a wait for the mbarrier of another block", row.pc)
+            is_first = (warp, number, row.phase) not in self._waited
+            self._leave_out(warp, number, row.lanes, is_first=is_first)
+            if not is_first:  # its other lanes have waited already
+                continue
+            self._waited.add((warp, number, row.phase))
+            self._do(warp, Act("wait", row.pc, 0, barrier=number, arguments=(("parity", row.parity),)))
+
+    def _leave_out(self, warp: int, barrier: int, lanes: LaneNumbers, *, is_first: bool) -> None:
+        """Note the lanes of a warp that have not waited for a phase."""
+        left_out = self._left_out[warp]
+        if is_first:
+            first_lane = warp * WARP_LANES
+            left_out[barrier] = set(range(first_lane, first_lane + WARP_LANES))
+        left_out[barrier] = left_out.get(barrier, set()) - set(lanes.tolist())
+        if not left_out[barrier]:
+            del left_out[barrier]
+
+    def _met_warp(self, row: MetWarp) -> None:
+        """Lanes that meet know what any of them has waited for."""
+        lanes = np.arange(len(self.log.exists))[row.lanes]
+        for warp in self._warps(row.lanes):
+            left_out = self._left_out.get(warp)
+            if left_out:
+                met = set(lanes[lanes // WARP_LANES == warp].tolist())
+                for lanes_left in left_out.values():
+                    if met - lanes_left:
+                        lanes_left.difference_update(met)
+
+    def _met_threads(self, row: Met) -> None:
+        threads = -(-row.threads // WARP_LANES) * WARP_LANES
+        for warp in self._warps(row.lanes):
+            if row.waits:
+                self._left_out.pop(warp, None)
+            if row.waits and self._met.get((warp, row.number)) == row.meeting:  # its other lanes came by another way
+                continue
+            self._met[warp, row.number] = row.meeting
+            op = "sync" if row.waits else "bar_arrive"
+            self._do(warp, Act(op, row.pc, 0, target=row.number, arguments=(("threads", threads),)))
+
+    def _met_cluster(self, row: MetCluster) -> None:
+        for warp in self._warps(row.lanes):
+            earlier = self._at_cluster.pop(warp, None)
+            if row.waits:
+                self._left_out.pop(warp, None)
+                if earlier is not None:
+                    self._do(warp, Act("cluster", row.pc, 0, target="wait"))
+                continue
+            if earlier is not None:  # its other lanes come later: the last ones count
+                self.of_warp[warp].remove(earlier)
+            self._do(warp, Act("cluster", row.pc, 0, target="arrive"))
+            self._at_cluster[warp] = self.of_warp[warp][-1]
+
+    def _fenced(self, row: Fenced) -> None:
+        for warp in self._warps(row.lanes):
+            self._do(warp, Act("fence", row.pc, 0, target=row.kind))
+
+    def _grouped(self, row: Grouped) -> None:
+        for warp in self._warps(row.lanes):
+            if not self._is_of_issuers(warp, row):
+                continue
+            if row.is_commit or row.newest is None:
+                self._do(warp, Act("commit", row.pc, 0, target=row.kind))
+            if not row.is_commit:
+                arguments: list[tuple[str, Written]] = [("pending", row.newest or 0)]
+                if row.only_read:
+                    arguments.append(("read", True))
+                self._do(warp, Act("wait_group", row.pc, 0, target=row.kind, arguments=tuple(arguments)))
+
+    def _is_of_issuers(self, warp: int, row: Grouped) -> bool:
+        """Whether a commit or wait is by the lanes whose groups count, and by all of them."""
+        if row.kind == "wgmma" or isinstance(row.lanes, slice):
+            return bool(row.kind == "wgmma" or self._issuers[row.kind].get(warp))
+        issuers = self._issuers[row.kind].get(warp, set())
+        came = issuers & set(row.lanes.tolist())
+        if came and came != issuers:
+            raise CannotSayError(f"groups of {row.kind} that threads of one warp count apart from each other", row.pc)
+        return bool(came)
+
+    # Copies ----------------------------------------------------------------------------------------------------------
+
+    def _copied(self, copies: list[Copied]) -> None:
+        """A copy, of a multicast with all blocks that receive it."""
+        row = copies[0]
+        record = row.record
+        warp = row.lane // WARP_LANES
+        cells = self._copied_cells(row)
+        if record.barrier is None:
+            if cells is not None:
+                self._do(warp, Act("store", row.pc, 0, cells=cells, size_bytes=record.bytes))
+            return
+        if record.kind != "load":
+            raise CannotSayError("a reduction into shared memory", row.pc)
+        barriers = {self._barrier(one.record.barrier or 0, row.pc) for one in copies}
+        ranks = [one.record.shared_address >> SHARED_RANK_SHIFT for one in copies]
+        told = [(one.record.barrier or 0) >> SHARED_RANK_SHIFT for one in copies]
+        if len(barriers) > 1 or told != ranks:
+            raise CannotSayError("a copy that tells the mbarrier of another block than it fills", row.pc)
+        if cells is None:
+            return
+        mask = sum(1 << rank for rank in ranks)
+        is_own = ranks == [self._rank(warp)]
+        arguments = (("by", "tma" if row.tensor_copy is not None else "bulk"),)
+        self._do(
+            warp,
+            Act(
+                "copy",
+                row.pc,
+                0,
+                cells=cells,
+                barrier=barriers.pop(),
+                mask=None if is_own else mask,
+                arguments=arguments,
+                size_bytes=record.bytes,
+            ),
+        )
+
+    def _copied_cells(self, row: Copied) -> int | None:
+        record = row.record
+        if not record.bytes:
+            return None
+        addresses, size_bytes = _copied_bytes(row)
+        number = self.sets.of(addresses, size_bytes)
+        if len(self.sets.sets[number]) * self.sets.cell_bytes != record.bytes:
+            self.has_inexact_copies = True
+        return number
+
+
+def _copied_bytes(row: Copied) -> tuple[CellNumbers, int]:
+    """Where a copy's bytes lie in shared memory: addresses of its pieces, and the bytes of one."""
+    record = row.record
+    offset = record.shared_address & SHARED_OFFSET_MASK
+    if row.tensor_copy is None:
+        return np.array([offset]), record.bytes
+    tensor_map = row.tensor_copy.tensor_map
+    row_bytes = tensor_map.interleave.slice_bytes or tensor_map.inner_bytes
+    rows = max(1, record.bytes // row_bytes)
+    placed = placement(tensor_map, rows, offset)
+    return offset + placed.places * placed.piece_bytes, placed.piece_bytes
+
+
+def _divide_cells(sets: CellSets, rows: Iterable[Row]) -> None:
+    """Choose the size of a cell by all accesses of the log."""
+    seen: set[tuple[int, int]] = set()
+    for row in rows:
+        if isinstance(row, Touched):
+            key = (id(row.addresses), row.size_bytes)
+            if key not in seen:
+                seen.add(key)
+                sets.divide_by(row.addresses, row.size_bytes)
+        elif isinstance(row, Copied) and row.record.bytes:
+            sets.divide_by(*_copied_bytes(row))
+
+
+def _issuers(rows: Iterable[Row]) -> dict[str, dict[int, set[int]]]:
+    """The lanes of every warp that issue what is waited for by groups."""
+    found: dict[str, dict[int, set[int]]] = {"cp.async": defaultdict(set), "bulk": defaultdict(set)}
+    for row in rows:
+        if isinstance(row, Touched) and row.how == "cp.async":
+            assert not isinstance(row.lanes, slice)
+            for lane in row.lanes.tolist():
+                found["cp.async"][lane // WARP_LANES].add(lane)
+        elif isinstance(row, Copied) and row.record.barrier is None:
+            found["bulk"][row.lane // WARP_LANES].add(row.lane)
+    return found
+
+
+def _is_same_multicast(copies: list[Copied], row: Row) -> bool:
+    """Whether a row is the part of the same copy that another block receives."""
+    if not isinstance(row, Copied) or row.record.barrier is None:
+        return False
+    first = copies[0].record
+    own = row.record
+    is_alike = (first.pc, first.lane, first.coords, first.other_address) == (
+        own.pc,
+        own.lane,
+        own.coords,
+        own.other_address,
+    )
+    is_same_place = (first.shared_address ^ own.shared_address) & SHARED_OFFSET_MASK == 0
+    return is_alike and is_same_place and own.shared_address > copies[-1].record.shared_address
+
+
+_ADDING: dict[type[object], Callable[[Acts, Any], None]] = {
+    Touched: Acts._touched,
+    Multiplied: Acts._multiplied,
+    Initialised: Acts._initialised,
+    Arrived: Acts._arrived,
+    ArrivedBehindCopies: Acts._arrived_behind_copies,
+    Waited: Acts._waited_for,
+    Met: Acts._met_threads,
+    MetCluster: Acts._met_cluster,
+    MetWarp: Acts._met_warp,
+    Fenced: Acts._fenced,
+    Grouped: Acts._grouped,
+}

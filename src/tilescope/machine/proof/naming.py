@@ -1,0 +1,115 @@
+"""Names for barriers and pieces of shared memory: those that are used alike and lie in even steps are stages of one name.
+
+0x34000 0x34008 0x34010    expected by warp 8, waited for by warps 0-7      ──▶   full[0] full[1] full[2]
+0x34020 0x34028 0x34030    waited for by warp 8                              ──▶   empty[0] empty[1] empty[2]
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from tilescope.pipeline.description import SELF_NAMES
+from tilescope.pipeline.parts import MAX_STAGES
+
+_LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
+
+
+class SharedVariable(NamedTuple):
+    """A variable in shared memory; `size_bytes` is None for memory whose size the launch decides."""
+
+    name: str
+    offset: int
+    size_bytes: int | None
+
+
+class Placed(NamedTuple):
+    """Something in shared memory that wants a name, and how it is used; None: its name is its own."""
+
+    offset: int
+    use: Hashable
+
+
+class Named(NamedTuple):
+    """The name of something, its stage, and how many stages the name has."""
+
+    name: str
+    stage: int
+    stages: int
+
+    @property
+    def reference(self) -> str:
+        """As steps name it."""
+        return self.name if self.stages == 1 else f"{self.name}[{self.stage}]"
+
+
+def runs(placed: Sequence[Placed]) -> list[list[int]]:
+    """The numbers of what is used alike and lies in even steps, each run by offset.
+
+    >>> runs([Placed(0, "full"), Placed(8, "full"), Placed(16, "empty"), Placed(24, "empty"), Placed(32, None)])
+    [[0, 1], [2, 3], [4]]
+    """
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    found: list[list[int]] = []
+    for number, row in enumerate(placed):
+        if row.use is None:
+            found.append([number])
+        else:
+            alike[row.use].append(number)
+    for numbers in alike.values():
+        left = sorted(numbers, key=lambda number: placed[number].offset)
+        while left:
+            taken = _even_steps([placed[number].offset for number in left])
+            found.append(left[:taken])
+            left = left[taken:]
+    return sorted(found, key=lambda run: placed[run[0]].offset)
+
+
+def _even_steps(offsets: Sequence[int]) -> int:
+    """How many of the first offsets lie in even steps."""
+    taken = min(2, len(offsets))
+    while taken < min(len(offsets), MAX_STAGES) and offsets[taken] - offsets[taken - 1] == offsets[1] - offsets[0]:
+        taken += 1
+    return taken
+
+
+def named(placed: Sequence[Placed], kinds: Sequence[str], variables: Sequence[SharedVariable]) -> list[Named]:
+    """A name for everything: its variable's, or its kind where no other has it, or its kind and its address."""
+    found: dict[int, Named] = {}
+    together = runs(placed)
+    often = Counter(kinds[run[0]] for run in together)
+    for run in together:
+        first = placed[run[0]].offset
+        kind = kinds[run[0]]
+        name = variable_name(first, variables)
+        if name is None:
+            name = kind if often[kind] == 1 else f"{kind}_{first:#x}"
+        for stage, number in enumerate(run):
+            found[number] = Named(name, stage, len(run))
+    return [found[number] for number in range(len(placed))]
+
+
+def variable_name(offset: int, variables: Sequence[SharedVariable]) -> str | None:
+    """The static variable that an offset lies in, and where in it; None for memory whose size the launch decides."""
+    for variable in variables:
+        if variable.size_bytes is None or not 0 <= offset - variable.offset < variable.size_bytes:
+            continue
+        name = plain_name(variable.name)
+        if not name.isidentifier():
+            return None
+        return name if offset == variable.offset else f"{name}_{offset - variable.offset:#x}"
+    return None
+
+
+def plain_name(name: str) -> str:
+    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
+
+    >>> plain_name("_ZZ4ringE4full"), plain_name("global_smem"), plain_name("rank")
+    ('full', 'global_smem', 'rank_')
+    """
+    found = _LOCAL_NAME.fullmatch(name)
+    if found is not None and int(found["length"]) == len(found["name"]):
+        name = found["name"]
+    return f"{name}_" if name in SELF_NAMES else name

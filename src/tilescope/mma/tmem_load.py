@@ -1,0 +1,68 @@
+"""Which thread gets an element of tensor memory, in which register, by which tcgen05.ld.
+
+D of 128 x 64, layout D          tcgen05.ld.32x32b.x32: 32 lanes, 32 columns
+element (m 37, n 40)             lane 37, column 40
+  warp 1                         the quarter of lanes 32 to 63
+  address 0x00200020             its first lane, and the first column of the second load
+  lane 5, register 8             lane 37 - 32, column 40 - 32
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilescope.mma.fragment import fragment
+from tilescope.mma.tmem_address import QUARTER_LANES, TmemAddress
+from tilescope.mma.tmem_form import TmemMove, named_move
+from tilescope.mma.tmem_layout import TmemLayout
+
+
+class LoadedElement(NamedTuple):
+    """The load that brings an element, and where the element is then."""
+
+    instruction: str
+    cta: int  # the block of a pair
+    warp: int  # modulo 4
+    lane: int  # of the warp
+    register: int
+    bit: int  # the element's lowest in the register
+    address: int  # the word that the warp passes to the load
+
+
+def loaded_element(layout: TmemLayout, row: int, column: int, form: str) -> LoadedElement:
+    """The load of a form such as "32x32b.x32" that brings an element, and who then holds it.
+
+    Loads follow each other from the matrix's first column on; the second place of .16x32bx2 follows its first, as in
+    CuTe. An element that lies in several lanes is taken from the first.
+
+    >>> from tilescope.mma.tmem_layout import tmem_layout
+    >>> found = loaded_element(tmem_layout((128, 64)), 37, 40, "32x32b.x32")
+    >>> found.warp, found.lane, found.register, hex(found.address)
+    (1, 5, 8, '0x200020')
+    """
+    move = named_move(form if form.startswith("tcgen05.") else f"tcgen05.ld.{form.removeprefix('.')}")
+    place = layout.place(row, column)
+    lane = place.lanes[0]
+    quarter, lane_of_quarter = divmod(lane, QUARTER_LANES)
+    first_lane = lane - lane_of_quarter % move.form.lanes
+    columns = move.columns * move.form.places
+    load, column_of_load = divmod(place.column - layout.base.column, columns)
+    matrix, column_of_place = divmod(column_of_load, move.columns)
+    held = fragment(move.opcode)
+    thread, value = held.holder(lane - first_lane, column_of_place, matrix)
+    register, bit = held.register_of(value)
+    first_column = layout.base.column + load * columns
+    return LoadedElement(
+        instruction=move.opcode,
+        cta=place.cta,
+        warp=quarter,
+        lane=thread,
+        register=register,
+        bit=bit + _bit_of_cell(move, place.bit),
+        address=TmemAddress(first_lane, first_column).encode(),
+    )
+
+
+def _bit_of_cell(move: TmemMove, bit: int) -> int:
+    """Where an element lies in the part of a register that holds its cell; a packed load takes the low halves alone."""
+    return 0 if move.packed else bit

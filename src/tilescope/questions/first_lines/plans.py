@@ -1,0 +1,95 @@
+"""The first lines of answers about plans, sweeps and pipelines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilescope.questions.first_lines import line, refused
+from tilescope.questions.question import FirstLine
+from tilescope.sentence import filled
+
+if TYPE_CHECKING:
+    from tilescope.pipeline.description import Pipeline
+    from tilescope.pipeline.simulation import Simulation
+    from tilescope.planner import GemmPlan, PlanReport, Unplanned
+    from tilescope.planner.sweeping import Sweep
+
+
+def of_plan(report: PlanReport) -> FirstLine:
+    """What to do with a tile."""
+    problem = report.problem
+    if not report.candidates:
+        asked = filled("No plan for {tile: x } {type}", {"tile": problem.tile, "type": problem.data_type.name})
+        reasons = {str(violation): violation for refusal in report.refused for violation in refusal.violations}
+        return refused(asked, list(reasons.values()))
+    best = report.best
+    costs = best.costs
+    return line(
+        "{tile: x } {type}: swizzle {swizzle}[[, {copies:copy|copies} of box {box: x }]][[, copied by {threads}]], "
+        "{smem_bytes} bytes a stage[[, {excess:wavefront} of conflicts]][[; predicted {rate} GB/s ({card})]].",
+        tile=problem.tile,
+        type=problem.data_type.name,
+        swizzle=best.swizzle.name,
+        copies=0 if best.box is None else best.tma_instructions,
+        box=best.box or (),
+        threads="" if best.boxes is not None else problem.copy,
+        smem_bytes=best.smem_bytes,
+        excess=costs.excess_wavefronts,
+        rate="" if costs.gb_per_s is None else f"{costs.gb_per_s:.0f}",
+        card="" if problem.card is None else problem.card.name,
+    )
+
+
+def of_unplanned(unplanned: Unplanned) -> FirstLine:
+    """Why there is no plan."""
+    return refused(filled("No plan for {asked}", {"asked": unplanned.asked}), unplanned.violations)
+
+
+def of_gemm(planned: GemmPlan) -> FirstLine:
+    """The tile and the stages of a product, and how long it takes at least."""
+    return line(
+        "{shape: x } {type}: tile {tile: x }, {stages:stage} of {stage_bytes} bytes, {tiles:tile} of C[[ in "
+        "{rounds:round} of {sms} SMs]][[; at least {floor:us}]].",
+        shape=planned.shape,
+        type=planned.data_type.name,
+        tile=planned.tile,
+        stages=planned.stages,
+        stage_bytes=planned.in_flight_bytes // planned.stages,
+        tiles=planned.tiles,
+        rounds=planned.rounds,
+        sms=planned.sms,
+        floor=planned.floor_us,
+    )
+
+
+def of_simulation(simulation: Simulation) -> FirstLine:
+    """Whether a pipeline is right in every order."""
+    mistake = simulation.mistake
+    if mistake is None:
+        return FirstLine(simulation.sentence)
+    sentence = filled(
+        "{outcome}: {found}: {consequence}.",
+        {"outcome": mistake.outcome.capitalize(), "found": mistake.found, "consequence": mistake.consequence},
+    )
+    return FirstLine(sentence, mistake.fix)
+
+
+def of_description(pipeline: Pipeline) -> FirstLine:
+    """What a description holds."""
+    return line(
+        "{name}: {roles:role}, {barriers:barrier}, {slots:slot}.",
+        name=pipeline.name,
+        roles=len(pipeline.roles),
+        barriers=len(pipeline.barriers),
+        slots=len(pipeline.slots),
+    )
+
+
+def of_sweep(table: Sweep) -> FirstLine:
+    """How many problems have a plan."""
+    if table.planned == len(table.rows):
+        return line("{planned} of {rows} problems have a plan.", planned=table.planned, rows=len(table.rows))
+    lacking = next(row for row in table.rows if not row.has_plan)
+    said = {"planned": table.planned, "rows": len(table.rows), "asked": lacking.asked}
+    verdict = filled("{planned} of {rows} problems have a plan; {asked} has none", said)
+    return refused(verdict, lacking.violations) if lacking.violations else FirstLine(f"{verdict}.")

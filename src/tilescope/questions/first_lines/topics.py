@@ -1,0 +1,72 @@
+"""The first lines of explanations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilescope.questions.first_lines import line
+from tilescope.questions.question import FirstLine
+from tilescope.rule import Rule
+from tilescope.sentence import filled, first_sentence
+from tilescope.symptoms import Diagnosis
+
+if TYPE_CHECKING:
+    from tilescope.questions.topics import NearestTopics, Topic, TopicIndex
+
+_NEAREST_SAID = 3
+_CODE_SIGN = "`"  # around code in a text
+
+
+def of_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
+    """What something is; of something seen, the likeliest cause and its fix."""
+    if isinstance(topic, Diagnosis):
+        return _of_diagnosis(topic)
+    said = topic.demand if isinstance(topic, Rule) else topic.meaning
+    return line("{name}: {said}", name=topic.name, said=_plain(first_sentence(said)))
+
+
+def _of_diagnosis(diagnosis: Diagnosis) -> FirstLine:
+    if not diagnosis.is_known:
+        near = (*(symptom.name for symptom in diagnosis.suggested), *diagnosis.nearest)
+        return _nothing_known(tuple(dict.fromkeys(near))[:_NEAREST_SAID])
+    if diagnosis.arithmetic:
+        fix = diagnosis.causes[0].fix if diagnosis.causes else ""
+        return FirstLine(" ".join(diagnosis.arithmetic[:2]), _plain(fix))
+    if not diagnosis.symptoms:
+        cause = diagnosis.named[0]
+        return FirstLine(filled("{name}: {said}", _told(cause.name, cause.mechanism)), _plain(cause.fix))
+    symptom = diagnosis.symptoms[0]
+    if not diagnosis.causes:
+        return line("{name}: {said}", **_told(symptom.name, symptom.note))
+    cause = diagnosis.causes[0]
+    facts = {"symptom": symptom.name, **_told(cause.name, cause.mechanism)}
+    return FirstLine(filled("{symptom}: look first at {name}. {said}", facts), _plain(cause.fix))
+
+
+def _told(name: str, text: str) -> dict[str, str]:
+    """A name, and what is said of it first."""
+    return {"name": name, "said": _plain(first_sentence(text))}
+
+
+def of_nearest(near: NearestTopics) -> FirstLine:
+    """That the words name nothing, and what they are near to."""
+    return _nothing_known(near.topics) if near.topics else FirstLine(near.reason, _plain(near.advice))
+
+
+def _nothing_known(names: tuple[str, ...]) -> FirstLine:
+    near = tuple(f'"{name}"' for name in names)
+    return line("Nothing is known by these words[[; is it {near:or}?]]", near=near)
+
+
+def of_index(index: TopicIndex) -> FirstLine:
+    """How many topics there are."""
+    return line(
+        "{count} topics can be explained: {groups:and}.",
+        count=sum(len(names) for _, names in index.groups),
+        groups=tuple(name for name, _ in index.groups),
+    )
+
+
+def _plain(text: str) -> str:
+    """A text without the signs around code."""
+    return text.replace(_CODE_SIGN, "")

@@ -1,0 +1,124 @@
+"""The words of a question, one form for all that mean the same.
+
+    "My kernel is stuck: misalligned adress"  →  {hang, misaligned, address}
+    "shared memory", "shared mem", "smem"     →  smem                    several words that are one thing (words.toml)
+    "it doesn't work"                         →  {not, right}            n't is a word
+    "sm120a", "SM_120", "compute_120"         →  {smtarget, sm, 120}     a target, not an SM
+    "Mismatched elements: 7168 / 8192"        →  … {87, percent}         a share of the whole is read as a percentage
+
+Forms of a word have one stem; a word that is misspelt by a letter or two is read as the known one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from difflib import get_close_matches
+from functools import lru_cache
+
+from tilescope.symptoms.tables import table
+
+MAX_WORDS = 200  # of a question: the first and the last of a pasted log
+MAX_CHARACTERS = 20_000
+_ALIKE = 0.83  # how like a known word another is spelled to be read as it
+_MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
+_STEM_LETTERS = 4  # a shorter word is no form of another
+_ENDINGS = {"ies": "y", "ied": "y", "ings": "", "ing": "", "ed": "", "s": ""}  # of a form, and of its stem
+_NO_FORMS = ("ss", "us", "is", "eed")  # endings of words that are no forms: address, exceed
+_DOUBLED = frozenset("bdgmnprt")  # letters that a form doubles
+_LEAST_COUNTED = 64  # of elements, for a fraction of them to be a share: 7 / 8 may be anything
+
+_WORDS = table("words")
+SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
+_NAMES = frozenset(SAME.values())
+FILLER = frozenset(_WORDS["filler"]["words"].split())
+_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere")}
+# What several words say together, the longest first: "shared memory" before "memory".
+_TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
+_TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
+_PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
+_TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
+_SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, folded: one form for words that mean the same, filler left out.
+
+    >>> sorted(words_of("CUDA_ERROR_ILLEGAL_INSTRUCTION"))
+    ['illegal', 'instruction']
+    >>> sorted(words_of("out of shared memory"))
+    ['out', 'smem']
+    """
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
+    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
+    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
+    if len(pieces) > MAX_WORDS:
+        pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
+    return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+
+
+def _percentages(text: str) -> list[str]:
+    """The share that counts of elements make, in percent: "7168 / 8192" is 87 percent."""
+    for part, whole in _SHARE.findall(text):
+        if int(whole) >= _LEAST_COUNTED and int(part) <= int(whole):
+            return [str(100 * int(part) // int(whole)), "percent"]
+    return []
+
+
+@lru_cache(maxsize=8192)
+def folded(word: str) -> str:
+    """The word that stands for all that mean the same; of others the stem, so that their forms agree.
+
+    >>> folded("deadlock"), folded("chunks"), folded("overlapping") == folded("overlaps")
+    ('hang', 'chunk', True)
+    """
+    if word in SAME or word in _NAMES:
+        return SAME.get(word, word)
+    stem = _stem(word)
+    for form in (stem, f"{stem}e"):
+        if form in SAME or form in _NAMES:
+            return SAME.get(form, form)
+    return stem
+
+
+def _stem(word: str) -> str:
+    """A word without the endings of its forms: released, releases, releasing are releas."""
+    if len(word) < _STEM_LETTERS or not word.isalpha():
+        return word
+    for ending, instead in _ENDINGS.items():
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) + len(instead) >= _STEM_LETTERS - 1 and not word.endswith(_NO_FORMS):
+            word = stem + instead
+            break
+    if word[-1:] == word[-2:-1] and word[-1:] in _DOUBLED:  # overlapp(ing)
+        word = word[:-1]
+    return word[:-1] if word.endswith("e") and len(word) > _STEM_LETTERS else word
+
+
+def read_as(word: str, known: Collection[str]) -> str:
+    """The known word that a folded word is a misspelling of; the word itself otherwise.
+
+    >>> read_as("adress", {"address"}), read_as("egg", {"address"})
+    ('address', 'egg')
+    """
+    if word in known or word in FILLER or word in ELSEWHERE:
+        return word
+    if len(word) >= _MISSPELT_LETTERS and word.isalpha():
+        others = [other for other in (*known, *SAME) if other[0] == word[0] and abs(len(other) - len(word)) <= 2]
+        for near in get_close_matches(word, others, n=1, cutoff=_ALIKE):
+            return folded(near)
+    return word
+
+
+def _with_folded(words: list[str]) -> frozenset[str]:
+    """Words as people write them, and as questions have them."""
+    return frozenset((*words, *map(folded, words)))
+
+
+ASKING = _with_folded(_RAW["asking"])
+VAGUE = _with_folded(_RAW["vague"])
+DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
+CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
+ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles

@@ -1,0 +1,73 @@
+"""Who touched a cell last: reads count until the next write, and only those that the next one does not know."""
+
+import numpy as np
+
+from tilescope.machine.order.cells import CellTable
+from tilescope.machine.order.stamp import Stamp, columns_of, stamp_base, stamped, taken_apart
+
+CELLS = np.array([2, 3])
+
+
+class Knows:
+    """Somebody who knows some columns."""
+
+    def __init__(self, *columns):
+        self.columns = columns
+
+    def knows(self, seen, places):
+        return (seen.stamps == 0) | np.isin(columns_of(seen.stamps), self.columns)
+
+
+def stamps_of(met):
+    return [taken_apart(int(stamp)) for stamp in met.stamps]
+
+
+def table_with_a_write_by(column):
+    table = CellTable(8, warps=1, units=1)
+    table.write(CELLS, stamped(stamp_base(10), column, 1))
+    return table
+
+
+def test_a_write_is_met_by_those_who_do_not_know_it():
+    table = table_with_a_write_by(5)
+    assert table.unknown_writes(CELLS, Knows(5)) is None
+    assert stamps_of(table.unknown_writes(CELLS, Knows(6))) == [Stamp(5, 1, 10, is_strong=False)] * 2
+
+
+def test_two_strong_accesses_may_meet():
+    table = CellTable(8, warps=1, units=1)
+    table.write(CELLS, stamped(stamp_base(10, is_strong=True), 5, 1))
+    assert table.unknown_writes(CELLS, Knows(), strong=True) is None
+    assert table.unknown_writes(CELLS, Knows(), strong=False) is not None
+
+
+def test_the_first_and_the_last_reader_of_a_cell_are_kept():
+    table = table_with_a_write_by(5)
+    cells = np.array([2, 2, 2])
+    table.read_by_threads(cells, np.zeros(3, np.intp), stamped(stamp_base(11), np.array([0, 1, 2]), 1))
+    (met,) = table.unknown_reads(np.array([2]), Knows(5))
+    assert sorted(stamp.column for stamp in stamps_of(met)) == [0, 2]
+
+
+def test_a_write_ends_the_reads_before_it():
+    table = table_with_a_write_by(5)
+    table.read_by_threads(CELLS, np.zeros(2, np.intp), stamped(stamp_base(11), np.array([0, 1]), 1))
+    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12), 40, 1)))
+    assert len(list(table.unknown_reads(CELLS, Knows()))) == 2
+    table.write(CELLS, stamped(stamp_base(13), 6, 1))
+    assert list(table.unknown_reads(CELLS, Knows())) == []
+    table.read_by_threads(np.array([2]), np.zeros(1, np.intp), stamped(stamp_base(14), np.array([7]), 1))
+    (met,) = table.unknown_reads(CELLS, Knows())
+    assert [stamp.column for stamp in stamps_of(met)] == [7, 7]  # as the first and as the last one
+
+
+def test_only_cells_that_still_hold_a_copy_are_stamped_anew():
+    table = table_with_a_write_by(5)
+    before = int(table.writes[2])
+    table.write(np.array([3]), stamped(stamp_base(20), 6, 1))
+    table.restamp(slice(2, 4), before, int(stamped(stamp_base(10), 5, 9)))
+    assert [taken_apart(int(stamp)).epoch for stamp in table.writes[2:4]] == [9, 1]
+
+
+def test_cells_that_nobody_wrote():
+    assert table_with_a_write_by(5).unwritten(slice(0, 5)).tolist() == [True, True, False, False, True]

@@ -1,0 +1,104 @@
+"""Clocks of threads that share rows, held against plain clocks: one for every thread."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
+
+LANES = 8
+EVERYONE = np.arange(LANES)
+
+
+class PlainClocks:
+    """For every thread what it knows of every other one, and what of that is fenced: no rows, no tricks."""
+
+    def __init__(self):
+        self.known = [[0] * LANES for _ in range(LANES)]
+        self.fenced = [[0] * LANES for _ in range(LANES)]
+        self.now = [1] * LANES
+
+    def of(self, lanes):
+        known = [max(self.known[lane][other] for lane in lanes) for other in range(LANES)]
+        fenced = [max(self.fenced[lane][other] for lane in lanes) for other in range(LANES)]
+        for lane in lanes:
+            known[lane] = self.now[lane]
+        return known, fenced
+
+    def learn(self, lane, clock):
+        known, fenced = clock
+        self.known[lane] = [max(pair) for pair in zip(self.known[lane], known, strict=True)]
+        self.fenced[lane] = [max(pair) for pair in zip(self.fenced[lane], fenced, strict=True)]
+
+    def fence(self, lane):
+        self.fenced[lane] = [max(pair) for pair in zip(self.fenced[lane], self.known[lane], strict=True)]
+        self.fenced[lane][lane] = self.now[lane]
+        self.now[lane] += 1
+
+
+some_lanes = st.lists(st.integers(0, LANES - 1), min_size=1, max_size=LANES, unique=True).map(sorted)
+steps = st.lists(
+    st.tuples(st.sampled_from(["meet", "hand on", "fence"]), some_lanes, some_lanes), min_size=1, max_size=12
+)
+
+
+@given(steps)
+def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
+    knowledge = Knowledge(1, LANES, 0)
+    plain = PlainClocks()
+    for step, lanes, others in taken:
+        if step == "fence":
+            knowledge.fence(np.array(lanes), [FENCED_SHARED])
+            for lane in lanes:
+                plain.fence(lane)
+            continue
+        clock = knowledge.release(np.array(lanes))
+        plain_clock = plain.of(lanes)
+        for lane in lanes:
+            plain.now[lane] += 1
+        learning = lanes if step == "meet" else others
+        if step == "meet":
+            knowledge.meet(np.array(lanes), clock)
+        else:
+            knowledge.acquire(np.array(others), clock)
+        for lane in learning:
+            plain.learn(lane, plain_clock)
+    for lane in range(LANES):
+        others = [other for other in range(LANES) if other != lane]
+        view = knowledge.view(lane)
+        assert view[KNOWN, others].tolist() == [plain.known[lane][other] for other in others]
+        assert view[FENCED_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
+        assert view[FENCED_GLOBAL, others].tolist() == [0] * (LANES - 1)
+        assert view[FENCED_SHARED, lane] == plain.fenced[lane][lane]
+
+
+def test_a_thread_knows_what_it_did_itself_and_not_what_its_neighbour_did():
+    knowledge = Knowledge(1, LANES, 0)
+    columns = np.array([3, 3])
+    assert knowledge.is_known(np.array([3, 4]), columns, np.array([1, 1])).tolist() == [True, False]
+
+
+def test_what_is_done_behind_a_release_is_not_handed_on():
+    knowledge = Knowledge(1, LANES, 0)
+    clock = knowledge.release(np.array([0]))
+    knowledge.acquire(np.array([5]), clock)
+    epochs = np.array([1, 2])  # before the release, and behind it
+    assert knowledge.is_known(np.array([5, 5]), np.array([0, 0]), epochs).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("barriers", [1, 40, 100])
+def test_there_is_a_column_for_every_barrier(barriers):
+    knowledge = Knowledge(1, LANES, 2)
+    columns = [knowledge.new_column() for _ in range(barriers)]
+    assert len(set(columns)) == barriers
+    knowledge.learn(np.array([1]), columns[-1], 7)
+    assert knowledge.known_to(EVERYONE, columns[-1]).tolist() == [0, 7, 0, 0, 0, 0, 0, 0]
+
+
+def test_another_cluster_is_heard_of_and_passed_on():
+    here, there, third = (Knowledge(number, LANES, 0) for number in (1, 2, 3))
+    there.acquire(np.array([0]), here.release(np.array([4])))
+    third.acquire(np.array([1]), there.release(np.array([0])))
+    assert third.others[third.row_of_lane[1]][1][KNOWN, 4] == 1
+    assert third.others[third.row_of_lane[2]] == {}

@@ -1,0 +1,247 @@
+"""Titles and error lines of public threads lead to what was wrong, and their numbers are answered with arithmetic.
+
+pasted_lines.tsv holds the lines as their authors wrote them, what may answer them first, and the thread. In
+lines_with_numbers.tsv every line has its answer first, with what has to be said of its numbers ("-": nothing is asserted).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tilescope.arch import ARCH
+from tilescope.cli import run
+from tilescope.errors import RuleError
+from tilescope.questions import topics
+from tilescope.symptoms import CAUSE, SYMPTOM, TERMS, Diagnosis, diagnose
+from tilescope.symptoms.arithmetic import numbers_read
+
+LINES = [line.split("\t") for line in Path(__file__).with_name("pasted_lines.tsv").read_text("utf-8").splitlines()[1:]]
+WITH_NUMBERS = [
+    line.split("\t")
+    for line in Path(__file__).with_name("lines_with_numbers.tsv").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+TITLES = {*CAUSE, *SYMPTOM, *(term.name for term in TERMS), *ARCH, "128B"}
+
+
+def answered_first(line):
+    """The names of what answers a line first: a topic, or a symptom and its first cause."""
+    try:
+        found = topics.find(line)
+    except RuleError:
+        return set()
+    if not isinstance(found, Diagnosis):
+        return {found.name}
+    return {row.name for row in (*found.symptoms[:1], *found.causes[:1])}
+
+
+def test_the_right_cause_is_first_for_nine_of_ten_lines():
+    missed = [line for line, answers, _ in LINES if not answered_first(line) & set(answers.split(", "))]
+    assert len(LINES) >= 140
+    assert len(missed) <= len(LINES) // 10, missed
+
+
+@pytest.mark.parametrize(("line", "answer", "said"), [row[:3] for row in WITH_NUMBERS])
+def test_a_line_with_numbers_is_answered_first_and_with_its_numbers(line, answer, said):
+    assert answer in answered_first(line)
+    found = topics.find(line)
+    told = " ".join((*found.arithmetic, *(symptom.note for symptom in found.symptoms[:1])))
+    assert said == "-" or said in told
+
+
+def test_the_remainder_alone_is_answered(capsys):
+    assert run(["explain", "mod 128 = 64"]) == 0
+    assert capsys.readouterr().out.startswith("A remainder of 64 by 128: aligned to 64 bytes, 64 bytes short of")
+
+
+def test_an_xid_that_follows_from_another_goes_behind_it():
+    found = diagnose("Xid (PCI:0000:dc:00): 45, Ch 00000001 caused by previous Xid 31")
+    assert [symptom.name for symptom in found.symptoms[:2]] == ["illegal address (700)", "Xid 45"]
+
+
+def test_no_two_symptoms_have_the_same_xid():
+    xids = [xid for symptom in SYMPTOM.values() for xid in symptom.xids]
+    assert len(xids) == len(set(xids))
+
+
+def test_expected_answers_exist():
+    assert {answer for _, answers, _ in LINES for answer in answers.split(", ")} <= TITLES
+
+
+def test_no_line_is_refused_as_an_unknown_name():
+    refused = []
+    for line, _, _ in LINES:
+        try:
+            topics.find(line)
+        except RuleError:
+            refused.append(line)
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("CUDA_ERROR_ILLEGAL_INSTRUCTION after I added cute.printf", "too-few-registers"),
+        ("an illegal instruction was encountered: block offset start must be 16-byte aligned", "coordinate-16-bytes"),
+        ("misaligned address in ldmatrix", "thread-access"),
+        ("misaligned address, CUtensorMap in a struct without alignas(64)", "map-alignment"),
+        ("hang in try_wait, expect_tx has the wrong byte count", "barrier-bytes"),
+        ("illegal memory access, tensor map passed by value without __grid_constant__", "map-placement"),
+    ],
+)
+def test_the_cause_that_the_words_name_goes_before_the_likeliest_of_the_symptom(line, cause):
+    assert diagnose(line).causes[0].name == cause
+
+
+def test_the_other_causes_of_the_symptom_follow():
+    found = diagnose("misaligned address in ldmatrix")
+    assert found.causes[1:] == tuple(CAUSE[name] for name in found.symptoms[0].causes if name != "thread-access")
+
+
+@pytest.mark.parametrize(
+    ("line", "symptom"),
+    [
+        ("NVRM: Xid (PCI:0000:31:00): 79, pid=1896, GPU has fallen off the bus.", "Xid 79"),
+        ("NVRM: Xid (PCI:0000:79:00): 31, pid=1896, MMU Fault", "illegal address (700)"),
+        ("Xid 109 CTX SWITCH TIMEOUT", "Xid 109"),
+        ("kernel: NVRM: Xid (PCI:0000:01:00): 69, Class Error: ChId 0005", "Xid 69"),
+        ("NVRM: Xid (PCI:0000:13:00): 94, Contained: SM (0x1)", "Xid 94"),
+        ("Xid 777", "another Xid"),
+    ],
+)
+def test_the_number_of_an_xid_line_is_not_that_of_its_bus(line, symptom):
+    assert diagnose(line).symptoms[0].name == symptom
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            (
+                "out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block sizes or "
+                "`num_stages` may help"
+            ),
+            (
+                "131072 bytes are 29696 more than the 101376 of a block on sm_86, sm_89 and sm_120.",
+                "Fewer stages fit, if their buffers are all of it: 3 instead of 4, 2 instead of 3 or 1 instead of 2.",
+                "Or a smaller tile: with half of its k the same stages take 65536 bytes.",
+            ),
+        ),
+        (
+            "out of resource: shared memory, Required: 294912, Hardware limit: 232448 (num_stages=4)",
+            (
+                "294912 bytes are 62464 more than the 232448 of a block on sm_90, sm_100, sm_103 and sm_110.",
+                "Fewer stages fit, if their buffers are all of it: 3 instead of 4.",
+                "Or a smaller tile: with half of its k the same stages take 147456 bytes.",
+            ),
+        ),
+        (
+            "Required: 524288, Hardware limit: 65536 shared memory, num_stages=3",
+            (
+                "524288 bytes are 458752 more than the 65536 of a block on sm_75.",
+                "Not even one of 3 stages fits: the tile itself is too large.",
+                "Or a smaller tile: with 1/8 of its k the same stages take 65536 bytes.",
+            ),
+        ),
+        (
+            "ptxas error   : Entry function 'k' uses too much shared data (0x1c400 bytes, 0xc000 max)",
+            (
+                (
+                    "115712 bytes of static shared memory are 66560 more than 49152, the most that ptxas gives. As dynamic shared "
+                    "memory (extern __shared__, and the attribute that raises the limit) they fit sm_80, sm_90, sm_100, sm_103 and "
+                    "sm_110."
+                ),
+            ),
+        ),
+        (
+            "out of resource: tensor memory, Required: 640, Hardware limit: 512",
+            (
+                (
+                    "640 columns of tensor memory are 128 more than the 512 of a block: an f32 accumulator of n columns takes n of "
+                    "them, two in turn 2n."
+                ),
+            ),
+        ),
+        (
+            "CUtensorMap must be aligned to 128B, but got (&map) mod 128 = 64",
+            ("A remainder of 64 by 128: aligned to 64 bytes, 64 bytes short of the next multiple of 128.",),
+        ),
+        (
+            "CUDA_ERROR_INVALID_VALUE: globalStrides[0] = 8200",
+            ("A stride of 8200 bytes is 512 x 16 + 8, no multiple of 16: pad the rows to 8208 bytes.",),
+        ),
+        (
+            "stride 4100 must be a multiple of 16",
+            (
+                (
+                    "A stride of 4100 bytes is 256 x 16 + 4, no multiple of 16: pad the rows to 4112 bytes. In elements of 2 bytes "
+                    "it is 8200 bytes, 512 x 16 + 8, none either."
+                ),
+            ),
+        ),
+        (
+            "boxDim[0] = 512 is too large",
+            ("box[0] = 512 is more than 256, the most in any dimension: 2 copies of at most 256.",),
+        ),
+        (
+            "misaligned address 0x7f0000000048",
+            (
+                (
+                    "0x7f0000000048 is a multiple of 8, not of 16: too little for a tensor in global memory (16) and for a tile in "
+                    "shared memory (128)."
+                ),
+            ),
+        ),
+        (
+            "'.tile::scatter4' not supported on .target sm_120a",
+            ("scatter4 exists for sm_100a, sm_103a and sm_110a; sm_120 does not have it.",),
+        ),
+        (
+            "Instruction 'tensormap.replace' not supported on .target 'sm_121'",
+            ("tensormap.replace exists for sm_90a, sm_100a, sm_103a, sm_110a and sm_120a; compile for sm_121a.",),
+        ),
+        (
+            "ptxas fatal   : Value 'sm_101a' is not defined for option 'gpu-name'",
+            (
+                "sm_101a needs PTX 8.6, which came with CUDA 12.7 (its toolkit is 12.8).",
+                "CUDA 12.9 is the last that has sm_101a: CUDA 13 calls it sm_110.",
+            ),
+        ),
+        (
+            "Instruction 'wgmma.fence' not supported on .target 'sm_90'",
+            ("wgmma exists for sm_90a; compile for sm_90a.",),
+        ),
+        (
+            "ptxas fatal   : Unsupported .version 8.7; current version is '8.5'",
+            ("PTX 8.7 came with CUDA 12.8 and PTX 8.5 came with CUDA 12.5.",),
+        ),
+        (
+            "ptxas fatal   : Value 'sm_103a' is not defined for option 'gpu-name'",
+            ("sm_103a needs PTX 8.8, which came with CUDA 12.9.",),
+        ),
+    ],
+)
+def test_numbers_are_answered_with_arithmetic(line, said):
+    assert diagnose(line).arithmetic == said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Required: 1000, Hardware limit: 2000 shared memory",  # fits
+        "assert k % 128 == 0",  # no remainder is told
+        "stride 4096 must be a multiple of 16",  # it is
+        "box 64 is wrong",
+        "error at 0x7f00",  # too short for an address, and nothing speaks of alignment
+        "wgmma on sm_90a is slow",
+        "",
+    ],
+)
+def test_numbers_that_are_sound_are_not_spoken_of(line):
+    assert numbers_read(line) == ()
+
+
+def test_the_command_prints_the_arithmetic_above_the_causes(capsys):
+    assert run(["explain", "out of resource: shared memory, Required: 131072, Hardware limit: 101376"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.index("3 instead of 4") < said.index("1. shared-memory-cap")
