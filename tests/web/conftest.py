@@ -1,5 +1,6 @@
 """A client that asks the explorer without a network, and a reader of its pages."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -63,3 +64,16 @@ def problems(page):
 @pytest.fixture(scope="session")
 def markup_problems():
     return problems
+
+
+@pytest.fixture(scope="session")
+def timeless():
+    """`timeless(printed)`: what a command prints as JSON, without the seconds that its own run took."""
+
+    def without_seconds(printed):
+        if "seconds" in printed.get("extra", {}):
+            del printed["extra"]["seconds"]
+            printed["answer"] = re.sub(r", \S+ s\.", ".", printed["answer"], count=1)
+        return printed
+
+    return without_seconds

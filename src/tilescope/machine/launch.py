@@ -8,6 +8,7 @@ shared memory  0x400 reserved | static variables | dynamic memory at its alignme
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +67,9 @@ class Launch:
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
+    max_seconds: float | None = None  # since it began
+    begun: float = field(default_factory=time.perf_counter)
+    is_out_of_time: bool = False
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
@@ -112,6 +116,13 @@ class Launch:
         """Instructions were run, each counted once for all threads that ran it together."""
         self.steps += steps
         self.steps_left -= steps
+        if self.max_seconds is not None and self.is_late():
+            self.is_out_of_time = True
+            self.steps_left = min(self.steps_left, 0)
+
+    def is_late(self) -> bool:
+        """Whether it has run for as long as it may."""
+        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

@@ -50,7 +50,7 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
-def _first_line(run: KernelRun, seconds: float, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], proof: _Proof | None) -> FirstLine:
     """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
     outcome = outcome_sentence(run, seconds)
     if not errors and proof is not None:
@@ -74,10 +74,10 @@ def answer(asked: Asked) -> Answer:
         first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
         return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
-    launch = _with_options(said, asked)
-    picture = _picture(asked)
+    launch = launch_of(said, asked)
+    picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"], **picture)
+    done = launched(kernel, launch, asked["read_array"], max_seconds=asked.limit("seconds"), **picture)
     seconds = time.perf_counter() - start
     run = done.run
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
@@ -88,7 +88,7 @@ def answer(asked: Asked) -> Answer:
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=_first_line(run, seconds, errors, proof),
+        first=first_line(run, seconds, errors, proof),
         shown={
             "outputs": done.outputs,
             "all_lines": asked.get("all_lines"),
@@ -158,14 +158,14 @@ def _is_proven(proof: _Proof | None) -> bool:
     return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
 
 
-class _PictureOptions(TypedDict, total=False):
+class PictureOptions(TypedDict, total=False):
     """What `launched` takes to make a picture of shared memory."""
 
     smem_block: tuple[int, ...]
     smem_at: str | None
 
 
-def _picture(asked: Asked) -> _PictureOptions:
+def picture_options(asked: Asked) -> PictureOptions:
     """The picture of shared memory that --draw smem asks for."""
     if asked.get("draw") != SMEM_PICTURE:
         refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
@@ -173,14 +173,14 @@ def _picture(asked: Asked) -> _PictureOptions:
     return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
 
 
-def _undrawn(picture: _PictureOptions, run: KernelRun) -> str:
+def _undrawn(picture: PictureOptions, run: KernelRun) -> str:
     """Why a picture that was asked for is missing."""
     if not picture or run.smem is not None:
         return ""
     return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
 
 
-def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
+def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
     """What the launch file says, with what the command line says in its place."""
     options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
     if "args" in asked:
@@ -233,6 +233,22 @@ SEED = Input(
     unsaid="as late as waits allow",
 )
 MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is stopped", read=number)
+SMEM_BLOCK = Input(
+    "smem_block",
+    "--draw-block",
+    "The block whose shared memory is drawn",
+    read=numbers,
+    shown_as="X,Y,Z",
+    unsaid="0,0,0",
+)
+SMEM_AT = Input(
+    "smem_at",
+    "--at",
+    "When it is drawn",
+    "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+    shown_as="LINE[:TIMES]",
+    unsaid="the end of the block",
+)
 RUN = Question(
     name="run",
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
@@ -311,22 +327,8 @@ RUN = Question(
             is_strict=True,
             unsaid=LINES,
         ),
-        Input(
-            "smem_block",
-            "--draw-block",
-            "The block whose shared memory is drawn",
-            read=numbers,
-            shown_as="X,Y,Z",
-            unsaid="0,0,0",
-        ),
-        Input(
-            "smem_at",
-            "--at",
-            "When it is drawn",
-            "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
-            shown_as="LINE[:TIMES]",
-            unsaid="the end of the block",
-        ),
+        SMEM_BLOCK,
+        SMEM_AT,
     ),
     answer=answer,
     functions=(Kernel.run,),

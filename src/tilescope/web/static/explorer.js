@@ -6,6 +6,8 @@
   const live = location.protocol.startsWith("http");  // an exported file has no server
   let index = new Map();  // word of a link → its cells
   let timer = 0;
+  const state = () => location.pathname + location.search;  // a line of the same page is no other state
+  let place = state();
 
   // Marks: the cell under the mouse or the keys, its partners (first word shared), and its relatives (another word shared).
   function indexCells() {
@@ -190,6 +192,7 @@
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       if (push && response.url !== location.href) history.pushState(null, "", response.url);
+      place = state();
       document.title = next.title;
       const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
       for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
@@ -224,7 +227,7 @@
       event.preventDefault();
       load(link.href, { whole: true });
     });
-    addEventListener("popstate", () => load(location.href, { whole: true, push: false }));
+    addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
   }
