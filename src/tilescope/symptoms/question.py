@@ -46,6 +46,7 @@ _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
+_WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
 _AFTER_ANOTHER_XID = (43, 45, 154)  # the driver cleans up, or says what the card needs
 
 Phrases: TypeAlias = "tuple[frozenset[str], ...]"
@@ -105,7 +106,7 @@ def diagnose(question: str) -> Diagnosis:
     >>> diagnose("how do I boil an egg").symptoms
     ()
     """
-    codes = codes_in(question[:MAX_CHARACTERS])
+    codes = codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS]))
     code_words = frozenset(map(str, codes.known))
     words = question_words(question) | code_words
     fits = _fits(_symptom_phrases(), words)
