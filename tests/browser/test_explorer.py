@@ -394,3 +394,15 @@ def test_the_exported_file_hovers_steps_and_saves_from_disk(chromium, tmp_path, 
     assert said == []
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     context.close()
+
+
+def test_a_kernel_is_mended_on_its_page(open_page):
+    page = open_page("/run")
+    page.locator(".violations li", has_text="run-race").get_by_role("link", name="line 47").click()
+    assert page.evaluate("document.querySelector('tr:target code').textContent") == "    ld.shared.f32 %f3, [%r9];"
+    text = page.get_by_label("PTX", exact=True)
+    text.fill(text.input_value().replace("    .loc 1 12 0\n", "    bar.sync 0;\n    .loc 1 12 0\n"))
+    page.get_by_role("button", name="Show").click()
+    page.locator(".violations").wait_for(state="detached")
+    assert "bar.sync 0;" in page.locator(".lines").inner_text()
+    assert cells(page, "Lines of 128 bytes; those that look alike are one row").count() > 60

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from ptx_texts import kernel
 
+from tilescope.machine.kernel import Kernel
 from tilescope.machine.memory import Memory
 
 POINTER = ".param .u64 out"
@@ -328,3 +329,24 @@ def test_a_warpgroup_that_is_not_whole_hangs_and_says_so():
     run = broken.run(1, 160, [np.zeros(1, np.uint32)])
     assert run.outcome == "hang"
     assert any("wgmma.fence" in str(finding) for finding in run.findings)
+
+
+def test_the_clock_ends_a_run_too():
+    finding = only_finding(COUNTING, [], max_seconds=0.05)
+    assert finding.rule == "run-stopped"
+    assert (finding.argument, finding.limit) == ("max_seconds", "max_seconds = 0.05")
+
+
+def test_a_finding_has_the_lines_of_its_instructions():
+    text = """.version 8.0
+        .target sm_90
+        .address_size 64
+        .entry k() {
+            .shared .b8 s[512]; .reg .b32 %r<4>;
+            mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;
+            st.shared.u32 [%r2], %r1;
+            ld.shared.u32 %r1, [s+128];
+            ret;
+        }"""
+    (race,) = Kernel(text).run(1, 64).findings
+    assert race.values["ptx_lines"] == (8, 7)

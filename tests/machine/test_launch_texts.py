@@ -7,7 +7,7 @@ import pytest
 import tilescope as ts
 from tilescope.data_type import DataType
 from tilescope.machine.argument_making import filled_array, made_arguments
-from tilescope.machine.argument_text import read_argument, read_arguments
+from tilescope.machine.argument_text import argument_words, read_argument, read_arguments
 from tilescope.machine.launch_description import (
     ArrayArgument,
     BytesArgument,
@@ -370,3 +370,21 @@ def test_a_number_that_a_float_parameter_cannot_hold_is_refused(arguments):
     assert kernel.run(1, 32, [1.0, 1]).outcome == "finished"
     with pytest.raises(ts.RuleError, match="kernel-argument: "):
         kernel.run(1, 32, arguments)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("f16:256x192", "map:0,box=64x128,swizzle=128B", "ptr:0+1024", "7", "-1.5", "bytes:00ff"),
+        ("map:u8:64x64:zeros,box=64x8,element_strides=1x2", "e4m3:16:arange"),
+        ("map:1,box=16x1x1x8,lower_corner=-1x-1", "f32:8x8x8x16", "18446744073709551615"),
+        ("f32:4@a.npy", "bf16@b.npy", "f32:1:ones"),
+    ],
+)
+def test_arguments_are_written_as_they_are_read(words):
+    assert argument_words(read_arguments(words)) == words
+
+
+def test_a_name_is_written_as_the_number_of_its_argument():
+    named = (PointerArgument(array="a", offset_bytes=4), ArrayArgument(name="a", data_type="f32", shape=(8,)))
+    assert argument_words(named) == ("ptr:1+4", "f32:8")

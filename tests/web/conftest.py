@@ -1,10 +1,12 @@
 """A client that asks the explorer without a network, and a reader of its pages."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
 from starlette.testclient import TestClient
 
+from tilescope.value import ANSWER, EXTRA
 from tilescope.web.application import application
 
 
@@ -63,3 +65,16 @@ def problems(page):
 @pytest.fixture(scope="session")
 def markup_problems():
     return problems
+
+
+def without_seconds(printed):
+    """JSON of a command as its page has it: a page does not say how many seconds a run took."""
+    if "seconds" not in printed.get(EXTRA, {}):
+        return printed
+    extra = {name: value for name, value in printed[EXTRA].items() if name != "seconds"}
+    return printed | {EXTRA: extra, ANSWER: re.sub(r", [\d.e-]+ s\.", ".", printed[ANSWER], count=1)}
+
+
+@pytest.fixture(scope="session")
+def untimed():
+    return without_seconds

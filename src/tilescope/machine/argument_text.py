@@ -12,7 +12,7 @@ bytes:00ff             a struct by value
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tilescope.data_type import DataType
@@ -130,6 +130,48 @@ def read_arguments(texts: Iterable[str]) -> tuple[ArgumentDescription, ...]:
     problems += missing_arrays(arguments, unread)
     raise_all(problems)
     return tuple(arguments.values())
+
+
+def argument_words(arguments: Sequence[ArgumentDescription]) -> tuple[str, ...]:
+    """The arguments of a launch as people write them: what `read_arguments` reads.
+
+    >>> argument_words([ArrayArgument(data_type="f16", shape=(256, 192), name="a"), MapArgument(array="a", options={"box": (64, 8)})])
+    ('f16:256x192', 'map:0,box=64x8')
+    """
+    numbers = {one.name: number for number, one in enumerate(arguments) if one.name}
+    return tuple(_words(one, numbers) for one in arguments)
+
+
+def _words(one: ArgumentDescription, numbers: Mapping[str, int]) -> str:
+    match one:
+        case NumberArgument():
+            return repr(one.value)
+        case BytesArgument():
+            return f"bytes:{one.content}"
+        case ArrayArgument():
+            return _array_words(one)
+        case PointerArgument():
+            return f"ptr:{_reference(one.array, numbers)}+{one.offset_bytes}"
+    array = _array_words(one.array) if isinstance(one.array, ArrayArgument) else _reference(one.array, numbers)
+    return ",".join([f"map:{array}", *(f"{name}={_option_words(value)}" for name, value in one.options.items())])
+
+
+def _reference(array: int | str, numbers: Mapping[str, int]) -> str:
+    """The number of the argument that is meant; a name that nobody has stays."""
+    return str(numbers.get(array, array) if isinstance(array, str) else array)
+
+
+def _array_words(array: ArrayArgument) -> str:
+    parts = [array.data_type]
+    if array.shape:
+        parts.append("x".join(map(str, array.shape)))
+    if array.file:
+        return f"{':'.join(parts)}@{array.file}"
+    return ":".join(parts if array.fill == "random" else [*parts, array.fill])
+
+
+def _option_words(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def missing_arrays(arguments: Mapping[int, ArgumentDescription], unread: Collection[int] = ()) -> Iterator[Violation]:

@@ -14,7 +14,15 @@ from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
 from tilescope.machine.order_findings import byte_findings, order_findings
-from tilescope.machine.places import block_of, instruction_named, thread_index, threads_named, threads_of, where_it_lies
+from tilescope.machine.places import (
+    block_of,
+    instruction_named,
+    ptx_lines,
+    thread_index,
+    threads_named,
+    threads_of,
+    where_it_lies,
+)
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 
@@ -131,6 +139,11 @@ STOPPED = rule(
     passing=f'ts.Kernel("{_BODY.format(body="")}").run(1, 32, max_steps=1000).findings',
     failing=f'ts.Kernel("{_BODY.format(body="A: add.u32 %r, %r, 1; bra A;")}").run(1, 32, max_steps=1000).findings',
 )
+OUT_OF_TIME = STOPPED.worded(
+    argument="max_seconds",
+    limit="max_seconds = {max_seconds}",
+    fix="Use a greater max_seconds, fewer blocks, or give the loop an end.",
+)
 FAULT_RULES: dict[int, Rule] = {
     row.code: row
     for row in (OUT_OF_BOUNDS, ASSERTION, ILLEGAL_OPERATION, MISALIGNED, WRONG_SPACE, FAILURE)
@@ -170,6 +183,7 @@ def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) 
         lies = where_it_lies(launch, fault.address)
     return FAULT_RULES[fault.code].violation(
         where=instruction_named(launch.program, cluster.pc),
+        ptx_lines=ptx_lines(launch.program, cluster.pc),
         who=who,
         reason=fault.reason,
         lies=lies,
@@ -194,5 +208,7 @@ def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
         told.append("others elsewhere")
     if not told:
         told.append(f"block {block_of(cluster, 0)} has just started")
+    if launch.is_out_of_time:
+        return OUT_OF_TIME.violation(steps=launch.steps, standing=", ".join(told), max_seconds=launch.max_seconds)
     steps = launch.max_steps - launch.steps_left
     return STOPPED.violation(steps=steps, standing=", ".join(told), max_steps=launch.max_steps)

@@ -27,6 +27,7 @@ from tilescope.machine.places import (
     block_of,
     function_of,
     instruction_named,
+    ptx_lines,
     shared_named,
     threads_named,
     threads_of,
@@ -166,7 +167,8 @@ class _Standing:
         """A wait of lanes of one block."""
         cluster = self.cluster
         block = block_of(cluster, int(cluster.block_of_lane[lanes[0]]))
-        return Wait(told, self.place(pc), block, threads_named(threads_of(cluster, lanes)), facts)
+        told_facts = {"ptx_lines": ptx_lines(cluster.program, pc), **facts}
+        return Wait(told, self.place(pc), block, threads_named(threads_of(cluster, lanes)), told_facts)
 
     def whereabouts(self, lanes: LaneNumbers, own_rank: int) -> str:
         """Where lanes are that somebody waits for."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tilescope.machine.mutation.mutant import Mutant
 
 DEFAULT_MAX_STEPS = 10_000_000
+_MOST_SECONDS = 1 << 32  # a century
 
 ENTRY = rule(
     "kernel-entry",
@@ -136,6 +137,7 @@ class Kernel:
         blocks: Sequence[Sequence[int]] | None = None,
         seed: int | None = None,
         max_steps: int = DEFAULT_MAX_STEPS,
+        max_seconds: float | None = None,
         findings: bool = True,
         record: bool = True,
         remedies: bool = True,
@@ -148,10 +150,10 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step. Without `findings` nobody looks for races and missing fences, or counts what
-        memory accesses cost: a quicker run. Without `record` nothing is kept of what the first cluster did: `pipeline()`
-        needs it. Where there are errors among the findings, the kernel is run again with instructions that might cure
-        them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
+        threads run together is one step; `max_seconds` ends one by the clock. Without `findings` nobody looks for races and
+        missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
+        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with
+        instructions that might cure them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
@@ -177,6 +179,7 @@ class Kernel:
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
+            max_seconds=_seconds(max_seconds),
             order=LaunchOrder(self.program) if findings else None,
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
@@ -248,6 +251,19 @@ def _memory(memory: object) -> Memory:
         return memory
     raise ARGUMENT_TYPE.error(
         argument="memory", found=printed(memory), limit="a Memory", fix="Use ts.Memory(), and place arrays in it."
+    )
+
+
+def _seconds(max_seconds: object) -> float | None:
+    if max_seconds is None:
+        return None
+    if isinstance(max_seconds, int | float) and 0 < max_seconds < _MOST_SECONDS:
+        return float(max_seconds)
+    raise ARGUMENT_TYPE.error(
+        argument="max_seconds",
+        found=printed(max_seconds),
+        limit="a positive number of seconds",
+        fix="Use 2.0, for example.",
     )
 
 

@@ -8,6 +8,7 @@ shared memory  0x400 reserved | static variables | dynamic memory at its alignme
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,10 +67,13 @@ class Launch:
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
+    max_seconds: float | None = None  # after which it is stopped
+    is_out_of_time: bool = False
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
+    _begun: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -112,6 +116,13 @@ class Launch:
         """Instructions were run, each counted once for all threads that ran it together."""
         self.steps += steps
         self.steps_left -= steps
+        if self.max_seconds is not None and time.perf_counter() - self._begun > self.max_seconds:
+            self.is_out_of_time = True
+            self.steps_left = min(self.steps_left, 0)
+
+    def seconds_left(self) -> float | None:
+        """Until the clock ends it; None where it does not."""
+        return None if self.max_seconds is None else self.max_seconds - (time.perf_counter() - self._begun)
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

@@ -17,6 +17,7 @@ from tilescope.machine.places import (
     array_named,
     block_of,
     instruction_named,
+    ptx_lines,
     shared_variable,
     thread_index,
 )
@@ -432,6 +433,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
+        "ptx_lines": ptx_lines(launch.program, now.pc, *([] if before is None else [before.pc])),
         "times": conflict.times if conflict.times > 1 else None,
         "block": conflict.block,
     }

@@ -74,6 +74,12 @@ def instruction_named(program: Program, pc: int) -> str:
     return ptx if instruction.source is None else f"{instruction.source}, {ptx}"
 
 
+def ptx_lines(program: Program, *pcs: int) -> tuple[int, ...]:
+    """The lines of the PTX text on which instructions stand, each once."""
+    instructions = [program.instructions[pc] for pc in pcs]
+    return tuple(dict.fromkeys(one.line for one in instructions if one is not None))
+
+
 def function_of(program: Program, pc: int) -> str:
     """The name of the function that an instruction belongs to."""
     starts = {start: name for name, start in program.functions.items() if start <= pc}

@@ -22,9 +22,9 @@ from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, SHA
 from tilescope.machine.order.stamp import UNDER_WAY, Stamps, epochs_of, pcs_of
 from tilescope.machine.records import BlockIndex, CopyRecord
 from tilescope.machine.smem_picture import SmemPicture, SmemStretch, SmemTile, SmemWriter
-from tilescope.reading import integer
+from tilescope.reading import plain_int
 from tilescope.rule import rule
-from tilescope.sentence import shortened
+from tilescope.sentence import printed, shortened
 from tilescope.tensor_map import TensorMap
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tilescope.machine.step import LaneNumbers, Lanes, Step
     from tilescope.ptx.syntax import Instruction
 
-_PLACE = re.compile(r"(?:(?P<file>.*?[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
+_PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
+_MOST_CHARACTERS = 5000  # a path has at most 4096
 _NOBODY = -1
 _PTX = "ts.Kernel('.version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }')"
 
@@ -42,7 +43,7 @@ SMEM_MOMENT = rule(
     "smem-moment",
     "A moment of shared memory is a line with instructions, and how often it has come to them.",
     argument="smem_at",
-    found="{at!r}",
+    found="{at}",
     limit="a PTX line such as 40, or a source line such as mm.py:12; behind it the time, such as 40:3",
     fix="Name a line that has an instruction.",
     source="the command line",
@@ -50,7 +51,7 @@ SMEM_MOMENT = rule(
     failing=f"{_PTX}.run(1, 1, smem_at='here')",
 )
 NO_INSTRUCTION = SMEM_MOMENT.worded(
-    found="{at!r}, a line without an instruction",
+    found="{at}, a line without an instruction",
     limit="{known}",
     fix="[[Use {nearest}, for example.]]",
 )
@@ -68,10 +69,13 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
     """The moment that a text names; refused where the program has no such line."""
     if at is None:
         return Moment(None, frozenset(), 1)
-    written = at if isinstance(at, str) else str(integer("smem_at", at))
-    found = _PLACE.fullmatch(written)
+    number = plain_int(at)
+    written = at if number is None else printed(number)
+    found = None
+    if isinstance(written, str) and len(written) <= _MOST_CHARACTERS:
+        found = _PLACE.fullmatch(written)
     if found is None or found["times"] == "0":
-        raise SMEM_MOMENT.error(at=shortened(written, 60))
+        raise SMEM_MOMENT.error(at=printed(at))
     line = int(found["line"])
     prefix = "" if found["file"] is None else f"{found['file']}:"
     pcs = frozenset(_pcs_of(program, found["file"], line))
@@ -79,7 +83,7 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
         known = sorted(_lines_of(program, found["file"]))
         nearest = min(known, key=lambda other: abs(other - line), default=None)
         raise NO_INSTRUCTION.error(
-            at=shortened(written, 60),
+            at=printed(at),
             known="a line that has one" if known else f"no line of {shortened(str(found['file']), 40)} has one",
             nearest=None if nearest is None else f"{prefix}{nearest}",
         )

@@ -101,6 +101,8 @@ def _printed(argument: object, *, is_address: bool = False) -> str:
             return pformat(argument, width=_LINE_WIDTH, sort_dicts=False)
         case Row():
             return _printed(argument.name)
+        case str() | bytes() if len(argument.splitlines()) > 1:
+            return "\n".join(map(repr, argument.splitlines(keepends=True)))
         case str() if '"' not in argument and "\\" not in argument and argument.isprintable():
             return f'"{argument}"'
         case int() if (is_address or argument >= _LARGE) and not isinstance(argument, bool):

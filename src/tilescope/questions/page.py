@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from tilescope.questions.call import Call
@@ -41,6 +41,16 @@ class Code:
     command: tuple[str, ...]
 
 
+class ListedLine(NamedTuple):
+    """A line of the text that was asked about, beside the answer."""
+
+    number: int
+    text: str
+    warps: int | None  # that ran it; None where it has no instruction
+    severity: str = ""  # of the worst finding about it; empty: none
+    findings: tuple[int, ...] = ()  # their numbers in the list of findings, from 1
+
+
 def as_said(asked: Asked) -> Asked:
     """What the fields say is what the question is asked."""
     return asked
@@ -53,6 +63,11 @@ def nowhere(_: Asked, __: Answer) -> Leads:
 
 def without_code(_: Asked, __: Answer) -> Sentences:
     """An answer that is no program."""
+    return ()
+
+
+def without_listing(_: Asked, __: Answer) -> tuple[ListedLine, ...]:
+    """An answer that is not about a text."""
     return ()
 
 
@@ -71,6 +86,7 @@ class PageForm:
     walks: bool = False  # whether it steps through the drawing
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
+    listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer
     code: Callable[[Asked, Answer], Code | Sentences] = (
         without_code  # a program below the drawing, or why there is none
     )

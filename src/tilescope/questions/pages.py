@@ -8,6 +8,7 @@ from tilescope.questions import (
     maps,
     pipelines,
     plans,
+    run_page,
     swizzles,
     symptoms,
     tensor_core,
@@ -78,6 +79,13 @@ MENU = (
         "marked.",
         {"tiles": pipelines.TILES_FORM, "gemm": pipelines.GEMM_FORM, "text": pipelines.TEXT_FORM},
         chooser=Input("given", label="Described by"),
+    ),
+    Page(
+        "run",
+        "Run",
+        "Run a kernel's PTX without a GPU: how it ends, what is wrong by line, which lines ran most, and who wrote what in "
+        "shared memory.",
+        {"": run_page.RUN_FORM},
     ),
     Page(
         "symptoms",

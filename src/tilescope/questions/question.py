@@ -107,6 +107,7 @@ class Input:
     is_open: bool = False  # whether other names than the choices are taken
     is_strict: bool = False  # whether the command itself refuses other names than the choices
     is_long: bool = False  # whether it is a text of several lines
+    longest: int | None = None  # characters that a page takes, where it takes more of this text than of others
     is_hex: bool = False  # whether its number is written in hexadecimal
     is_many: bool = False  # whether it may be said several times
     is_required: bool | None = None  # None: a word is, an option is not

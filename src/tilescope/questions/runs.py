@@ -50,9 +50,10 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
-def _first_line(run: KernelRun, seconds: float, errors: list[Violation], proof: _Proof | None) -> FirstLine:
+def first_line(run: KernelRun, seconds: float | None = None, proof: _Proof | None = None) -> FirstLine:
     """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
     outcome = outcome_sentence(run, seconds)
+    errors = _errors(run)
     if not errors and proof is not None:
         mistake = proof.simulation.mistake if proof.simulation is not None else None
         return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
@@ -74,21 +75,27 @@ def answer(asked: Asked) -> Answer:
         first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
         return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
-    launch = _with_options(said, asked)
-    picture = _picture(asked)
+    launch = launch_of(said, asked)
+    picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"], **picture)
+    done = launched(
+        kernel,
+        launch,
+        asked["read_array"],
+        max_seconds=asked.limit("seconds"),
+        remedies=not asked.get("no_remedies"),
+        **picture,
+    )
     seconds = time.perf_counter() - start
     run = done.run
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
-    errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
     texts_told = (run.printed.rstrip(), proof.told if proof is not None else "", _undrawn(picture, run))
     printed = [text for text in texts_told if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=_first_line(run, seconds, errors, proof),
+        first=first_line(run, seconds, proof),
         shown={
             "outputs": done.outputs,
             "all_lines": asked.get("all_lines"),
@@ -104,13 +111,17 @@ def answer(asked: Asked) -> Answer:
             **({} if proof is None else {"proof": proof.to_dict()}),
             **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
-        is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
+        is_yes=run.outcome == "finished" and not _errors(run) and (not asked.get("prove") or _is_proven(proof)),
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
         told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+def _errors(run: KernelRun) -> list[Violation]:
+    return [finding for finding in run.findings if finding.severity == "error"]
 
 
 class _Proof(NamedTuple):
@@ -158,14 +169,14 @@ def _is_proven(proof: _Proof | None) -> bool:
     return proof is not None and proof.simulation is not None and proof.simulation.verdict == "proven"
 
 
-class _PictureOptions(TypedDict, total=False):
+class PictureOptions(TypedDict, total=False):
     """What `launched` takes to make a picture of shared memory."""
 
     smem_block: tuple[int, ...]
     smem_at: str | None
 
 
-def _picture(asked: Asked) -> _PictureOptions:
+def picture_options(asked: Asked) -> PictureOptions:
     """The picture of shared memory that --draw smem asks for."""
     if asked.get("draw") != SMEM_PICTURE:
         refuse("smem_at" in asked or "smem_block" in asked, "--at and --draw-block are for --draw smem.")
@@ -173,14 +184,14 @@ def _picture(asked: Asked) -> _PictureOptions:
     return {"smem_block": asked.get("smem_block", (0, 0, 0)), "smem_at": asked.get("smem_at")}
 
 
-def _undrawn(picture: _PictureOptions, run: KernelRun) -> str:
+def _undrawn(picture: PictureOptions, run: KernelRun) -> str:
     """Why a picture that was asked for is missing."""
     if not picture or run.smem is not None:
         return ""
     return f"Block {picture['smem_block']} did not run: there is no shared memory to draw."
 
 
-def _with_options(described: LaunchDescription, asked: Asked) -> LaunchDescription:
+def launch_of(described: LaunchDescription, asked: Asked) -> LaunchDescription:
     """What the launch file says, with what the command line says in its place."""
     options: dict[str, Any] = asked.options((GRID, BLOCK, CLUSTER, SMEM, ARCHITECTURE, SEED, MAX_STEPS))
     if "args" in asked:
@@ -233,6 +244,22 @@ SEED = Input(
     unsaid="as late as waits allow",
 )
 MAX_STEPS = Input("max_steps", "--max-steps", "Instructions after which a run is stopped", read=number)
+SMEM_BLOCK = Input(
+    "smem_block",
+    "--draw-block",
+    "The block whose shared memory is drawn",
+    read=numbers,
+    shown_as="X,Y,Z",
+    unsaid="0,0,0",
+)
+SMEM_AT = Input(
+    "smem_at",
+    "--at",
+    "When it is drawn",
+    "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
+    shown_as="LINE[:TIMES]",
+    unsaid="the end of the block",
+)
 RUN = Question(
     name="run",
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
@@ -296,6 +323,7 @@ RUN = Question(
             is_strict=True,
         ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
         Input(
             "prove",
             "--prove",
@@ -311,22 +339,8 @@ RUN = Question(
             is_strict=True,
             unsaid=LINES,
         ),
-        Input(
-            "smem_block",
-            "--draw-block",
-            "The block whose shared memory is drawn",
-            read=numbers,
-            shown_as="X,Y,Z",
-            unsaid="0,0,0",
-        ),
-        Input(
-            "smem_at",
-            "--at",
-            "When it is drawn",
-            "right before a PTX line (40) or a source line (mm.py:12) runs; 40:3 is the third time.",
-            shown_as="LINE[:TIMES]",
-            unsaid="the end of the block",
-        ),
+        SMEM_BLOCK,
+        SMEM_AT,
     ),
     answer=answer,
     functions=(Kernel.run,),

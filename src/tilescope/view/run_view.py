@@ -29,12 +29,13 @@ def draw_kernel_run(
     texts: Mapping[str, str] | None = None,
     timeline: Simulation | None = None,
     smem: SmemPicture | None = None,
+    is_page: bool = False,
 ) -> Drawing:
     """The outcome, printf's text, arrays that changed, findings, and the lines that ran most.
 
     With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
     and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory, stands in place of the
-    lines.
+    lines; a page has room for lines and shared memory.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -56,7 +57,8 @@ def draw_kernel_run(
     if timeline is not None:
         return told.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
-        return told.with_parts(smem_parts(smem))
+        lines = {"lines": _lines(run, all_lines=all_lines)} if is_page else {}
+        return told.with_parts({**lines, **smem_parts(smem)})
     if texts is not None:
         return told.with_parts(cost_parts(run, texts, all_lines=all_lines))
     return told.with_parts({"lines": _lines(run, all_lines=all_lines)})

@@ -99,7 +99,7 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
     return HTMLResponse(render_refusal("No such page", (nearest,)), 404)
 
 
-MAX_QUERY_BYTES = 16_384
+MAX_QUERY_BYTES = 60_000  # the server reads a request's first line and headers up to 65,536 bytes
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "

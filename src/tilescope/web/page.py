@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
-from tilescope.questions.page import Code, Leads, Page, PageForm, Sentences, address
+from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
@@ -72,7 +72,7 @@ class Field:
 
         RuleError if it means nothing.
         """
-        most = MAX_LONG_CHARACTERS if self.input.is_long else MAX_CHARACTERS
+        most = self.input.longest or (MAX_LONG_CHARACTERS if self.input.is_long else MAX_CHARACTERS)
         if len(written) > most:
             fix = f"Use at most {most} characters; the command line takes more."
             raise PAGE_LIMIT.error(argument=self.name, what="characters", count=len(written), most=most, fix=fix)
@@ -260,6 +260,11 @@ class Sheet:
     def leads(self) -> Leads:
         """The pages to which the parts of the drawing lead."""
         return self.form.description.leads(self.asked, self.answer)
+
+    @property
+    def listing(self) -> tuple[ListedLine, ...]:
+        """The text that was asked about, line by line, with what was found there."""
+        return self.form.description.listing(self.asked, self.answer)
 
     def code(self) -> Code | Sentences:
         """A program below the drawing, or the sentences that say why there is none."""

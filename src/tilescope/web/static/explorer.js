@@ -75,6 +75,9 @@
     if (cell) { visit(cell); cell.scrollIntoView({ block: "nearest", inline: "nearest" }); }
   });
 
+  const state = () => location.href.split("#")[0];  // a link to a line of the same page changes no state
+  let shown = state();
+
   // Steps: a list of [links, label] in the page.
   let steps = [], step = 0, playing = 0;
   function show(next, remember = true) {
@@ -89,6 +92,7 @@
       const bare = $("link").textContent.replace(/[?&]step=\d+$/, "");
       $("link").textContent = step ? `${bare}${bare.includes("?") ? "&" : "?"}step=${step}` : bare;
       history.replaceState(null, "", $("link").textContent);
+      shown = state();
     }
   }
   function pause() {
@@ -190,6 +194,7 @@
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       if (push && response.url !== location.href) history.pushState(null, "", response.url);
+      shown = state();
       document.title = next.title;
       const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
       for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
@@ -224,7 +229,7 @@
       event.preventDefault();
       load(link.href, { whole: true });
     });
-    addEventListener("popstate", () => load(location.href, { whole: true, push: false }));
+    addEventListener("popstate", () => { if (state() !== shown) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
   }

@@ -1,0 +1,205 @@
+"""The page that runs a kernel: what it shows, what it links, and what it refuses before or while it runs."""
+
+import html
+import random
+import re
+import time
+
+import pytest
+
+from tilescope.questions.run_page import RUN_FORM
+
+PTX = RUN_FORM.presets["ptx"]
+LAUNCH = RUN_FORM.presets["launch"]
+HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
+PLAIN = "[launch]\ngrid = [1]\nblock = [32]\n"
+ARRAY = '[[argument]]\nkind = "array"\ntype = "f32"\nshape = [{shape}]\n'
+MAX_SECONDS = 4  # of an answer, on a busy machine; a second of work is all that the page allows a kernel
+
+
+def asked(client, ptx=PTX, launch=LAUNCH, ending="", **fields):
+    return client.get(f"/run{ending}", params={"ptx": ptx, "launch": launch, **fields})
+
+
+def refusal(client, **fields):
+    """The rules that a refused page names, and its words."""
+    answer = asked(client, **fields)
+    assert answer.status_code == 422, answer.text[:2000]
+    return re.findall(r"</b> <code>([^<]*)</code>", answer.text), html.unescape(answer.text)
+
+
+def test_the_sample_shows_its_outcome_its_finding_its_lines_and_shared_memory(client):
+    page = html.unescape(asked(client).text)
+    assert "shift finished, with 1 error: 1 block of 256 threads" in page
+    assert "<code>run-race</code>" in page
+    assert "At <code>shift.cu:12, PTX line 47 (ld.shared.f32 %f3, [%r9])</code>" in page
+    assert "What ran, by source line" in page
+    assert "Lines of 128 bytes; those that look alike are one row" in page
+    assert "element (0, 8) of the tensor of float32" in page
+
+
+def test_marked_lines_and_findings_lead_to_each_other(client):
+    page = asked(client).text
+    assert re.findall(r'<tr id="(line-\d+)" class="(\w+)"', page) == [("line-42", "error"), ("line-47", "error")]
+    assert re.findall(r'<a href="#(line-\d+)">', page) == ["line-47", "line-42"]
+    assert page.count('<a href="#finding-1">') == 2
+    assert page.count('id="finding-1"') == 1
+
+
+def test_the_text_stands_beside_the_answer_with_the_warps_that_ran_it(client):
+    rows = re.findall(
+        r'<td class="right">(\d+)</td><td class="right">(\d*)</td>.*?<code>(.*?)</code>', asked(client).text
+    )
+    assert len(rows) == len(PTX.splitlines())
+    assert rows[46] == ("47", "8", "    ld.shared.f32 %f3, [%r9];")
+    assert rows[42][1] == ""  # .loc is no instruction
+
+
+def test_no_remedy_is_tried_and_the_fix_is_the_general_one(client, monkeypatch):
+    monkeypatch.setattr("tilescope.machine.kernel.try_remedies", None)
+    page = asked(client)
+    assert page.status_code == 200
+    assert '<span class="fix">Put bar.sync (__syncthreads) between them.</span>' in page.text
+    assert "--no-remedies" in page.text
+
+
+def test_a_cured_kernel_has_no_findings(client):
+    cured = PTX.replace("    .loc 1 12 0\n", "    .loc 1 12 0\n    bar.sync 0;\n")
+    page = asked(client, ptx=cured).text
+    assert 'class="violations"' not in page
+    assert 'id="line-' not in page
+
+
+def test_line_ends_of_a_browser_are_line_ends(client):
+    page = asked(client, ptx=PTX.replace("\n", "\r\n"), launch=LAUNCH.replace("\n", "\r\n")).text
+    assert 'id="line-47"' in page
+
+
+def test_a_moment_of_shared_memory_is_drawn(client):
+    page = html.unescape(asked(client, smem_at="42").text)
+    assert "right before PTX line 42 runs" in page
+
+
+def test_without_a_picture_its_moment_does_not_matter(client):
+    assert asked(client, draw="lines", smem_at="42").status_code == 200
+
+
+def test_what_a_template_names_is_not_read(client):
+    assert asked(client, launch=LAUNCH.replace("[launch]\n", '[launch]\nptx = "/etc/passwd"\n')).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["array", "map"])
+def test_a_file_is_refused_and_not_opened(client, monkeypatch, kind):
+    monkeypatch.setattr("builtins.open", None)
+    launch = PLAIN + f'[[argument]]\nkind = "{kind}"\nfile = "/etc/passwd"\n'
+    rules, page = refusal(client, launch=launch)
+    assert rules == ["page-limit"]
+    assert "argument 0: the file '/etc/passwd'; a page reads no files" in page
+
+
+def test_a_file_hidden_in_a_type_is_refused(client, monkeypatch):
+    monkeypatch.setattr("numpy.load", None)
+    launch = PLAIN + '[[argument]]\nkind = "array"\ntype = "f32@/etc/passwd"\nshape = [1]\n'
+    assert asked(client, ptx=f"{HEAD}.entry k(.param .u64 a) {{ ret; }}", launch=launch).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("ptx", "launch", "what"),
+    [
+        ("(.param .u64 a) { ret; }", PLAIN + ARRAY.format(shape=2_000_000), "8000000 bytes of arrays"),
+        ("(.param .u64 a, .param .u64 b) { ret; }", PLAIN + 2 * ARRAY.format(shape=600_000), "4800000 bytes of arrays"),
+        ("(.param .u64 a) { ret; }", PLAIN + ARRAY.format(shape="999999, 999999, 999999"), "bytes of arrays"),
+        ("() { .local .b8 a[524288]; ret; }", PLAIN.replace("32", "64"), "33554432 bytes of local memory"),
+        (
+            "() { ret; }",
+            PLAIN.replace("32", "1024") + "smem_bytes = 232448\ncluster = [4]\n",
+            "bytes of shared memory, times warps",
+        ),
+        ("() { ret; }", PLAIN.replace("32", "1024") + "cluster = [8]\n", "8192 threads of a cluster"),
+    ],
+)
+def test_what_takes_much_memory_is_refused_before_it_is_made(client, ptx, launch, what):
+    rules, page = refusal(client, ptx=f"{HEAD}.visible .entry k{ptx}", launch=launch)
+    assert rules == ["page-limit"]
+    assert what in page
+
+
+def test_variables_of_the_module_are_memory_too(client):
+    rules, page = refusal(client, ptx=f"{HEAD}.global .b8 g[1073741824]; .entry k() {{ ret; }}", launch=PLAIN)
+    assert rules == ["page-limit"]
+    assert "1073741824 bytes of arrays" in page
+
+
+LOOPS = {
+    "an endless loop": "A: add.u32 %r1, %r1, 1; bra A;",
+    "a loop of stores": "A: add.u32 %r1, %r1, 1; st.shared.u32 [s], %r1; fence.proxy.async; bra A;",
+}
+
+
+@pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("threads", [32, 1024])
+def test_a_run_that_does_not_end_is_refused_in_time(client, body, threads):
+    ptx = f"{HEAD}.entry k() {{ .shared .b8 s[1024]; .reg .b32 %r1; {body} ret; }}"
+    start = time.monotonic()
+    rules, page = refusal(client, ptx=ptx, launch=PLAIN.replace("32", str(threads)))
+    assert rules == ["page-limit"]
+    assert "a page runs for at most a second, and at most 100000 steps" in page
+    assert time.monotonic() - start < MAX_SECONDS
+
+
+def test_a_grid_of_millions_is_refused_in_time(client):
+    start = time.monotonic()
+    rules, _ = refusal(client, ptx=f"{HEAD}.entry k() {{ ret; }}", launch=PLAIN.replace("[1]", "[2147483647]"))
+    assert rules == ["page-limit"]
+    assert time.monotonic() - start < MAX_SECONDS
+
+
+def test_a_run_that_its_own_launch_stops_is_an_answer(client):
+    ptx = f"{HEAD}.entry k() {{ .reg .b32 %r1; A: add.u32 %r1, %r1, 1; bra A; }}"
+    answer = asked(client, ptx=ptx, launch=PLAIN + "max_steps = 500\n", ending=".json")
+    assert answer.json()["outcome"] == "stopped"
+
+
+def test_a_text_that_is_too_long_is_refused(client):
+    rules, page = refusal(client, ptx=PTX + "x" * 30_000)
+    assert rules == ["page-limit"]
+    assert "characters" in page
+
+
+def test_a_long_text_is_taken(client):
+    assert asked(client, ptx=PTX + "\n// a comment" * 1500).status_code == 200
+
+
+@pytest.mark.parametrize("ptx", ["", "x", "\x00", ".version", "{" * 5000, HEAD * 300, f"{HEAD}.entry k() {{ bra x; }}"])
+@pytest.mark.parametrize(
+    "launch", [PLAIN, "", "[[argument]]", "a = " + "[" * 2000, '[launch]\ngrid = "x"', "[launch]\ngrid = [-1]"]
+)
+def test_texts_that_are_no_kernel_or_no_launch_are_refused(client, ptx, launch):
+    rules, page = refusal(client, ptx=ptx, launch=launch)
+    assert rules
+    assert "Traceback" not in page
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_damaged_texts_are_answered_or_refused(client, markup_problems, seed):
+    draw = random.Random(seed)
+    words = [*re.findall(r"[\w.%]+", PTX), "-1", "0", "4294967295", "[", "]", ";", "{", "}", "1073741824", "@"]
+
+    def damaged(text):
+        pieces = re.split(r"(\W)", text)
+        for _ in range(draw.randrange(1, 4)):
+            pieces[draw.randrange(len(pieces))] = draw.choice(words)
+        return "".join(pieces)
+
+    start = time.monotonic()
+    launch = damaged(LAUNCH) if seed % 3 == 0 else LAUNCH
+    answer = asked(client, ptx=damaged(PTX), launch=launch)
+    assert answer.status_code in (200, 422), answer.text[:500]
+    assert markup_problems(answer.text) == []
+    assert time.monotonic() - start < MAX_SECONDS
+
+
+def test_markup_in_a_text_stays_text(client, markup_problems):
+    page = asked(client, ptx=PTX + "\n// <script>alert(1)</script> </textarea>").text
+    assert "<script>alert" not in page
+    assert markup_problems(page) == []
