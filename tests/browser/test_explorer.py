@@ -153,7 +153,7 @@ def test_the_box_is_dragged_and_hovered_partners_are_the_librarys(open_page):
     assert page.locator("#readout").inner_text() == "coordinates 16,5"
     assert page.locator("rect.near").count() == 8 * 8  # where the box would be
     page.mouse.up()
-    page.get_by_role("heading", name="Load of a box at (16, 5) to shared address 0x0").wait_for()
+    page.wait_for_url(re.compile("coords=16(,|%2C)5"))
     settled(page)
     assert page.get_by_label("Coordinates").input_value() == "16,5"
     assert parse_qs(urlsplit(page.url).query) == {"dims": ["80,20"], "coords": ["16,5"]}
@@ -233,7 +233,7 @@ def test_a_copied_link_opens_the_same_state(open_page):
     page.get_by_label("Tile").fill("64x64")
     page.get_by_label("Element type").fill("bf16")
     page.get_by_label("And", exact=True).fill("")
-    page.get_by_role("heading", name="64 x 64 elements of 16 bits").wait_for()
+    page.get_by_role("heading", name=re.compile("^ldmatrix.x4[^;]*$")).first.wait_for()
     settled(page)
     page.get_by_role("button", name="Copy the link").click()
     page.get_by_role("button", name="Copy the link").get_by_text("Copied").wait_for()
@@ -317,13 +317,13 @@ def test_the_code_of_a_plan_is_copied_for_the_chosen_target(open_page):
 
 def test_a_mistake_in_a_pasted_pipeline_is_marked_and_mended(open_page):
     page = open_page("/pipeline")
-    page.get_by_role("heading", name=re.compile("4 stages: proven$")).wait_for()
+    page.get_by_role("heading", name=re.compile("^Proven")).wait_for()
     page.get_by_label("Described by").select_option("text")
     page.locator(".violations li", has_text="pipeline-bytes").wait_for()
     assert page.locator("g.cells rect.collision:not(.frame)").count() >= 3  # two that wait for ever, and the phase
     field = page.get_by_role("textbox", name="Description")
     field.fill(field.input_value().replace("16384 + 64 * (i == 3)", "16384"))
-    page.get_by_role("heading", name=re.compile(": proven$")).wait_for()
+    page.get_by_role("heading", name=re.compile("^Proven")).wait_for()
     assert page.locator(".violations").count() == 0
     page.go_back()
     page.locator(".violations li", has_text="pipeline-bytes").wait_for()

@@ -270,7 +270,7 @@ def test_the_drawing_of_a_hang_marks_the_waits_that_never_pass():
 
 def test_the_command(tmp_path, capsys):
     assert run(["pipeline", "128x64", "bf16", "--stages", "2"]) == 0
-    assert capsys.readouterr().out.startswith("128x64 bfloat16, 2 stages: proven\n")
+    assert capsys.readouterr().out.startswith("Proven for every order: ")
     assert run(["pipeline", "128x64", "bf16", "--stages", "2", "--describe"]) == 0
     path = tmp_path / "kernel.toml"
     path.write_text(

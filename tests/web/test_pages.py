@@ -153,7 +153,7 @@ def test_the_python_that_a_page_shows_makes_the_value_that_it_saves(drawn, state
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, untimed, state, capsys, monkeypatch):
+def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, state, capsys, monkeypatch, timeless):
     page = drawn(state)
     words = shlex.split(shown(page, "command"))
     if "-" in words:  # it reads what stands in the page's field
@@ -162,7 +162,7 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, unt
     assert words[0] == "tilescope"
     expected = json.loads(drawn(state, ".json"))
     assert tilescope.cli.run([*words[1:], "--json"]) in (0, 1)
-    assert untimed(json.loads(capsys.readouterr().out)) == expected
+    assert timeless(json.loads(capsys.readouterr().out)) == expected
 
 
 @pytest.mark.parametrize("state", STATES)

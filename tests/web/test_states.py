@@ -111,7 +111,7 @@ def commanded(words, stdin=""):
     return status, out.getvalue(), err.getvalue()
 
 
-def difference(client, untimed, state):
+def difference(client, state, timeless):
     """How the page at an address and its command differ; None where they agree."""
     path, question, query = state.partition("?")
     page = client.get(f"{path}.json{question}{query}")
@@ -123,7 +123,7 @@ def difference(client, untimed, state):
     if page.headers["content-type"] == "application/json":
         if status not in (0, 1):
             return f"the page answers, the command ends with {status}: {err}"
-        printed = untimed(json.loads(out))
+        printed = timeless(json.loads(out))
         return None if printed == page.json() else f"JSON differs: {unlike(page.json(), printed)}"
     assert page.status_code == 422, page.text
     refused = page.text.splitlines()
@@ -179,8 +179,8 @@ NAMED = [
 
 
 @pytest.mark.parametrize("state", NAMED)
-def test_a_page_and_its_command_answer_the_same_where_they_once_differed(client, untimed, state):
-    assert difference(client, untimed, state) is None
+def test_a_page_and_its_command_answer_the_same_where_they_once_differed(client, timeless, state):
+    assert difference(client, state, timeless) is None
 
 
 @pytest.mark.parametrize(("tile", "swizzle"), [("64x64", "32B"), ("64x64", "64B"), ("64x128", "128B")])
@@ -205,14 +205,14 @@ def test_the_command_stands_below_a_refusal_too(client):
 
 
 @pytest.mark.parametrize(("page", "chosen"), FORMS)
-def test_a_page_and_its_command_answer_the_same(client, untimed, page, chosen):
+def test_a_page_and_its_command_answer_the_same(client, timeless, page, chosen):
     one, two = (1, 1) if chosen == "gemm" else (3, 4)  # a GEMM's pipeline takes half a second to run
-    differing = {state: difference(client, untimed, state) for state in some(page, chosen, one, two)}
+    differing = {state: difference(client, state, timeless) for state in some(page, chosen, one, two)}
     assert {state: found for state, found in differing.items() if found} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "chosen"), FORMS)
-def test_a_page_and_its_command_answer_the_same_in_many_states(client, untimed, page, chosen):
-    differing = {state: difference(client, untimed, state) for state in some(page, chosen, 200, 100)}
+def test_a_page_and_its_command_answer_the_same_in_many_states(client, timeless, page, chosen):
+    differing = {state: difference(client, state, timeless) for state in some(page, chosen, 200, 100)}
     assert {state: found for state, found in differing.items() if found} == {}

@@ -150,10 +150,10 @@ class Kernel:
         is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
         asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
         `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step; `max_seconds` ends one by the clock. Without `findings` nobody looks for races and
+        threads run together is one step; `max_seconds` ends it by the clock. Without `findings` nobody looks for races and
         missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
-        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with
-        instructions that might cure them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
+        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with instructions
+        that might cure them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.

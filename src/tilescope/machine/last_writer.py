@@ -16,7 +16,7 @@ from tilescope.value import Value
 if TYPE_CHECKING:
     from tilescope.machine.launch import Launch
     from tilescope.machine.order.global_cells import LastWrites
-    from tilescope.machine.program import Program
+    from tilescope.ptx.syntax import Instruction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class LastWriter(Value):
 class LastWriters:
     """What a run keeps of the last writes to global memory; without the reads and the clocks of the order."""
 
-    program: Program
+    instructions: tuple[Instruction | None, ...]
     writes: LastWrites
     first_blocks: tuple[BlockIndex, ...]  # of the clusters, in the order in which they began
     cluster: BlockIndex
@@ -48,7 +48,7 @@ class LastWriters:
             return None
         stamp = taken_apart(found.stamp)
         rank, thread = divmod(stamp.column % self.cluster_lanes, self.block_lanes)
-        instruction = self.program.instructions[stamp.pc]
+        instruction = self.instructions[stamp.pc]
         assert instruction is not None  # the return at the end of a body writes nothing
         return LastWriter(
             ptx_line=instruction.line,
@@ -64,7 +64,7 @@ def last_writers(launch: Launch) -> LastWriters | None:
     if launch.order is None:
         return None
     return LastWriters(
-        launch.program,
+        tuple(launch.program.instructions),
         launch.order.memory.last_writes(),
         tuple(launch.order.first_blocks),
         launch.cluster,

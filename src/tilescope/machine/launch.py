@@ -67,13 +67,13 @@ class Launch:
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
-    max_seconds: float | None = None  # after which it is stopped
+    max_seconds: float | None = None  # since it began
+    begun: float = field(default_factory=time.perf_counter)
     is_out_of_time: bool = False
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
     _quiet_jumps: int = 0
-    _begun: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.steps_left = self.max_steps
@@ -116,13 +116,13 @@ class Launch:
         """Instructions were run, each counted once for all threads that ran it together."""
         self.steps += steps
         self.steps_left -= steps
-        if self.max_seconds is not None and time.perf_counter() - self._begun > self.max_seconds:
+        if self.max_seconds is not None and self.is_late():
             self.is_out_of_time = True
             self.steps_left = min(self.steps_left, 0)
 
-    def seconds_left(self) -> float | None:
-        """Until the clock ends it; None where it does not."""
-        return None if self.max_seconds is None else self.max_seconds - (time.perf_counter() - self._begun)
+    def is_late(self) -> bool:
+        """Whether it has run for as long as it may."""
+        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

@@ -109,8 +109,7 @@ class _Trials:
     def _holds(self, candidate: Candidate, met: Met, seed: int | None) -> bool:
         """Whether a run finishes in which two instructions are ordered, and none are not that were before."""
         if (candidate, seed) not in self._left:
-            seconds_left = self._launch.seconds_left()
-            if self._steps_left <= 0 or (seconds_left is not None and seconds_left <= 0):
+            if self._steps_left <= 0 or self._launch.is_late():
                 return False
             self._left[candidate, seed] = self._run(candidate, seed)
         left = self._left[candidate, seed]
@@ -168,7 +167,8 @@ class _Trials:
             arch=launch.arch,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=min(launch.max_steps, STEPS_OF_A_TRIAL * self._steps),
-            max_seconds=launch.seconds_left(),
+            max_seconds=launch.max_seconds,
+            begun=launch.begun,
             order=LaunchOrder(program),
         )
 

@@ -83,7 +83,6 @@ def _asking(asked: Asked) -> Asked:
         launch=None,
         kernel="-",
         read_array=_no_file,
-        no_remedies=True,  # they take several times as long as the run
         entry=described.entry,
         grid=described.grid,
         block=described.block,
@@ -123,7 +122,8 @@ def _answer(asked: Asked) -> Answer:
         fix="Use fewer blocks; the command line takes more.",
     )
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
-    return replace(found, first=first_line(run), call=_call(asked, launch), extra=extra)
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, errors, None))
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
@@ -132,7 +132,7 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     kernel = Call(Kernel, (asked["ptx"],), entry, "kernel")
     content = f"{launch_text(launch)}\n".encode()
     described = Call(read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch_file")
-    options = {**picture_options(asked), "remedies": False}
+    options = dict(picture_options(asked))
     return Call(launched, (kernel, described), options, "run", module="tilescope.machine.launching", attribute="run")
 
 

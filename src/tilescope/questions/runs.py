@@ -50,10 +50,9 @@ def which_blocks(said: str) -> str | tuple[int, ...]:
         raise ValueError(f"{shortened(said, 40)!r} names no block", "0,0 or corners or all") from None
 
 
-def first_line(run: KernelRun, seconds: float | None = None, proof: _Proof | None = None) -> FirstLine:
+def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], proof: _Proof | None) -> FirstLine:
     """How a run came out, and the first thing that is wrong; otherwise the verdict, where a proof was asked for."""
     outcome = outcome_sentence(run, seconds)
-    errors = _errors(run)
     if not errors and proof is not None:
         mistake = proof.simulation.mistake if proof.simulation is not None else None
         return FirstLine(f"{outcome} {proof.verdict}", mistake.fix if mistake is not None else "")
@@ -78,24 +77,18 @@ def answer(asked: Asked) -> Answer:
     launch = launch_of(said, asked)
     picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(
-        kernel,
-        launch,
-        asked["read_array"],
-        max_seconds=asked.limit("seconds"),
-        remedies=not asked.get("no_remedies"),
-        **picture,
-    )
+    done = launched(kernel, launch, asked["read_array"], max_seconds=asked.limit("seconds"), **picture)
     seconds = time.perf_counter() - start
     run = done.run
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
+    errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
     texts_told = (run.printed.rstrip(), proof.told if proof is not None else "", _undrawn(picture, run))
     printed = [text for text in texts_told if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
-        first=first_line(run, seconds, proof),
+        first=first_line(run, seconds, errors, proof),
         shown={
             "outputs": done.outputs,
             "all_lines": asked.get("all_lines"),
@@ -111,17 +104,13 @@ def answer(asked: Asked) -> Answer:
             **({} if proof is None else {"proof": proof.to_dict()}),
             **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
-        is_yes=run.outcome == "finished" and not _errors(run) and (not asked.get("prove") or _is_proven(proof)),
+        is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
         told_above=("outcome", "printed"),
         files=_saved(asked.get("saved", ()), done),
     )
-
-
-def _errors(run: KernelRun) -> list[Violation]:
-    return [finding for finding in run.findings if finding.severity == "error"]
 
 
 class _Proof(NamedTuple):
@@ -323,7 +312,6 @@ RUN = Question(
             is_strict=True,
         ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
-        Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
         Input(
             "prove",
             "--prove",

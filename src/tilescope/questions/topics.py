@@ -36,6 +36,7 @@ _ASKING = re.compile(
     r"\s*(?:\[[^\]]*\]\s*)*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
     re.IGNORECASE,
 )
+_COMPARED = re.compile(r"\bdifferences?\s+between:?\s+(?:an?\s+|the\s+)?([\w.:]+)", re.IGNORECASE)
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
 _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
@@ -112,6 +113,7 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         in_sentences = [_contained_term, _symptom, _named_cause]
     elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
         in_sentences = [_symptom, _named_cause, _contained_term]
+    in_sentences.insert(0, _compared_term)
     others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
     of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
     finders = [*of_words, *in_sentences, _mentioned_term, _rule, _near_sentence]
@@ -158,6 +160,16 @@ def _contained_term(name: str) -> Topic | None:
     if not bare:
         return None
     return _term(bare[0] if _ASKING.match(name) else _rarest(bare))
+
+
+def _compared_term(name: str) -> Topic | None:
+    """The first of two terms whose difference somebody asks for, whatever else the question guesses at.
+
+    >>> _compared_term("Is the difference between mbarrier and barrier their handling of the count?").name
+    'mbarrier'
+    """
+    compared = _COMPARED.search(name)
+    return None if compared is None else _term(compared[1])
 
 
 def _rarest(spellings: Iterable[str]) -> str:

@@ -38,6 +38,9 @@ _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
+_CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
+_FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
+_FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
@@ -49,11 +52,18 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})", " ", text[:MAX_CHARACTERS])  # cudaErrorMisalignedAddress
+    apart = re.sub(
+        r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[A-Z]\d\d)(?=[A-Z][a-z]{2})|(?<=[A-Z]\d{3})(?=[A-Z][a-z]{2})",
+        " ",
+        text[:MAX_CHARACTERS],
+    )  # cudaErrorMisalignedAddress
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
     bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
-    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], bare))
+    joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
+    apart = _CARD.sub(r"\1 \2", joined)
+    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
     if len(pieces) > MAX_WORDS:
         pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
     return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)

@@ -6,6 +6,8 @@
   const live = location.protocol.startsWith("http");  // an exported file has no server
   let index = new Map();  // word of a link → its cells
   let timer = 0;
+  const state = () => location.pathname + location.search;  // a line of the same page is no other state
+  let place = state();
 
   // Marks: the cell under the mouse or the keys, its partners (first word shared), and its relatives (another word shared).
   function indexCells() {
@@ -75,9 +77,6 @@
     if (cell) { visit(cell); cell.scrollIntoView({ block: "nearest", inline: "nearest" }); }
   });
 
-  const state = () => location.href.split("#")[0];  // a link to a line of the same page changes no state
-  let shown = state();
-
   // Steps: a list of [links, label] in the page.
   let steps = [], step = 0, playing = 0;
   function show(next, remember = true) {
@@ -92,7 +91,6 @@
       const bare = $("link").textContent.replace(/[?&]step=\d+$/, "");
       $("link").textContent = step ? `${bare}${bare.includes("?") ? "&" : "?"}step=${step}` : bare;
       history.replaceState(null, "", $("link").textContent);
-      shown = state();
     }
   }
   function pause() {
@@ -194,7 +192,7 @@
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       if (push && response.url !== location.href) history.pushState(null, "", response.url);
-      shown = state();
+      place = state();
       document.title = next.title;
       const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
       for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
@@ -229,7 +227,7 @@
       event.preventDefault();
       load(link.href, { whole: true });
     });
-    addEventListener("popstate", () => { if (state() !== shown) load(location.href, { whole: true, push: false }); });
+    addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
     document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
   }
