@@ -14,6 +14,7 @@ import tilescope as ts
 from tilescope.cli import run
 from tilescope.machine.launch_file import read_launch
 from tilescope.machine.launch_template import launch_template
+from tilescope.questions.run_page import RUN_FORM
 
 KERNELS = Path(__file__).parent.parent / "golden" / "kernels"
 OWN_KERNELS = KERNELS.with_name("kernels_own")
@@ -443,3 +444,13 @@ def test_a_moment_without_an_instruction_is_refused(capsys, shared_kernel):
     assert "'3', a line without an instruction" in err
     assert "Use PTX line 8" not in err
     assert "Use 8" in err
+
+
+def test_remedies_are_tried_unless_they_are_not_wanted(capsys, tmp_path):
+    for name in ("ptx", "launch"):
+        (tmp_path / f"sample.{name}").write_text(RUN_FORM.presets[name])
+    words = ["sample.ptx", "--launch", "sample.launch"]
+    assert "tried, and this finding is gone" in " ".join(printed(capsys, *words)[1].split())
+    status, out, _ = printed(capsys, *words, "--no-remedies")
+    assert status == 1
+    assert "tried" not in out

@@ -247,6 +247,8 @@ def test_scattered_lanes_get_a_note_at_more_than_twice_the_least():
     assert [(one.rule, one.severity, one.values["sectors"], one.values["least"]) for one in more.findings] == [
         ("run-sectors", "note", 12, 4)
     ]
+    (line,) = more.findings[0].values["ptx_lines"]
+    assert f"PTX line {line} (ld.global.f32" in more.findings[0].argument
 
 
 CP_ASYNC = """
@@ -354,7 +356,7 @@ def test_a_conflict_is_told_with_its_line_its_lanes_and_a_padding():
     assert (finding.rule, finding.severity) == ("run-bank-conflict", "warning")
     told = ("wavefronts", "least", "lanes", "degree", "bank", "row_bytes", "padding_bytes")
     assert [finding.values[name] for name in told] == [1024, 32, tuple(range(32)), 32, 0, 128, 4]
-    assert finding.argument.startswith("turn.cu:9, PTX line ")
+    assert finding.argument.startswith(f"turn.cu:9, PTX line {finding.values['ptx_lines'][0]} ")
     assert "Leave 4 bytes free behind every 128" in finding.fix
     assert finished(transposed(132), 1024, []).findings == ()
 
@@ -512,6 +514,8 @@ def test_another_swizzle_is_found_for_either_operand(written, read):
     assert [finding.values[name] for name in told] == ["A", SMEM, read, written, CODES[written]]
     assert "wgmma.mma_async" in finding.found
     assert "cp.async.bulk.tensor" in finding.found
+    assert len(finding.values["ptx_lines"]) == 2
+    assert all(f"PTX line {line} " in finding.found for line in finding.values["ptx_lines"])
 
 
 def test_plain_rows_are_no_core_matrices():

@@ -55,6 +55,14 @@ def test_the_text_stands_beside_the_answer_with_the_warps_that_ran_it(client):
     assert rows[42][1] == ""  # .loc is no instruction
 
 
+def test_no_remedy_is_tried_and_the_fix_is_the_general_one(client, monkeypatch):
+    monkeypatch.setattr("tilescope.machine.kernel.try_remedies", None)
+    page = asked(client)
+    assert page.status_code == 200
+    assert '<span class="fix">Put bar.sync (__syncthreads) between them.</span>' in page.text
+    assert "--no-remedies" in page.text
+
+
 def test_a_cured_kernel_has_no_findings(client):
     cured = PTX.replace("    .loc 1 12 0\n", "    .loc 1 12 0\n    bar.sync 0;\n")
     page = asked(client, ptx=cured).text
@@ -139,7 +147,7 @@ def test_a_run_that_does_not_end_is_refused_in_time(client, body, threads):
     assert time.monotonic() - start < MAX_SECONDS
 
 
-def test_remedies_are_tried_within_the_same_second(client):
+def test_a_kernel_of_many_races_is_answered_in_time(client):
     race = "st.shared.u32 [%r2], %r1; ld.shared.u32 %r3, [s+256];\n"
     ptx = f"""{HEAD}.entry k() {{ .shared .align 128 .b8 s[4096]; .reg .b32 %r<4>;
         mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;

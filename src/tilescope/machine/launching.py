@@ -75,10 +75,12 @@ def launched(
     smem_block: Sequence[int] | None = None,
     smem_at: str | None = None,
     max_seconds: float | None = None,
+    remedies: bool = True,
 ) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
 
-    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, as `Kernel.run` has them.
+    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, and `remedies=False` tries
+    none, as `Kernel.run` has them.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -114,6 +116,7 @@ def launched(
         seed=launch.seed,
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
         max_seconds=max_seconds,
+        remedies=remedies,
         smem_block=smem_block,
         smem_at=smem_at,
     )

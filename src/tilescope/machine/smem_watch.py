@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tilescope.machine.step import LaneNumbers, Lanes, Step
     from tilescope.ptx.syntax import Instruction
 
-_PLACE = re.compile(r"(?:(?P<file>.*?[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
+_PLACE = re.compile(r"(?:(?P<file>[\d:]*[^\d:].*?):)?(?P<line>\d{1,9})(?::(?P<times>\d{1,9}))?")
+_MOST_CHARACTERS = 5000  # a path has at most 4096
 _NOBODY = -1
 _PTX = "ts.Kernel('.version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }')"
 
@@ -70,7 +71,9 @@ def read_moment(program: Program, at: str | int | None) -> Moment:
         return Moment(None, frozenset(), 1)
     number = plain_int(at)
     written = at if number is None else printed(number)
-    found = _PLACE.fullmatch(written) if isinstance(written, str) else None
+    found = None
+    if isinstance(written, str) and len(written) <= _MOST_CHARACTERS:
+        found = _PLACE.fullmatch(written)
     if found is None or found["times"] == "0":
         raise SMEM_MOMENT.error(at=printed(at))
     line = int(found["line"])

@@ -83,6 +83,7 @@ def _asking(asked: Asked) -> Asked:
         launch=None,
         kernel="-",
         read_array=_no_file,
+        no_remedies=True,  # which of them are tried within a second depends on the machine
         entry=described.entry,
         grid=described.grid,
         block=described.block,
@@ -132,7 +133,7 @@ def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
     kernel = Call(Kernel, (asked["ptx"],), entry, "kernel")
     content = f"{launch_text(launch)}\n".encode()
     described = Call(read_launch, (content, "launch.toml"), name="launch", module="tilescope.machine.launch_file")
-    options = dict(picture_options(asked))
+    options = {**picture_options(asked), "remedies": False}
     return Call(launched, (kernel, described), options, "run", module="tilescope.machine.launching", attribute="run")
 
 

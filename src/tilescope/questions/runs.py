@@ -77,7 +77,14 @@ def answer(asked: Asked) -> Answer:
     launch = launch_of(said, asked)
     picture = picture_options(asked)
     start = time.perf_counter()
-    done = launched(kernel, launch, asked["read_array"], max_seconds=asked.limit("seconds"), **picture)
+    done = launched(
+        kernel,
+        launch,
+        asked["read_array"],
+        max_seconds=asked.limit("seconds"),
+        remedies=not asked.get("no_remedies"),
+        **picture,
+    )
     seconds = time.perf_counter() - start
     run = done.run
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
@@ -312,6 +319,7 @@ RUN = Question(
             is_strict=True,
         ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
+        Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
         Input(
             "prove",
             "--prove",
