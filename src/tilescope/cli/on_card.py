@@ -17,11 +17,12 @@ from tilescope.cli.command import (
 )
 from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
+from tilescope.gpu.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
 from tilescope.gpu.verification import verify as verified
 from tilescope.questions.question import Answer, Input
-from tilescope.written import number
+from tilescope.written import number, product
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number)
@@ -53,6 +54,8 @@ tilescope bench                    everything
 tilescope bench loads stores       by box, promotion, bytes in flight, SMs
 tilescope bench plans --tiles 500  candidates of random tiles, streamed
 tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
+tilescope bench gemm               emitted GEMMs beside cuBLAS: the default table
+tilescope bench gemm 16x4096x4096 512x4096x14336 --type e4m3 --save gemm.json
 
 Exit status 3: there is no GPU, or the extra `gpu` is not installed.
 """
@@ -85,13 +88,48 @@ def verify(
     return show(answer, output, draw_verification(verification))
 
 
-def bench(*, topics: tuple[str, ...], as_json: bool, is_quiet: bool, svg_path: Path | None, **said: object) -> int:
+def bench(
+    *,
+    topics: tuple[str, ...],
+    data_type: str,
+    save: Path | None,
+    as_json: bool,
+    is_quiet: bool,
+    svg_path: Path | None,
+    **said: object,
+) -> int:
     """Measure the card."""
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
+    if topics[:1] == ("gemm",):
+        return _bench_gemm(topics[1:], data_type, save, output, said)
+    unknown = [topic for topic in topics if topic not in TOPICS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join([*TOPICS, 'gemm'])}.", param_hint="TOPIC")
+    if save is not None:
+        raise click.UsageError("--save keeps the numbers of `bench gemm`; rates are kept with --save-card.")
     with progress_bars() as progress:
         benchmark = measured(topics, progress=progress, **asked_by(_BENCH_INPUTS, said))
     return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
+
+
+def _bench_gemm(
+    shapes: tuple[str, ...], data_type: str, save: Path | None, output: Output, said: dict[str, object]
+) -> int:
+    """Measure products beside cuBLAS."""
+    options = asked_by(_BENCH_INPUTS, said)
+    beside = sorted(set(options) - {"seed", "card"})
+    if beside:
+        raise click.UsageError(f"`bench gemm` takes --seed and --card, not {', '.join(beside)}.")
+    products = []
+    for shape in shapes:
+        m, n, k = product(shape)
+        products.append(Asked((m, n, k), data_type))
+    with progress_bars() as progress:
+        benchmark = bench_gemm(products, progress=progress, **options)
+    if save is not None:
+        save.write_text(saved_text(benchmark), "utf-8")
+    return show(Answer(benchmark, first=gemm_benchmark_line(benchmark)), output, draw_gemm_benchmark(benchmark))
 
 
 COMMANDS = (
@@ -119,7 +157,9 @@ COMMANDS = (
         callback=bench,
         params=[
             *parameters(_BENCH_INPUTS, (measured,)),
-            click.Argument(["topics"], nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS))),
+            click.Argument(["topics"], nargs=-1, metavar="[TOPIC]... | gemm [SHAPE]..."),
+            click.Option(["--type", "data_type"], default="bf16", metavar="TYPE", help="Type of the shapes of `gemm`."),
+            click.Option(["--save"], type=output_file, metavar="FILE", help="Write the numbers of `gemm` as JSON."),
             *output_options(),
         ],
         help=_BENCH_HELP,

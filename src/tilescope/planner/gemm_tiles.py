@@ -30,11 +30,13 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_time import predicted
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.reason import Reason
+from tilescope.planner.schedule import Schedule
 from tilescope.sentence import in_mb
 
 TILE_M = (64, 128, 256)
@@ -63,7 +65,9 @@ def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int
     return [(down, across, tile_k) for down in rows for across in columns if down * across <= LARGEST_ACCUMULATOR]
 
 
-def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
+def weighed(
+    product: Product, tile: Tile, schedule: Schedule, operands: tuple[Plan, Plan] | None, stages: int
+) -> RankedTile:
     """What a shape costs, before it is compared with others.
 
     `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
@@ -71,15 +75,21 @@ def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, st
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
     rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
-    row_bytes = rounds * k * product.data_type.bits // 8
+    k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
+    row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
     fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
-    instructions = _instructions(product, tile)
+    sums = _sums(tile, schedule)
+    instructions = _instructions(product, sums)
     return RankedTile(
         tile=tile,
+        schedule=schedule,
+        prediction=predicted(product, tile, schedule),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,
-        terms=_floor_terms(product, tile, rounds, fetched, _loads(product, fetched, operands, stages)),
+        terms=_floor_terms(
+            product, _Share(sums, rounds, k_of_a_block), fetched, _loads(product, fetched, operands, stages)
+        ),
         busiest_bytes=sum(fetched),
         instructions=instructions.along_m * instructions.along_n,
         behind=Reason.of("first"),
@@ -118,24 +128,36 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
     return _LoadRates(card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took)
 
 
-def _floor_terms(
-    product: Product, tile: Tile, rounds: int, fetched: _Fetched, loads: _LoadRates | None
-) -> tuple[FloorTerm, ...]:
+def _sums(tile: Tile, schedule: Schedule) -> Tile:
+    """A tile as the tensor core sees it: of swapped operands n comes first."""
+    m, n, k = tile
+    return (n, m, k) if schedule.swapped else tile
+
+
+class _Share(NamedTuple):
+    """What the busiest SM does: a tile of so many rounds, and of each so much of k."""
+
+    tile: Tile  # as the tensor core sees it
+    rounds: int
+    k: int
+
+
+def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _LoadRates | None) -> tuple[FloorTerm, ...]:
     """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
     card = product.card
     if card is None or loads is None:
         return ()
     m, n, k = product.shape
-    tile_m, tile_n, _ = tile
+    tile_m, tile_n, _ = share.tile
     element = product.data_type
     terms = []
     tflops = card.tflops(element)
     if tflops is not None:
-        flop = rounds * 2 * tile_m * tile_n * k * card.sms
+        flop = share.rounds * 2 * tile_m * tile_n * share.k * card.sms
         basis = card.basis(element.name) or "documented"
         terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
     if card.smem_gb_per_s is not None:
-        read = rounds * _rows_read(product, tile) * (k * element.smem_bits // 8)
+        read = share.rounds * _rows_read(product, share.tile) * (share.k * element.smem_bits // 8)
         terms.append(_transfer("shared-memory reads", read, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.one_sm is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.one_sm, card, "tma"))
@@ -184,12 +206,19 @@ def _block(extent: int, known: tuple[int, ...]) -> int:
 
 
 def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
-    """What shapes are sorted by, where `lowest_us` is the lowest floor of all: near floors count as equal."""
+    """What shapes are sorted by: the predicted time; where there is none, the floor.
+
+    `lowest_us` is the lowest floor of all: near floors count as equal.
+    """
+    if tile.prediction is not None:
+        return tile.prediction.us, tile.busiest_bytes, tile.instructions
     return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
 
 
 def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
+    if tile.prediction is not None and best.prediction is not None:
+        return Reason.of("behind-time", here=tile.prediction.us, there=best.prediction.us)
     floor_us = rank(tile, lowest_us)[0]
     if floor_us > rank(best, lowest_us)[0]:
         return Reason.of("behind-floor", here=floor_us, there=lowest_us)
