@@ -29,9 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
+from tilescope.view.svg_style import style_sheet
 from tilescope.web.page import Sheet, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
-from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
+from tilescope.web.rendering import hash_source, render_first, render_form, render_refusal, static_file
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
@@ -102,8 +103,9 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
 MAX_QUERY_BYTES = 60_000  # the server reads a request's first line and headers up to 65,536 bytes
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    # The style of a drawing is named by its hash: an SVG that is opened by itself brings its own.
+    "content-security-policy": f"default-src 'none'; script-src 'self'; style-src 'self' '{hash_source(style_sheet())}'; "
+    "img-src 'self' blob: data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -144,10 +146,13 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
+        is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site"
         if not self.is_own(host):
             return _refused(421, "Host: this server answers under the names of its own machine alone.")
         if is_foreign:
             return _refused(403, "Origin: pages of other origins are not answered.")
+        if is_cross_site:
+            return _refused(403, "Sec-Fetch-Site: a page of another site asks. Open the address yourself.")
         if scope["method"] not in ("GET", "HEAD"):
             sentence = "Method: pages are read with GET; nothing is written."
             return _refused(405, sentence, {"allow": "GET, HEAD"})
