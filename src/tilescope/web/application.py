@@ -30,13 +30,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
 from tilescope.view.svg_style import style_sheet
-from tilescope.web.page import Sheet, filled_form, query_of
+from tilescope.web.page import PASTE, Sheet, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
-from tilescope.web.rendering import hash_source, render_first, render_form, render_refusal, static_file
+from tilescope.web.rendering import (
+    hash_source,
+    render_first,
+    render_form,
+    render_refusal,
+    render_unread,
+    static_file,
+)
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
-_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript"}
+_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript", "theme.js": "text/javascript"}
 
 
 def application(host: str = "127.0.0.1") -> Starlette:
@@ -54,9 +61,12 @@ def application(host: str = "127.0.0.1") -> Starlette:
             raise HTTPException(404)
         return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
 
+    async def no_icon(_: Request) -> Response:  # a browser asks for one beside a drawing that it opens by itself
+        return Response(status_code=204)
+
     pages = [Route(f"/{name}{ending}", answered) for name in PAGES for ending in ("", ".svg", ".json")]
     return Starlette(
-        routes=[Route("/", answered), Route("/static/{name}", static), *pages],
+        routes=[Route("/", answered), Route("/static/{name}", static), Route("/favicon.ico", no_icon), *pages],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
@@ -75,6 +85,7 @@ def _page(request: Request) -> Response:
     """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
     name, _, ending = request.url.path.removeprefix("/").partition(".")
     page = PAGES[name]
+    query: dict[str, str] = {}
     try:
         query = query_of(request.query_params.multi_items())
         filling = redirected(page, query)
@@ -90,6 +101,8 @@ def _page(request: Request) -> Response:
             return Response(refusal_json(error), 422, media_type="application/json")
         if ending:
             return PlainTextResponse(f"{error}\n", 422)
+        if PASTE in query:
+            return HTMLResponse(render_unread(page, query[PASTE], error.violations), 422)
         return HTMLResponse(render_refusal(page.title, error.violations), 422)
     status, html = render_form(form)
     return HTMLResponse(html, status)

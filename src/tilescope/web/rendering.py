@@ -20,7 +20,7 @@ from markupsafe import Markup
 from tilescope import view
 from tilescope.errors import RuleError, Violation
 from tilescope.mma.fragment import fragment
-from tilescope.questions.page import Code
+from tilescope.questions.page import Code, Page
 from tilescope.swizzle import Swizzle
 from tilescope.tensor_map import TensorMap, inspect_tensor_map
 from tilescope.tma import trace
@@ -33,7 +33,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.web.page import Form, Sheet, choice_of, command_line
+from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
@@ -91,8 +91,18 @@ def render_form(form: Form) -> tuple[int, str]:
     return 200, _page_html(form, sheet, sheet.answer.violations)
 
 
+def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
+    """A page with a pasted text that cannot be read: its first form as it is at first, and the text for another try."""
+    return _page_html(filled_form(page, {}), None, violations, pasted=pasted)
+
+
 def _page_html(
-    form: Form, sheet: Sheet | None, violations: tuple[Violation, ...], standalone: Standalone | None = None
+    form: Form,
+    sheet: Sheet | None,
+    violations: tuple[Violation, ...],
+    *,
+    standalone: Standalone | None = None,
+    pasted: str = "",
 ) -> str:
     """The page of a form, and of its answer if it has one."""
     drawing: Drawing | None = None
@@ -113,6 +123,8 @@ def _page_html(
         drawn=drawing,
         code=program,
         standalone=standalone,
+        pasted=pasted,
+        wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
 
@@ -193,7 +205,7 @@ def exported(url: str) -> str:
         svg=_data("image/svg+xml", sheet.drawing.svg()),
         json=_data("application/json", sheet.answer.json()),
     )
-    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone)
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone)
 
 
 def hash_source(text: str) -> str:
