@@ -224,9 +224,9 @@
     return form.action + (said ? "?" + said : "");
   }
   const LONGEST = 60000;  // of an address; a longer text belongs on the command line
-  const PAUSE = 1500;  // milliseconds: states closer together share one entry of the history
-  let asking = null, entered = 0;
-  async function load(url, { whole = false, push = true } = {}) {
+  const PAUSE = 1500;  // milliseconds: states typed closer together share one entry of the history
+  let asking = null, typed = 0;  // when the last state was typed
+  async function load(url, { whole = false, push = true, typing = false } = {}) {
     clearTimeout(timer);
     timer = 0;
     asking?.abort();
@@ -240,7 +240,7 @@
       if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return tell(text.trim());
       const next = new DOMParser().parseFromString(text, "text/html");
       if (!whole && !response.ok && $("drawing") && next.getElementById("said")) return refuse(next);
-      if (push && response.ok) enter(response.url);
+      if (push && response.ok) enter(response.url, typing);
       take(next, whole);
     } catch (error) {
       if (error.name !== "AbortError") $("offline").hidden = false;
@@ -249,10 +249,11 @@
     }
   }
   function tell(text) { $("announced").textContent = text; say(text); }
-  // A state enters the history unless the last one is hardly older: then it takes that one's place.
-  function enter(url) {
-    if (url !== location.href) history[Date.now() - entered < PAUSE ? "replaceState" : "pushState"](null, "", url);
-    entered = Date.now();
+  // A state enters the history; one that is typed shortly after another takes that one's place.
+  function enter(url, typing) {
+    const follows = typing && Date.now() - typed < PAUSE;
+    if (url !== location.href) history[follows ? "replaceState" : "pushState"](null, "", url);
+    typed = typing ? Date.now() : 0;
     place = state();
   }
   function take(next, whole) {
@@ -282,7 +283,7 @@
       else field.removeAttribute("aria-invalid");
     }
   }
-  function ask() { load(address()); }
+  function ask(typing = false) { load(address(), { typing }); }
   if (live) {
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
@@ -290,7 +291,7 @@
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
       if (event.target.hasAttribute("data-form")) load(event.target.selectedOptions[0].dataset.path, { whole: true });
-      else { document.body.classList.add("busy"); timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250); }
+      else { document.body.classList.add("busy"); const typing = event.target.tagName !== "SELECT" && event.target.type !== "checkbox"; timer = setTimeout(ask, typing ? 250 : 0, typing); }
     });
     document.addEventListener("submit", (event) => {
       event.preventDefault();
