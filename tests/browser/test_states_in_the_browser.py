@@ -103,7 +103,9 @@ def test_a_theme_that_was_chosen_is_there_before_the_page_is_painted(open_page):
     page = open_page("/symptoms")
     page.locator("#theme").click()
     chosen = page.evaluate("document.documentElement.dataset.theme")
-    page.add_init_script("addEventListener('DOMContentLoaded', () => { window.early = document.documentElement.dataset.theme; })")
+    page.add_init_script(
+        "addEventListener('DOMContentLoaded', () => { window.early = document.documentElement.dataset.theme; })"
+    )
     page.route("**/explorer.js", lambda route: route.abort())  # the page's own script comes too late to be the one
     page.goto("/")
     assert page.evaluate("window.early") == chosen == "dark"
