@@ -132,6 +132,16 @@ class Form:
         """The form that is filled."""
         return self.page.forms[self.chosen]
 
+    @property
+    def rare_fields(self) -> tuple[Field, ...]:
+        """Those under "More"."""
+        return tuple(entry for entry in self.fields if entry.name in self.description.rare)
+
+    @property
+    def says_more(self) -> bool:
+        """Whether a field under "More" holds something else than at first, so that it must be seen."""
+        return any(self.written[entry.name] != entry.preset for entry in self.rare_fields)
+
     def asked(self) -> Asked:
         """What the question is asked; RuleError where a field cannot be read. Fields that stay empty say nothing."""
         said: dict[str, object] = {}
