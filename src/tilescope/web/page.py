@@ -65,9 +65,10 @@ class Field:
 
     @property
     def note(self) -> str:
-        """What stands below it."""
-        empty = f"Empty: {self.default}." if self.default and not self.preset else ""
-        return f"{self.input.hint} {empty}".strip()
+        """What stands below it; a line or a list of names says itself what it is if it stays empty."""
+        if self.control != "area" or not self.default or self.preset:
+            return self.input.hint
+        return f"{self.input.hint} Empty: {self.default}.".strip()
 
     def takes(self, written: str) -> bool:
         """Whether the text may stand in it: a list of names takes those alone."""
