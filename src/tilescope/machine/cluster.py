@@ -27,7 +27,7 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.operand_reads import Marks, forget_tiles
+from tilescope.machine.operand_reads import Marks
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -186,8 +186,6 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
-        if space == "shared" and self.tile_marks is not None:
-            forget_tiles(self, places, values.dtype.itemsize * count)
         if space == "shared" and self.costs is not None:
             self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits

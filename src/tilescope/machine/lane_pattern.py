@@ -37,6 +37,11 @@ class LanePattern(NamedTuple):
     additive: int = 0
     lanes: int = 0  # that were looked at together
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether lanes go straight under one mode alone, or under none of them."""
+        return self.straight & (self.straight - 1) == 0
+
 
 NO_PATTERN = LanePattern()
 

@@ -31,7 +31,7 @@ from tilescope.machine.lane_pattern import (
     lane_groups,
     lane_pattern,
 )
-from tilescope.machine.operand_reads import ReadShape, TileCopy
+from tilescope.machine.operand_reads import ReadShape, TileCopy, forget_tiles
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import Lanes
 from tilescope.mma.descriptor import WgmmaDescriptor
@@ -52,6 +52,7 @@ MisfitKind = Literal[
 ]
 WORD_BYTES = 4
 _UNKNOWN = 0
+_GROUP_ROWS = 8  # of a core matrix
 _PATTERNS_OF_AN_INSTRUCTION = 64  # more are addresses that depend on data: they are not looked at any more
 _JOINT_STORES = 64  # the most instructions that are looked at together
 
@@ -115,6 +116,7 @@ class ThreadTiles:
 
     def wrote(self, cluster: Cluster, at: Lanes, places: Places, size_bytes: int) -> None:
         """Threads wrote some bytes each, at these places of the cluster's shared memory."""
+        forget_tiles(cluster, places, size_bytes)
         mark = self._mark(cluster, at, places)
         if cluster.store_marks is None:
             if mark == _UNKNOWN:
@@ -172,13 +174,21 @@ class ThreadTiles:
         marks = _marks_in(cluster.store_marks[words])
         if not marks:
             return
+        pattern = self._pattern_of(marks)
+        if not pattern.is_clear:  # what lies between its rows belongs to the same tile, and may say more
+            first = int(words[0])
+            span = int(words[-1]) + 1 - first
+            if shape.major == "K":  # 8 rows and the next 8 are a stride apart; the last 8 rows end as the others do
+                span = max(span, shape.rows // _GROUP_ROWS * descriptor.stride_bytes // WORD_BYTES)
+            around = _marks_in(cluster.store_marks[first : first + span])
+            pattern = _narrowed(pattern, self._pattern_of(around)) if around else pattern
         rank = lane // cluster.block_lanes
         self._judge(
             Misfit(
                 "operand",
                 cluster.pc,
                 descriptor.swizzle.name,
-                self._pattern_of(marks),
+                pattern,
                 self._stores_of(marks),
                 descriptor.start_address,
                 block_index(cluster.first_block, cluster.launch.cluster, rank),
@@ -285,17 +295,11 @@ class ThreadTiles:
         found = stores[0].pattern
         for store in stores[1:]:
             found = _both(found, store.pattern)
-        is_clear = found.straight & (found.straight - 1) == 0
-        if is_clear or len(marks) > _JOINT_STORES or len(marks) & (len(marks) - 1):
+        sizes = {(store.pattern.lanes, len(self._places[mark - 1])) for store, mark in zip(stores, marks, strict=True)}
+        is_whole = len(marks) & (len(marks) - 1) == 0 and len(sizes) == 1
+        if found.is_clear or len(marks) > _JOINT_STORES or not is_whole:
             return found
-        if (
-            len({(store.pattern.lanes, len(self._places[mark - 1])) for store, mark in zip(stores, marks, strict=True)})
-            > 1
-        ):
-            return found
-        together = self._joint_pattern(marks)
-        narrowed = together.straight & found.straight
-        return LanePattern(narrowed, together.additive, together.lanes) if narrowed else found
+        return _narrowed(found, self._joint_pattern(marks))
 
     def _joint_pattern(self, marks: tuple[int, ...]) -> LanePattern:
         """The pattern of stores one after another: the number of a store is another number of lanes."""
@@ -326,6 +330,12 @@ def _marks_in(marks: StoreMarks) -> tuple[int, ...]:
     if least == int(marks.max()):
         return (least,)
     return tuple(np.unique(marks).tolist())
+
+
+def _narrowed(known: LanePattern, wider: LanePattern) -> LanePattern:
+    """What a look at more lanes leaves of a pattern; the pattern itself where that fits nothing."""
+    straight = known.straight & wider.straight
+    return LanePattern(straight, wider.additive, wider.lanes) if straight else known
 
 
 def _both(one: LanePattern, other: LanePattern) -> LanePattern:
