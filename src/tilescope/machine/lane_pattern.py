@@ -113,12 +113,13 @@ def _is_whole(number: int) -> bool:
 
 def _distances(logical: Offsets) -> Offsets | None:
     """(groups, bits): how far each bit of a lane's number moves it; None where that depends on the others."""
-    lanes = logical.shape[1]
-    bits = lanes.bit_length() - 1
-    first = logical[:, :1]
-    distances: Offsets = logical[:, 1 << np.arange(bits)] - first
-    is_set = np.arange(lanes)[:, None] >> np.arange(bits) & 1
-    return distances if np.array_equal(logical, first + distances @ is_set.T) else None
+    bits = logical.shape[1].bit_length() - 1
+    distances: Offsets = logical[:, 1 << np.arange(bits)] - logical[:, :1]
+    for bit in range(bits):  # the lanes with this bit, and none above it, follow those below them
+        half = 1 << bit
+        if not np.array_equal(logical[:, half : 2 * half], logical[:, :half] + distances[:, bit : bit + 1]):
+            return None
+    return distances
 
 
 def _is_power_of_two(distances: Offsets) -> npt.NDArray[np.bool_]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilescope.errors import RuleError, Violation, Wording
 from tilescope.machine.cost_findings import SWIZZLE_MISMATCH
+from tilescope.machine.element_flow import made_of
 from tilescope.machine.lane_pattern import BIT_OF_MODE, MODES, PLAIN, modes_in
 from tilescope.machine.launch import Launch
 from tilescope.machine.operand_reads import ReadKey, ReadShape, ReadTally
@@ -123,7 +124,6 @@ OVERLAP = rule(
 )
 _MATRIX_NAMES = ("ldmatrix", "stmatrix")
 _PRODUCT_NAMES = ("mma", "wgmma")
-_DEALT_ANEW = frozenset({"ld", "ldmatrix", "movmatrix", "shfl", "selp", "slct", "atom", "call"})  # no longer a fragment
 
 
 class Verdict(NamedTuple):
@@ -157,6 +157,8 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
     """Whether addresses alone show the mistake."""
     is_image = misfit.is_packed and (misfit.said == "none" or misfit.pattern.straight & PLAIN)
     by_hardware = any(_is_dealt_by_hardware(program, access.pc, products) for access in misfit.accesses)
+    if misfit.kind == "copy" and misfit.is_changed:
+        return Verdict(False, "the elements are to be in another order there")
     if misfit.kind == "copy":
         return Verdict(not is_image, "global memory is to hold an image of the swizzled tile")
     if misfit.kind == "load" and is_image and misfit.said == "none":
@@ -173,32 +175,21 @@ def _verdict(program: Program, misfit: Misfit, products: frozenset[int]) -> Verd
 
 
 def _is_dealt_by_hardware(program: Program, pc: int, products: frozenset[int]) -> bool:
-    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, or of accumulators."""
+    """Whether rows of an access are those of a matrix: of ldmatrix, stmatrix, or of accumulators that are stored."""
     instruction = program.instructions[pc]
     if instruction is not None and instruction.name in _MATRIX_NAMES:
         return True
-    return not products.isdisjoint(program.registers_named[pc])
+    is_store = not program.targets[pc]
+    return is_store and not products.isdisjoint(program.registers_named[pc])
 
 
 def _product_registers(program: Program) -> frozenset[int]:
-    """The registers that hold accumulators, or what is made of them element by element."""
-    users: dict[int, list[int]] = {}
-    waiting: list[int] = []
+    """The registers that hold accumulators, or what is made of them."""
+    accumulators: list[int] = []
     for pc, instruction in enumerate(program.instructions):
-        if instruction is None:
-            continue
-        if instruction.name in _PRODUCT_NAMES:
-            waiting.extend(program.targets[pc])
-        elif instruction.name not in _DEALT_ANEW:
-            for number in program.registers_named[pc]:
-                users.setdefault(number, []).append(pc)
-    found = set(waiting)
-    while waiting:
-        for pc in users.get(waiting.pop(), ()):
-            made = [number for number in program.targets[pc] if number not in found]
-            found.update(made)
-            waiting.extend(made)
-    return frozenset(found)
+        if instruction is not None and instruction.name in _PRODUCT_NAMES:
+            accumulators.extend(program.targets[pc])
+    return made_of(program, accumulators)
 
 
 def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:

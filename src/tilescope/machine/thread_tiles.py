@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.element_flow import made_of
 from tilescope.machine.lane_pattern import (
     BIT_OF_MODE,
     NO_PATTERN,
@@ -52,6 +53,7 @@ MisfitKind = Literal[
 ]
 WORD_BYTES = 4
 _UNKNOWN = 0
+_CHANGED = -1  # a tile that TMA brought, and threads changed in place
 _GROUP_ROWS = 8  # of a core matrix
 _PATTERNS_OF_AN_INSTRUCTION = 64  # more are addresses that depend on data: they are not looked at any more
 _JOINT_STORES = 64  # the most instructions that are looked at together
@@ -77,6 +79,7 @@ class Misfit(NamedTuple):
     operand: str = ""  # of wgmma
     copy: TileCopy | None = None  # TMA's part: the load, or the store if threads wrote
     is_packed: bool = False  # whether the rows of a box without a swizzle follow each other in global memory
+    is_changed: bool = False  # whether threads changed in place what TMA brought
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -99,6 +102,14 @@ class _ReadBox(NamedTuple):
     copy: TileCopy
 
 
+class _LastRead(NamedTuple):
+    """The last load of threads from a tile that TMA brought."""
+
+    cluster: Cluster
+    pc: int
+    places: Places
+
+
 @dataclass(slots=True)
 class ThreadTiles:
     """The tiles of a launch that threads share with TMA and wgmma."""
@@ -111,13 +122,19 @@ class ThreadTiles:
     _patterns_seen: Counter[int] = field(default_factory=Counter)  # by instruction
     _joint: dict[tuple[int, ...], LanePattern] = field(default_factory=dict)
     _loads: dict[_ReadBox, Misfit] = field(default_factory=dict)
+    _last_read: _LastRead | None = None
+    _in_place: set[int] = field(default_factory=set)  # loads of what is stored at the same place again
+    _made_of: dict[int, frozenset[int]] = field(default_factory=dict)  # what registers hold of the value of a load
 
     # Threads -----------------------------------------------------------------------------------------------------
 
     def wrote(self, cluster: Cluster, at: Lanes, places: Places, size_bytes: int) -> None:
         """Threads wrote some bytes each, at these places of the cluster's shared memory."""
-        forget_tiles(cluster, places, size_bytes)
-        mark = self._mark(cluster, at, places)
+        if self._changes_in_place(cluster, places):
+            mark = _CHANGED
+        else:
+            forget_tiles(cluster, places, size_bytes)
+            mark = self._mark(cluster, at, places)
         if cluster.store_marks is None:
             if mark == _UNKNOWN:
                 return
@@ -134,6 +151,7 @@ class ThreadTiles:
         copy = cluster.costs.operands.copy_marked(int(copies[0]))
         if copy is None or copy.swizzle.name not in BIT_OF_MODE or (copies != copies[0]).any():
             return
+        self._last_read = _LastRead(cluster, cluster.pc, places)
         pattern = self._pattern(cluster, at, places)
         if pattern is NO_PATTERN:
             return
@@ -157,10 +175,23 @@ class ThreadTiles:
         elif load not in known.accesses:
             self._loads[box] = known._replace(pattern=_both(known.pattern, pattern), accesses=(*known.accesses, load))
 
+    def _changes_in_place(self, cluster: Cluster, places: Places) -> bool:
+        """Whether threads store what they made of an element of TMA's tile where it was: the tile lies as before."""
+        read = self._last_read
+        if read is None or read.cluster is not cluster or not np.array_equal(read.places, places):
+            return False
+        if read.pc not in self._made_of:
+            self._made_of[read.pc] = made_of(cluster.program, cluster.program.targets[read.pc])
+        if self._made_of[read.pc].isdisjoint(cluster.program.registers_named[cluster.pc]):
+            return False
+        self._in_place.add(read.pc)
+        return True
+
     def finish(self) -> None:
         """Judge the loads: all of an instruction's are seen."""
         for load in self._loads.values():
-            self._judge(load)
+            if load.pc not in self._in_place:
+                self._judge(load)
         self._loads.clear()
 
     # Units -------------------------------------------------------------------------------------------------------
@@ -223,9 +254,23 @@ class ThreadTiles:
         loaded = self._loaded(cluster, first, end)
         if loaded is not None:
             bits = BIT_OF_MODE.get(loaded.swizzle.name, 0)
-            is_image = loaded.is_packed if loaded.swizzle.bits == 0 else is_packed
-            pattern = LanePattern(bits, bits)
-            self._judge(Misfit("copy", pc, swizzle.name, pattern, (), start, block, copy=loaded, is_packed=is_image))
+            is_changed = False
+            if cluster.store_marks is not None:
+                is_changed = bool((cluster.store_marks[first // WORD_BYTES : end // WORD_BYTES] == _CHANGED).any())
+            self._judge(
+                Misfit(
+                    "copy",
+                    pc,
+                    swizzle.name,
+                    LanePattern(bits, bits),
+                    (),
+                    start,
+                    block,
+                    copy=loaded,
+                    is_packed=loaded.is_packed if loaded.swizzle.bits == 0 else is_packed,
+                    is_changed=is_changed,
+                )
+            )
 
     def _loaded(self, cluster: Cluster, first: int, end: int) -> TileCopy | None:
         """The one tensor copy that brought all of these bytes."""
@@ -325,7 +370,7 @@ def forget_stores(cluster: Cluster, address: int, size_bytes: int) -> None:
 def _marks_in(marks: StoreMarks) -> tuple[int, ...]:
     """The stores that left these marks; none where some bytes are unknown."""
     least = int(marks.min())
-    if least == _UNKNOWN:
+    if least <= _UNKNOWN:
         return ()
     if least == int(marks.max()):
         return (least,)
