@@ -65,6 +65,7 @@ _ROW_MODULES = (
     "pipeline.simulation",
     "ptx",
     "machine.launching",
+    "machine.compiled.triton_compiler",
     "machine.launch_file",
     "planner.barrier_roles",
     "emitter.source",
