@@ -66,6 +66,8 @@ _ROW_MODULES = (
     "ptx",
     "machine.launching",
     "machine.compiled.triton_compiler",
+    "machine.compiled.cuda_compiler",
+    "machine.packing",
     "machine.launch_file",
     "planner.barrier_roles",
     "emitter.source",

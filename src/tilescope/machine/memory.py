@@ -74,12 +74,40 @@ class GlobalMemory:
             offset = host_address - region.host_address
             if placed.nbytes and offset >= 0 and offset + placed.nbytes <= len(region.content):
                 return region.address + offset
-        content = placed.reshape(-1).view(np.uint8)
-        region = Region(self._next, placed, content, host_address)
-        self._regions.append(region)
-        self._starts.append(region.address)
+        address = self._next
+        while (other := self._overlapping(address, placed.nbytes + GUARD_BYTES)) is not None:
+            address = rounded_up(other.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
+        region = self._enter(address, placed)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
-        return region.address
+        return address
+
+    def place_at(self, address: int, placed: npt.NDArray[np.generic]) -> bool:
+        """Let a C-contiguous array lie at an address that is not ours to choose; False where another one lies there.
+
+        >>> memory = GlobalMemory()
+        >>> memory.place_at(0x1000, np.zeros(16, np.uint8)), memory.place_at(0x1008, np.zeros(16, np.uint8))
+        (True, False)
+        """
+        if self._overlapping(address, placed.nbytes) is not None:
+            return False
+        self._enter(address, placed)
+        return True
+
+    def _enter(self, address: int, placed: npt.NDArray[np.generic]) -> Region:
+        content = placed.reshape(-1).view(np.uint8)
+        host_address: int = placed.__array_interface__["data"][0]
+        region = Region(address, placed, content, host_address)
+        place = bisect.bisect_right(self._starts, address)
+        self._regions.insert(place, region)
+        self._starts.insert(place, address)
+        return region
+
+    def _overlapping(self, address: int, size_bytes: int) -> Region | None:
+        """An array that shares addresses with a range."""
+        index = bisect.bisect_left(self._starts, address + size_bytes) - 1
+        if index < 0 or self._regions[index].end <= address:
+            return None
+        return self._regions[index]
 
     def copied(self, most_bytes: int) -> GlobalMemory | None:
         """Memory with the same bytes at the same addresses, which the user's arrays do not see; read-only arrays are shared.
