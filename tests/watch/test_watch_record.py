@@ -123,7 +123,7 @@ def test_options_of_a_recording_need_one(capsys):
 
 
 def test_a_file_that_is_cut_short_is_refused():
-    with pytest.raises(Exception, match="cut short|not one"):
+    with pytest.raises(Exception, match=r"cut short|not one"):
         recorded_launch(b"TSLAUNCH" + (1).to_bytes(4, "little") + bytes(12) + b"\x01" * 100)
 
 

@@ -11,6 +11,7 @@ Unpacked into a folder it is a launch file like any other.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ def read_archive(content: bytes, name: str) -> LaunchArchive:
             if large:
                 raise LAUNCH_FILE.error(name=name, error=f"{large[0]} has more than {LARGEST_MEMBER_BYTES} bytes")
             files = {one: archive.read(one) for one in archive.namelist()}
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise LAUNCH_FILE.error(name=name, error=shortened(str(error))) from None
     if LAUNCH_NAME not in files:
         raise LAUNCH_FILE.error(name=name, error=f"an archive without {LAUNCH_NAME}")

@@ -190,8 +190,10 @@ def _placed(described: MemoryDescription, memory: Memory, read: ReadArray) -> _P
 def _recorded_bytes(file: str, read: ReadArray) -> npt.NDArray[np.uint8]:
     try:
         return np.ascontiguousarray(read(file)).reshape(-1).view(np.uint8)
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, ValueError) as error:
+        if isinstance(error, RuleError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
         raise NO_RECORDED_FILE.error(file=file, reason=reason) from None
 
 

@@ -197,4 +197,12 @@ def _host(triton: Any, made: Any, read: TritonSignature) -> TritonHost:
             Scratch(metadata.global_scratch_size, metadata.global_scratch_align),
             Scratch(getattr(metadata, "profile_scratch_size", 0), getattr(metadata, "profile_scratch_align", 1)),
         ),
+        knows_rounding=_knows_rounding(),
     )
+
+
+def _knows_rounding() -> bool:
+    """Whether descriptors of this Triton's host say that they round to tf32."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__

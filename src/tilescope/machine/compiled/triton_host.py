@@ -115,6 +115,7 @@ class TritonHost:
     cluster_blocks: int
     descriptors: tuple[TritonDescriptor, ...]  # one for each parameter that is one; none without TMA
     scratch: tuple[Scratch, ...]
+    knows_rounding: bool = True  # whether descriptors without TMA say if they round to tf32; before Triton 3.7 they did not
 
     def __str__(self) -> str:
         parts = [f"{self.threads} threads", f"{self.smem_bytes} bytes of shared memory"]
@@ -202,7 +203,9 @@ class TritonHost:
         sizes: list[Argument] = [int(extent) for extent in tensor.shape]
         steps: list[Argument] = [int(stride) for stride in tensor.strides]
         if described is None:
-            flags: list[Argument] = [bytes([tensor.has_nan_fill]), bytes([tensor.is_rounded])]
+            flags: list[Argument] = [bytes([tensor.has_nan_fill])]
+            if self.knows_rounding:
+                flags.append(bytes([tensor.is_rounded]))
             return Bound([tensor.address, *sizes, *steps, *flags, *sizes, *steps], [argument_array(argument)])
         tensor_map = argument if isinstance(argument, AnyMap) else _map_of(described, tensor, self.arch)
         return Bound([tensor_map, *sizes, *steps], [argument_array(argument)])
