@@ -133,6 +133,16 @@ def tiled_copy(memory):
     return [tensor(source), tensor(target), NOTHING], target, source
 
 
+def wgmma_tma_tn(memory):
+    """As above; a copy by TMA is a struct that begins with its map, and the atom of wgmma says whether it accumulates."""
+    a, b, c, expected = _matrices(np.float16, 256, is_k_major=True)
+    copies = [ts.pack(map=memory.map(one, (64, 128), swizzle="128B"), rest=bytes(128)) for one in (a, b)]
+    halves = ts.pack(alpha=np.float16(1)), ts.pack(beta=np.float16(0))
+    shape = ts.pack(m=128, n=128, k=256)
+    atom = ts.pack(accumulate=1, padding=0)
+    return [shape, NOTHING, a, copies[0], b, copies[1], c, ts.pack(extent=128), atom, *halves], c, expected
+
+
 M_MAJOR, K_MAJOR = "fNS1_IJNS3_ILi1EEEi", "fNS1_IJiNS3_ILi1EEE"  # of A, in the name of an entry
 CUTE_LAUNCHES = (
     CuteLaunch("tiled_copy", "copy_kernel_vectorized", (2, 8), 256, tiled_copy),
@@ -142,4 +152,8 @@ CUTE_LAUNCHES = (
     CuteLaunch("sgemm_2", K_MAJOR, 1, 256, sgemm_tn),
     CuteLaunch("sgemm_sm70", M_MAJOR, 1, 256, sgemm_nt),
     CuteLaunch("sgemm_sm80", "gemm_device", 1, 128, hgemm_tn, smem_bytes=98304),
+)
+# issues loads beyond k that nobody waits for, which the machine tells: not one of those that run without an error
+WGMMA_TMA = CuteLaunch(
+    "hopper/wgmma_tma_sm90", "IJNS3_ILi8EEENS3_ILi16", 1, 128, wgmma_tma_tn, arch="sm_90", smem_bytes=98560
 )
