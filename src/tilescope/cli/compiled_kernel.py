@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,7 +63,8 @@ def imported(path: Path) -> ModuleType:
     sys.modules[path.stem] = module  # by which Triton finds the functions that a kernel calls
     sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # what the module prints is no part of the answer
+            spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001  whatever the user's own module raises
         raise click.UsageError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
     finally:

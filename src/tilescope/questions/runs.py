@@ -73,7 +73,10 @@ def answer(asked: Asked) -> Answer:
     said: LaunchDescription = asked.get("described", LaunchDescription())
     kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
-        template = launch_template(kernel, PurePath(asked["kernel"]).name)
+        refuse(
+            kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes."
+        )
+        template = launch_template(kernel, "" if "made_kernel" in asked else PurePath(asked["kernel"]).name)
         first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
         return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")

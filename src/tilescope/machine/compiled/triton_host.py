@@ -115,7 +115,9 @@ class TritonHost:
     cluster_blocks: int
     descriptors: tuple[TritonDescriptor, ...]  # one for each parameter that is one; none without TMA
     scratch: tuple[Scratch, ...]
-    knows_rounding: bool = True  # whether descriptors without TMA say if they round to tf32; before Triton 3.7 they did not
+    knows_rounding: bool = (
+        True  # whether descriptors without TMA say if they round to tf32; before Triton 3.7 they did not
+    )
 
     def __str__(self) -> str:
         parts = [f"{self.threads} threads", f"{self.smem_bytes} bytes of shared memory"]
