@@ -77,7 +77,19 @@ def test_a_map_begins_at_a_multiple_of_64():
 
 
 @pytest.mark.parametrize(
-    "value", ["text", 1 << 40, -(1 << 31) - 1, ("s64",), ("s32", 1 << 40), ("u8", -1), ("e2m1", 1), [1, 2]]
+    "value",
+    [
+        "text",
+        1 << 40,
+        -(1 << 31) - 1,
+        ("s64",),
+        ("s32", 1 << 40),
+        ("u8", -1),
+        ("e2m1", 1),
+        [1, 2],
+        np.str_("x"),
+        np.datetime64("2020"),
+    ],
 )
 def test_what_has_no_type_is_refused(value):
     with pytest.raises(ts.RuleError, match="pack-field"):

@@ -141,9 +141,20 @@ def _number_field(name: str, value: Any) -> _Field:
         held = np.array(value, np.float32)
     elif isinstance(value, tuple) and len(value) == 2:
         held = _typed(*value)
-    if held is None or held.dtype.hasobject:
+    if held is None or not _is_number(held.dtype):
         raise PACK_FIELD.error(name=name, shown=printed(value))
     return _Field(np.ascontiguousarray(held).tobytes(), held.dtype.itemsize)
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of numbers: numpy's own, or a narrow float of ml_dtypes."""
+    if dtype.kind in "biufc":
+        return True
+    try:
+        DataType.named(dtype)
+    except RuleError:
+        return False
+    return True
 
 
 def _typed(type_name: Any, value: Any) -> np.ndarray[Any, Any] | None:
