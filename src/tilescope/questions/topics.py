@@ -24,8 +24,8 @@ from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
-from tilescope.symptoms.nearest import rarity
-from tilescope.symptoms.question import says_nothing_else
+from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
+from tilescope.symptoms.ranking import Likely, likeliest, spells_only_everyday_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -107,17 +107,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
-    in_sentences: list[Finder] = [_symptom, _contained_term, _named_cause]
-    if asks_for_meaning:
-        in_sentences = [_contained_term, _symptom, _named_cause]
-    elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
-        in_sentences = [_symptom, _named_cause, _contained_term]
-    in_sentences.insert(0, _compared_term)
     others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
     of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
-    finders = [*of_words, *in_sentences, _mentioned_term, _rule, _near_sentence]
-    for find_topic in finders:
+    for find_topic in (*of_words, _compared_term, _in_sentence, _rule, _likely_term, _near_sentence):
         topic = find_topic(name)
         if topic is not None:
             return topic
@@ -178,20 +170,42 @@ def _rarest(spellings: Iterable[str]) -> str:
 
 
 def _rarest_word(spelling: str) -> float:
-    return max((rarity(frozenset({word})) for word in words_of(spelling)), default=0.0)
+    return max((weight({word}) for word in words_of(spelling)), default=0.0)
 
 
-def _mentioned_term(name: str) -> Topic | None:
-    """The rarest term that a sentence mentions, where other words of it belong to the trade as well.
+def _in_sentence(name: str) -> Topic | Diagnosis | None:
+    """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
+    asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
+    term = _contained_term(name)
+    if term is not None and asks_for_meaning:
+        return term
+    diagnosis = _known_diagnosis(name)
+    if is_certain(name) or (diagnosis.symptoms and len(words_of(name)) <= _FEW_WORDS):
+        return diagnosis
+    if term is not None and len(words_of(name)) <= _FEW_WORDS:
+        return term
+    mentioned = _mentioned_terms(name)
+    if mentioned and mentioned[0].score > strength_of(diagnosis):
+        return _term(mentioned[0].name)
+    return diagnosis if diagnosis.symptoms or diagnosis.named else None
+
+
+def _likely_term(name: str) -> Topic | None:
+    """The term that a sentence is most about although it does not spell it."""
+    guess = likeliest(question_words(name), name)
+    return _term(guess.name) if guess is not None and guess.kind == "term" else None
+
+
+def _mentioned_terms(name: str) -> tuple[Likely, ...]:
+    """The terms that a sentence spells, the strongest first; an everyday word only beside other words of the trade.
 
     "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
     """
     words = set(_question(name).split())
     of_trade = [word for word in words if not word.isdecimal() and word not in FILLER and says_nothing_else(word)]
-    spellings = _spellings_in(name)
-    if not spellings or len(of_trade) < _TRADE_WORDS:
-        return None
-    return _term(_rarest(spellings))
+    if len(of_trade) < _TRADE_WORDS and spells_only_everyday_words(name):
+        return ()
+    return terms_in(name, question_words(name))
 
 
 def _spellings_in(name: str) -> list[str]:
@@ -326,6 +340,12 @@ def _rules_by_spelling() -> dict[str, Rule]:
 
 
 def _symptom(name: str) -> Diagnosis | None:
+    """What the words describe, if it is something seen."""
+    diagnosis = _known_diagnosis(name)
+    return diagnosis if diagnosis.symptoms else None
+
+
+def _known_diagnosis(name: str) -> Diagnosis:
     """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
     diagnosis = diagnose(name)
     if diagnosis.symptoms:
@@ -347,13 +367,7 @@ def _symptom(name: str) -> Diagnosis | None:
             limit="no error of CUDA's driver or runtime has that name",
             fix=f"Did you mean {nearest}?" if nearest else _LISTED,
         )
-    return None
-
-
-def _named_cause(name: str) -> Diagnosis | None:
-    """The causes that a sentence names without saying what is seen."""
-    diagnosis = diagnose(name)
-    return diagnosis if diagnosis.named else None
+    return diagnosis
 
 
 def _near_sentence(name: str) -> Diagnosis | None:

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
 from tilescope.symptoms.arithmetic import numbers_read
-from tilescope.symptoms.nearest import nearest
+from tilescope.symptoms.ranking import likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
     ASKING,
@@ -119,6 +119,8 @@ def diagnose(question: str) -> Diagnosis:
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = _named_causes(words, best, seen)
+    if not found and not named and not codes.unknown:
+        found, named = _likeliest(question, words)
     is_named = bool(found or named)
     return Diagnosis(
         question,
@@ -127,8 +129,44 @@ def diagnose(question: str) -> Diagnosis:
         codes.unknown,
         tuple(CAUSE[name] for name in named),
         () if words & ELSEWHERE else numbers_read(question),
-        () if is_named else nearest(words, _SUGGESTED),
+        () if is_named else nearest(words, question, _SUGGESTED),
     )
+
+
+def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled."""
+    if terms_in(question, words):
+        return [], []
+    guess = likeliest(words, question)
+    if guess is None or guess.kind == "term":
+        return [], []
+    return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
+
+
+def is_certain(question: str) -> bool:
+    """Whether a number of a question says what it is: a CUDA error, or an Xid line."""
+    return bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
+
+
+def strength_of(diagnosis: Diagnosis) -> float:
+    """How much speaks for what a diagnosis names, to be compared with terms that the question spells as well."""
+    question = diagnosis.question
+    words = question_words(question)
+    strengths = [0.0]
+    if diagnosis.symptoms:
+        name = diagnosis.symptoms[0].name
+        phrase = _strongest_there(_symptom_phrases().get(name, ()), words)
+        strengths.append(strength("symptom", name, phrase, question, words) if phrase else 0.0)
+    if diagnosis.named:
+        name = diagnosis.named[0].name
+        phrase = _strongest_there(_cause_phrases()[name], words)
+        strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
+    return max(strengths)
+
+
+def _strongest_there(phrases: Phrases, words: frozenset[str]) -> frozenset[str]:
+    """Of the phrases that are there whole the one that says most; empty if none is."""
+    return max((phrase for phrase in phrases if phrase <= words), key=_weight, default=frozenset())
 
 
 def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:

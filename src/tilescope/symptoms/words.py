@@ -32,7 +32,7 @@ _WORDS = table("words")
 SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
 _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
-_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere")}
+_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday")}
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
@@ -46,6 +46,30 @@ _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
+def _without_joints(text: str) -> str:
+    """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
+    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
+    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
+    plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
+    return _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+
+
+@lru_cache(maxsize=4096)
+def sequence_of(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, folded, filler among them.
+
+    >>> sequence_of("elementStrides of the TMA_desc")
+    ('element', 'strid', 'of', 'the', 'tma', 'descriptor')
+    """
+    return tuple(map(folded, _shortened(_PIECE.findall(_without_joints(text)))))
+
+
+def _shortened(pieces: list[str]) -> list[str]:
+    """The first and the last words of a long text."""
+    return pieces if len(pieces) <= MAX_WORDS else pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
+
+
 def words_of(text: str) -> frozenset[str]:
     """The words of a text, folded: one form for words that mean the same, filler left out.
 
@@ -54,16 +78,11 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
-    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
-    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
-    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
-    plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _without_joints(text)
     joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
     apart = _CARD.sub(r"\1 \2", joined)
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
-    if len(pieces) > MAX_WORDS:
-        pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
+    pieces = _shortened(pieces)
     return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
 
 
@@ -130,3 +149,5 @@ VAGUE = _with_folded(_RAW["vague"])
 DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
+FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
+EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
