@@ -28,6 +28,7 @@ from tilescope.symptoms.words import (
     FILLER,
     VAGUE,
     sequence_of,
+    spelled_words,
     words_of,
 )
 
@@ -37,7 +38,9 @@ Kind: TypeAlias = Literal["cause", "symptom", "term"]
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
 _IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
-_ORDINARY = 0.4  # of a term that is an everyday word: a line, a pass
+_ORDINARY = 0.15  # of a term that is an everyday word: a line, a pass
+_FURTHER = 0.6  # of the words of a term beside its rarest
+_TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _MISSING = 4  # power of the share of a phrase that is there
@@ -46,7 +49,7 @@ _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
 _NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
-_LIKELY = 2.5  # score that makes a topic the answer where no phrase is there whole
+_LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
 _TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
 _PREPOSITION = re.compile(r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.I)
 
@@ -77,6 +80,7 @@ class _Spelling(NamedTuple):
     """A name of a term: its words in order, whether it is an everyday word, and how much it says."""
 
     words: tuple[str, ...]
+    as_written: tuple[str, ...]
     term: str
     is_everyday: bool
     weight: float
@@ -204,41 +208,44 @@ def _front(question: str) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _spellings_in(question: str) -> tuple[_Spelling, ...]:
-    """The spellings of terms whose words follow each other in a question."""
+    """The spellings of terms whose words follow each other in a question; those spelled as the term is say more."""
     words = sequence_of(question)
+    as_written = spelled_words(question)
     found = []
     for place, word in enumerate(words):
         for spelling in _spellings_from().get(word, ()):
-            if words[place : place + len(spelling.words)] == spelling.words:
+            end = place + len(spelling.words)
+            if as_written[place:end] == spelling.as_written:
+                found.append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
+            elif words[place:end] == spelling.words:
                 found.append(spelling)
     return tuple(found)
 
 
 @cache
 def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
-    """The spellings of all terms by their first word; a name that is another term's alias belongs to its own term."""
-    named: dict[tuple[str, ...], _Spelling] = {}
-    for term in TERMS:
-        for alias in term.aliases:
-            if not alias.startswith("."):  # ".cluster" is a modifier, "cluster" is not
-                spelling = _spelling(alias, term.name)
-                named.setdefault(spelling.words, spelling)
-    for term in TERMS:
-        spelling = _spelling(term.name, term.name)
-        named[spelling.words] = spelling
+    """The spellings of all terms by their first word; what is another term's name belongs to that term."""
+    names = {spelled_words(term.name) for term in TERMS}
     by_first: dict[str, list[_Spelling]] = {}
-    for spelling in named.values():
-        by_first.setdefault(spelling.words[0], []).append(spelling)
+    for term in TERMS:
+        for name in (term.name, *term.aliases):
+            is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
+            if is_modifier or (name != term.name and spelled_words(name) in names):
+                continue
+            spelling = _spelling(name, term.name)
+            by_first.setdefault(spelling.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
 
 
 def _spelling(name: str, term: str) -> _Spelling:
-    """A name of a term: everyday words say little, filler says a little beside others."""
+    """A name of a term. What it says: its rarest word and half of the others; everyday words little."""
     words = sequence_of(name)
     if len(words) == 1 and words[0] in EVERYDAY:
-        return _Spelling(words, term, True, _ORDINARY * weight(words))
-    filler = sum(word in FILLER for word in words)
-    return _Spelling(words, term, False, weight(words_of(name)) + _FILLER_WEIGHT * filler)
+        return _Spelling(words, spelled_words(name), term, True, _ORDINARY * weight(words))
+    each = sorted((weight({word}) for word in words_of(name)), reverse=True)
+    said = sum(each[:1]) + _FURTHER * sum(each[1:])
+    filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)
+    return _Spelling(words, spelled_words(name), term, False, said + filler)
 
 
 @cache

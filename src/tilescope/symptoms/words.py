@@ -38,8 +38,8 @@ _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
-# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec
-_JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z][a-z]{2})")
+# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init
+_JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
@@ -62,7 +62,17 @@ def sequence_of(text: str) -> tuple[str, ...]:
     >>> sequence_of("elementStrides of the TMA_desc")
     ('element', 'strid', 'of', 'the', 'tma', 'descriptor')
     """
-    return tuple(map(folded, _shortened(_PIECE.findall(_without_joints(text)))))
+    return tuple(map(folded, spelled_words(text)))
+
+
+@lru_cache(maxsize=4096)
+def spelled_words(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, as they are spelled.
+
+    >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
+    (('warp', 'specialize'), ('warp', 'specialization'))
+    """
+    return tuple(_shortened(_PIECE.findall(_without_joints(text))))
 
 
 def _shortened(pieces: list[str]) -> list[str]:
