@@ -25,7 +25,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
-from tilescope.symptoms.ranking import Likely, likeliest, spells_only_everyday_words, terms_in, weight
+from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -197,13 +197,13 @@ def _likely_term(name: str) -> Topic | None:
 
 
 def _mentioned_terms(name: str) -> tuple[Likely, ...]:
-    """The terms that a sentence spells, the strongest first; an everyday word only beside other words of the trade.
+    """The terms that a sentence spells, the strongest first; an ordinary word only beside other words of the trade.
 
     "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
     """
     words = set(_question(name).split())
     of_trade = [word for word in words if not word.isdecimal() and word not in FILLER and says_nothing_else(word)]
-    if len(of_trade) < _TRADE_WORDS and spells_only_everyday_words(name):
+    if len(of_trade) < _TRADE_WORDS and spells_only_ordinary_words(name):
         return ()
     return terms_in(name, question_words(name))
 

@@ -44,6 +44,7 @@ from tilescope.value import Value, row_field
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
@@ -334,6 +335,7 @@ def _weights() -> dict[str, float]:
     rows = (*_symptom_phrases().values(), *_cause_phrases().values())
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
     weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
+    weights |= {"gpucard": _BACKGROUND_WEIGHT}
     return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
 
 

@@ -21,11 +21,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tilescope.symptoms.tables import CAUSE, SEEN, TERMS
 from tilescope.symptoms.words import (
+    BACKGROUND,
     DECISIVE,
     ELSEWHERE,
     EVERYDAY,
     FAULT,
     FILLER,
+    ORDINARY,
     VAGUE,
     sequence_of,
     spelled_words,
@@ -38,10 +40,11 @@ Kind: TypeAlias = Literal["cause", "symptom", "term"]
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
 _IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
-_ORDINARY = 0.15  # of a term that is an everyday word: a line, a pass
+_ORDINARY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _FURTHER = 0.6  # of the words of a term beside its rarest
 _TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
+_BACKGROUND_WEIGHT = 1.0  # of a card or a target
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
@@ -51,7 +54,8 @@ _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
 _LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
 _TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
-_PREPOSITION = re.compile(r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.I)
+_ANSWER = re.compile(r"\breturn(?:s|ed)?\s+-?\d", re.IGNORECASE)  # a call returned 1: it failed
+_PREPOSITION = re.compile(r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.IGNORECASE)
 
 
 class _Topic(NamedTuple):
@@ -77,12 +81,11 @@ class Likely(NamedTuple):
 
 
 class _Spelling(NamedTuple):
-    """A name of a term: its words in order, whether it is an everyday word, and how much it says."""
+    """A name of a term: its words in order, folded and as they are written, and how much it says."""
 
     words: tuple[str, ...]
     as_written: tuple[str, ...]
     term: str
-    is_everyday: bool
     weight: float
 
 
@@ -92,7 +95,7 @@ def is_about_a_fault(question: str) -> bool:
     >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
     (True, False)
     """
-    return not FAULT.isdisjoint(sequence_of(question))
+    return not FAULT.isdisjoint(sequence_of(question)) or _ANSWER.search(question) is not None
 
 
 def weight(words: Iterable[str]) -> float:
@@ -114,9 +117,9 @@ def strength(kind: Kind, name: str, phrase: frozenset[str], question: str, words
     return factor * weight(phrase) + _also(_topic_named(kind, name), words)
 
 
-def spells_only_everyday_words(question: str) -> bool:
-    """Whether all terms that a question spells are ordinary words: "I am standing in line"."""
-    return all(spelling.is_everyday for spelling in _spellings_in(question))
+def spells_only_ordinary_words(question: str) -> bool:
+    """Whether all terms that a question spells are words of other trades too: "I am standing in line"."""
+    return all(len(spelling.words) == 1 and spelling.words[0] in ORDINARY for spelling in _spellings_in(question))
 
 
 def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
@@ -140,13 +143,18 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
 
 
 def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
-    """The topics that share most with a question of which no phrase is there whole, best first."""
+    """The topics that share most with a question of which no phrase is there whole, best first.
+
+    A topic that shares one word, or only what weighs little in the question, is not likely.
+    """
     if words & ELSEWHERE:
         return ()
     factors = _IN_FAULTS if is_about_a_fault(question) else _IN_SUBJECTS
+    least = _LEAST_SHARE * weight(words)
     found = []
     for topic in _topics():
-        if words.isdisjoint(topic.phrase_words) and words.isdisjoint(topic.prose):
+        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE
+        if len(shared) < _LEAST_WORDS or weight(shared) < least:
             continue
         score = max((_share_of(phrase, words) for phrase in topic.phrases), default=0.0)
         score += _NEAR_IN_PROSE * weight(words & topic.prose) / sqrt(1 + len(topic.prose))
@@ -161,19 +169,12 @@ def likeliest(words: frozenset[str], question: str) -> Likely | None:
 
 
 def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]:
-    """The names of the topics that share enough with a question to be offered, best first.
+    """The names of the topics that share most with a question, best first.
 
     >>> nearest(frozenset({"scatter4", "gather4"}), "scatter4 gather4", 1)
     ('gather4',)
     """
-    whole = weight(words)
-    near = []
-    for found in likely(words, question):
-        topic = _topic_named(found.kind, found.name)
-        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE
-        if len(shared) >= _LEAST_WORDS and weight(shared) >= _LEAST_SHARE * whole:
-            near.append(found.name)
-    return tuple(near[:count])
+    return tuple(found.name for found in likely(words, question)[:count])
 
 
 def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
@@ -241,11 +242,11 @@ def _spelling(name: str, term: str) -> _Spelling:
     """A name of a term. What it says: its rarest word and half of the others; everyday words little."""
     words = sequence_of(name)
     if len(words) == 1 and words[0] in EVERYDAY:
-        return _Spelling(words, spelled_words(name), term, True, _ORDINARY * weight(words))
+        return _Spelling(words, spelled_words(name), term, _ORDINARY_SHARE * weight(words))
     each = sorted((weight({word}) for word in words_of(name)), reverse=True)
     said = sum(each[:1]) + _FURTHER * sum(each[1:])
     filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)
-    return _Spelling(words, spelled_words(name), term, False, said + filler)
+    return _Spelling(words, spelled_words(name), term, said + filler)
 
 
 @cache
@@ -272,7 +273,8 @@ def _rarity() -> dict[str, float]:
     used = Counter(word for topic in _topics() for word in topic.phrase_words)
     rarity = {word: log(1 + len(_topics()) / count) for word, count in used.items()}
     rarest = max(rarity.values())
-    return rarity | {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
+    rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
+    return rarity | dict.fromkeys(BACKGROUND, _BACKGROUND_WEIGHT)
 
 
 @cache

@@ -32,7 +32,7 @@ _WORDS = table("words")
 SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
 _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
-_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday")}
+_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary")}
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
@@ -40,6 +40,8 @@ _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%"
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
 # Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init
 _JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})")
+# Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
+_GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
@@ -52,7 +54,8 @@ def _without_joints(text: str) -> str:
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    return _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    return _GPU.sub(r"gpucard \g<0>", bare)
 
 
 @lru_cache(maxsize=4096)
@@ -161,3 +164,6 @@ CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase 
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
+ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
+# Where something happens, which says little of what: cards, families, targets.
+BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm"}
