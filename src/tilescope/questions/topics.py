@@ -161,7 +161,11 @@ def _compared_term(name: str) -> Topic | None:
     'mbarrier'
     """
     compared = _COMPARED.search(name)
-    return None if compared is None else _term(compared[1])
+    if compared is None:
+        return None
+    parts = compared[1].rstrip(".:").split(".")
+    spellings = (".".join(parts[:count]) for count in range(len(parts), 0, -1))  # mbarrier.try_wait, then mbarrier
+    return next((topic for topic in map(_term, spellings) if topic is not None), None)
 
 
 def _rarest(spellings: Iterable[str]) -> str:

@@ -40,7 +40,8 @@ Kind: TypeAlias = Literal["cause", "symptom", "term"]
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
 _IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
-_ORDINARY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
+_EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
+_ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
 _FURTHER = 0.6  # of the words of a term beside its rarest
 _TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
@@ -241,8 +242,9 @@ def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
 def _spelling(name: str, term: str) -> _Spelling:
     """A name of a term. What it says: its rarest word and half of the others; everyday words little."""
     words = sequence_of(name)
-    if len(words) == 1 and words[0] in EVERYDAY:
-        return _Spelling(words, spelled_words(name), term, _ORDINARY_SHARE * weight(words))
+    if len(words) == 1 and words[0] in ORDINARY:
+        share = _EVERYDAY_SHARE if words[0] in EVERYDAY else _ORDINARY_SHARE
+        return _Spelling(words, spelled_words(name), term, share * weight(words))
     each = sorted((weight({word}) for word in words_of(name)), reverse=True)
     said = sum(each[:1]) + _FURTHER * sum(each[1:])
     filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)

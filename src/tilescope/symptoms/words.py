@@ -23,7 +23,9 @@ MAX_CHARACTERS = 20_000
 _ALIKE = 0.83  # how like a known word another is spelled to be read as it
 _MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
 _STEM_LETTERS = 4  # a shorter word is no form of another
-_ENDINGS = {"ies": "y", "ied": "y", "ings": "", "ing": "", "ed": "", "s": ""}  # of a form, and of its stem
+# Of a form, and of its stem. Nouns of verbs first: initialization, allocation; illegally.
+_ENDINGS = {"izations": "iz", "ization": "iz", "isation": "iz", "ations": "at", "ation": "at", "ally": "al"}
+_ENDINGS |= {"ies": "y", "ied": "y", "ings": "", "ing": "", "ed": "", "s": ""}
 _NO_FORMS = ("ss", "us", "is", "eed")  # endings of words that are no forms: address, exceed
 _DOUBLED = frozenset("bdgmnprt")  # letters that a form doubles
 _LEAST_COUNTED = 64  # of elements, for a fraction of them to be a share: 7 / 8 may be anything
@@ -54,7 +56,7 @@ def _without_joints(text: str) -> str:
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
     return _GPU.sub(r"gpucard \g<0>", bare)
 
 
