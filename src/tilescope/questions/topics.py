@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
@@ -36,6 +36,7 @@ _ASKING = re.compile(
     r"\s*(?:\[[^\]]*\]\s*)*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
     re.IGNORECASE,
 )
+_SIZES = re.compile(r"\s*(?:\[[^\]]*\]\s*)*how (?:big|large|many|much)\b", re.IGNORECASE)  # of the last thing named
 _COMPARED = re.compile(r"\bdifferences?\s+between:?\s+(?:an?\s+|the\s+)?([\w.:]+)", re.IGNORECASE)
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
@@ -43,6 +44,8 @@ _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
+_AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
+_MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
 
@@ -56,6 +59,7 @@ class Topic(Value):
     meaning: str
     see: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()  # a table below the sentences
+    rival: str = ""  # another topic that fits the question about as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +155,7 @@ def _contained_term(name: str) -> Topic | None:
     bare = [word for word in spellings if all(map(says_nothing_else, asked.replace(f" {word} ", " ").split()))]
     if not bare:
         return None
-    return _term(bare[0] if _ASKING.match(name) else _rarest(bare))
+    return _term(bare[0] if _ASKING.match(name) and not _SIZES.match(name) else _rarest(bare))
 
 
 def _compared_term(name: str) -> Topic | None:
@@ -180,18 +184,44 @@ def _rarest_word(spelling: str) -> float:
 def _in_sentence(name: str) -> Topic | Diagnosis | None:
     """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
     asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
+    is_short = len(words_of(name)) <= _FEW_WORDS
     term = _contained_term(name)
-    if term is not None and asks_for_meaning:
+    if term is not None and asks_for_meaning and not _says_more(diagnose(name), name):
         return term
     diagnosis = _known_diagnosis(name)
-    if is_certain(name) or (diagnosis.symptoms and len(words_of(name)) <= _FEW_WORDS):
+    if is_certain(name) or (diagnosis.symptoms and is_short):
         return diagnosis
-    if term is not None and len(words_of(name)) <= _FEW_WORDS:
+    if term is not None and is_short and not asks_for_meaning:
         return term
-    mentioned = _mentioned_terms(name)
-    if mentioned and mentioned[0].score > strength_of(diagnosis):
-        return _term(mentioned[0].name)
-    return diagnosis if diagnosis.symptoms or diagnosis.named else None
+    return _strongest(diagnosis, _mentioned_terms(name))
+
+
+def _says_more(diagnosis: Diagnosis, name: str) -> bool:
+    """Whether what a question describes says much more than the terms it spells: "what alignment does TMA need"."""
+    terms = _mentioned_terms(name)
+    return bool(terms) and strength_of(diagnosis) > _MUCH_MORE * terms[0].score
+
+
+def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
+    """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
+    found = list(terms)
+    if diagnosis.symptoms:
+        found.append(Likely(strength_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
+    elif diagnosis.named:
+        found.append(Likely(strength_of(diagnosis), diagnosis.named[0].name, "cause"))
+    if not found:
+        return None
+    best, *others = sorted(found, key=lambda likely: -likely.score)
+    rival = next((other.name for other in others if _is_rival(other, best)), "")
+    if best.kind != "term":
+        return replace(diagnosis, rival=rival)
+    topic = _term(best.name)
+    return None if topic is None else replace(topic, rival=rival)
+
+
+def _is_rival(other: Likely, best: Likely) -> bool:
+    """Whether about as much speaks for another topic, and it is not another side of the same thing."""
+    return other.score >= _AS_LIKELY * best.score and words_of(other.name).isdisjoint(words_of(best.name))
 
 
 def _likely_term(name: str) -> Topic | None:

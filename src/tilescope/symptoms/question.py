@@ -70,6 +70,7 @@ class Diagnosis(Value):
     named: tuple[Cause, ...] = row_field(Cause.named, default=())  # causes that the question itself names, best first
     arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
     nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
+    rival: str = ""  # another topic that fits the question about as well
 
     @property
     def is_known(self) -> bool:
