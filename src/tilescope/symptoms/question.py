@@ -45,6 +45,9 @@ _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
+_NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
+_CARDS_DIFFER = "architecture"
+_CARD_WORDS = 2  # the name itself, and that it is one
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
@@ -136,11 +139,16 @@ def diagnose(question: str) -> Diagnosis:
 
 
 def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
-    """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled."""
-    if terms_in(question, words):
+    """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
+
+    Where nothing speaks for any, a title that names a card asks what the card can do.
+    """
+    if terms_in(question, words) or words & ELSEWHERE:
         return [], []
     guess = likeliest(words, question)
-    if guess is None or guess.kind == "term":
+    if guess is None:
+        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and len(words) > _CARD_WORDS else [])
+    if guess.kind == "term":
         return [], []
     return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
 
@@ -336,7 +344,7 @@ def _weights() -> dict[str, float]:
     rows = (*_symptom_phrases().values(), *_cause_phrases().values())
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
     weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
-    weights |= {"gpucard": _BACKGROUND_WEIGHT}
+    weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}
     return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
 
 

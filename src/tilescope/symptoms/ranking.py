@@ -56,7 +56,9 @@ _LEAST_SHARE = 0.25  # of what the question's words weigh
 _LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
 _TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
 _ANSWER = re.compile(r"\breturn(?:s|ed)?\s+-?\d", re.IGNORECASE)  # a call returned 1: it failed
-_PREPOSITION = re.compile(r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.IGNORECASE)
+_PREPOSITION = re.compile(
+    r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.IGNORECASE
+)
 
 
 class _Topic(NamedTuple):
@@ -137,9 +139,7 @@ def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
         if not in_faults and _is_behind(frozenset(spelling.words), question):
             score *= _BEHIND
         best[spelling.term] = max(best.get(spelling.term, 0.0), score)
-    found = [
-        Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()
-    ]
+    found = [Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()]
     return tuple(sorted(found, reverse=True))
 
 
@@ -253,7 +253,9 @@ def _spelling(name: str, term: str) -> _Spelling:
 
 @cache
 def _topics() -> tuple[_Topic, ...]:
-    causes = [_topic("cause", name, row.phrases, f"{row.mechanism} {row.tell} {row.fix}") for name, row in CAUSE.items()]
+    causes = [
+        _topic("cause", name, row.phrases, f"{row.mechanism} {row.tell} {row.fix}") for name, row in CAUSE.items()
+    ]
     symptoms = [_topic("symptom", name, row.phrases, row.note) for name, row in SEEN.items()]
     terms = [_topic("term", row.name, row.aliases, row.meaning) for row in TERMS]
     return (*causes, *symptoms, *terms)

@@ -34,7 +34,10 @@ _WORDS = table("words")
 SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
 _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
-_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary")}
+_RAW = {
+    kind: _WORDS[kind]["words"].split()
+    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary")
+}
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
