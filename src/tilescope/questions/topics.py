@@ -493,7 +493,8 @@ EXPLAIN = Question(
     hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
     A - reads stdin.
 
-    Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be explained.
+    Where two topics fit about as well, the first line names both. Words that name nothing get the nearest topics, and
+    exit status 1. Without TOPIC: list everything that can be explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
     answer=answer,
