@@ -29,6 +29,7 @@ from tilescope.symptoms.ranking import likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
     ASKING,
+    BACKGROUND,
     CONTEXT,
     DECISIVE,
     ELSEWHERE,
@@ -47,7 +48,6 @@ _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
 _CARDS_DIFFER = "architecture"
-_CARD_WORDS = 2  # the name itself, and that it is one
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
@@ -147,7 +147,8 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
         return [], []
     guess = likeliest(words, question)
     if guess is None:
-        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and len(words) > _CARD_WORDS else [])
+        says_more = bool(words - BACKGROUND - ASKING)
+        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and says_more else [])
     if guess.kind == "term":
         return [], []
     return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
