@@ -7,6 +7,7 @@ lines_labelled_first.tsv holds others whose answer was decided before explain wa
 the ranking was made, and tell how explain does with lines that nobody fitted it to.
 """
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ SHARE_OF_HELD_BACK = 0.85
 TOGETHER = frozenset(table("words")["together"])  # words that stand for several
 
 
+@cache
 def first_named(typed):
     """What an answer puts first: the first symptom and its first cause, or the topic; nothing where it knows nothing."""
     try:
