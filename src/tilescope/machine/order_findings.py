@@ -181,6 +181,30 @@ BARRIER_INIT = rule(
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
 )
+_TWO_PHASES = (
+    "@%p1 mbarrier.init.shared.b64 [m], 32; bar.sync 0; setp.lt.u32 %p3, %r1, 32;"
+    " W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 1; @!%p2 bra W; {barrier} @%p3 mbarrier.arrive.shared.b64 _, [m];"
+)
+PHASE_OVERTAKEN = rule(
+    "run-phase-overtaken",
+    "A phase of an mbarrier ends when everybody who waits for the phase before it has seen that one end.",
+    argument="{where}",
+    found=(
+        "{who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
+        " may be over before this wait[[; this was met {times} times]]"
+    ),
+    limit=(
+        "a wait asks for a parity: once two phases have ended it blocks until a third one ends, or for ever;"
+        " no arrival or copy of the next phase comes after this wait"
+    ),
+    fix=(
+        "Let this thread arrive, or meet an arriving thread at a barrier, behind the wait and before the next phase ends;"
+        " if it should wait for that next phase, use the other parity."
+    ),
+    source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
+    passing=_example(_TWO_PHASES.format(barrier="bar.sync 0;")),
+    failing=_example(_TWO_PHASES.format(barrier="")),
+)
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
 _EDIT = (
     f"{_INIT} add.u64 %d2, %d1, 128; @%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%d1], %d2; {{fence}}"
@@ -285,6 +309,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "barrier init": BARRIER_INIT,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
+    "phase overtaken": PHASE_OVERTAKEN,
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
@@ -302,6 +327,7 @@ _VERB: dict[How, str] = {
     "wgmma": "multiplies from",
     "init": "initialises",
     "arrival": "uses",
+    "wait": "waits for",
 }
 _UNIT_NAMED: dict[How, str] = {
     "copy": "a bulk or tensor copy",

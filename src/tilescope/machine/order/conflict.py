@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival"]
+How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival", "wait"]
 Mistake = Literal[
     "race",
     "proxy fence",
@@ -18,6 +18,7 @@ Mistake = Literal[
     "barrier init",
     "barrier reuse",
     "barrier phase",
+    "phase overtaken",
     "cluster phase",
     "map fence",
     "block end",

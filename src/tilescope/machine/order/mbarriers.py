@@ -11,11 +11,32 @@ import numpy.typing as npt
 from tilescope.machine.address import SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.knowledge import KNOWN, Clock, Knowledge, Vector, joined
+from tilescope.machine.order.knowledge import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
 
 _BARRIER_BYTES = 8
+
+
+class Waits(NamedTuple):
+    """Lanes that passed a wait of an mbarrier, and their epochs then."""
+
+    lanes: LaneNumbers
+    epochs: Vector
+
+    def without(self, lanes: LaneNumbers) -> Waits:
+        """The waits of all other lanes."""
+        is_other = ~np.isin(self.lanes, lanes)
+        return Waits(self.lanes[is_other], self.epochs[is_other])
+
+    def joined(self, more: Waits) -> Waits:
+        """These waits and more."""
+        return Waits(np.concatenate([self.lanes, more.lanes]), np.concatenate([self.epochs, more.epochs]))
+
+    def not_over(self, clock: Clock) -> Waits:
+        """The waits that were not over in time, for all that a clock says."""
+        is_open = clock.vectors[EXECUTED, self.lanes] < self.epochs
+        return Waits(self.lanes[is_open], self.epochs[is_open])
 
 
 @dataclass(slots=True)
@@ -41,15 +62,29 @@ class MbarrierOrder:
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0
+    waits: dict[int, Waits] = field(default_factory=dict)  # by pc: who saw the last phase end, and nobody has heard of it
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
         self.arrived_columns.append(columns)
         self.arrived_epochs.append(epochs)
 
+    def note_wait(self, pc: int, waits: Waits) -> None:
+        """Lanes have seen the last phase end: somebody who arrives in this one must know of it."""
+        held = self.waits.get(pc)
+        if held is not None:
+            waits = held.without(waits.lanes).joined(waits)
+        self.waits[pc] = waits
+
     def arrive(self, clock: Clock) -> None:
-        """An arrival hands on what its threads know."""
+        """An arrival hands on what its threads know; waits that they know of were in time for this phase."""
         self.arriving = joined(self.arriving, clock)
+        for pc, waits in list(self.waits.items()):
+            left = waits.not_over(clock)
+            if len(left.lanes):
+                self.waits[pc] = left
+            else:
+                del self.waits[pc]
 
     def end_phase(self) -> None:
         """All have arrived, and all bytes have come."""
@@ -61,6 +96,7 @@ class MbarrierOrder:
         self.arrived_columns.clear()
         self.arrived_epochs.clear()
         self.failed_lanes.clear()
+        self.waits.clear()
         self.expected_bytes = 0
         self.came_bytes = 0
 
@@ -170,6 +206,24 @@ class Mbarriers:
         is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
         if order.releases and not (is_remote and order.only_own_block):
             barrier.arrive(self._witness.knowledge.release(lanes))
+        else:
+            barrier.arrive(self._witness.knowledge.executed(lanes))
+
+    def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
+        """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
+        barrier = self.use(address, lanes, how)
+        barrier.arrive(self._witness.knowledge.executed(lanes))
+        return barrier
+
+    def end_phase(self, address: int, lane: int) -> None:
+        """The phase ends. Who still waits for the phase before by its parity may not see that any more."""
+        barrier = self.named(address)
+        pc = self._witness.cluster.pc
+        ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", lane)
+        for wait_pc, waits in barrier.waits.items():
+            wait = Side(wait_pc, "wait", int(waits.lanes[0]))
+            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.place(address))
+        barrier.end_phase()
 
     def may_pass(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For lanes whose phase has ended: who sees that at once.
@@ -193,11 +247,15 @@ class Mbarriers:
     def waited(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
         """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
         barrier = self.named(address)
+        knowledge = self._witness.knowledge
+        knowledge.note_news(lanes)
+        barrier.note_wait(self._witness.cluster.pc, Waits(lanes, knowledge.own[lanes]))
         if not barrier.phases:
             return
-        clock = barrier.handed_on(self._witness.knowledge)
+        clock = barrier.handed_on(knowledge)
         if is_relaxed:
+            knowledge.acquire(lanes, clock.executed_part())
             for lane in lanes.tolist():
                 self._fences.keep(lane, clock)
         else:
-            self._witness.knowledge.acquire(lanes, clock)
+            knowledge.acquire(lanes, clock)

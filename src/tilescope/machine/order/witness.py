@@ -12,7 +12,7 @@ from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
@@ -21,9 +21,6 @@ from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
-
-WARPGROUP_LANES = 128
-
 
 class LaunchOrder:
     """What all clusters of a launch share."""
