@@ -186,16 +186,16 @@ _TWO_PHASES = (
     " W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 1; @!%p2 bra W; {barrier} @%p3 mbarrier.arrive.shared.b64 _, [m];"
 )
 PHASE_OVERTAKEN = rule(
-    "run-phase-overtaken",
-    "A phase of an mbarrier ends when everybody who waits for the phase before it has seen that one end.",
+    "run-phase-parity",
+    "Whoever waits at an mbarrier waits for the phase that runs, or for the one before it: a wait asks only for a parity.",
     argument="{where}",
     found=(
         "{who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
         " may be over before this wait[[; this was met {times} times]]"
     ),
     limit=(
-        "a wait asks for a parity: once two phases have ended it blocks until a third one ends, or for ever;"
-        " no arrival or copy of the next phase comes after this wait"
+        "no arrival or copy of the next phase comes after this wait; a wait asks for a parity, so it then blocks until yet"
+        " another phase ends, or for ever"
     ),
     fix=(
         "Let this thread arrive, or meet an arriving thread at a barrier, behind the wait and before the next phase ends;"
@@ -204,6 +204,14 @@ PHASE_OVERTAKEN = rule(
     source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
     passing=_example(_TWO_PHASES.format(barrier="bar.sync 0;")),
     failing=_example(_TWO_PHASES.format(barrier="")),
+)
+PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
+    found=(
+        "{who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
+        "[[; this was met {times} times]]"
+    ),
+    limit="a wait asks for a parity: where the phase before still runs, this wait passes at once, two phases too early",
+    fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
 )
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
 _EDIT = (
@@ -310,6 +318,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
     "phase overtaken": PHASE_OVERTAKEN,
+    "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,

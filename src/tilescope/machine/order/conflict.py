@@ -19,6 +19,7 @@ Mistake = Literal[
     "barrier reuse",
     "barrier phase",
     "phase overtaken",
+    "phase skipped",
     "cluster phase",
     "map fence",
     "block end",

@@ -22,6 +22,7 @@ from tilescope.machine.step import LaneNumbers
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
 
+
 class LaunchOrder:
     """What all clusters of a launch share."""
 
