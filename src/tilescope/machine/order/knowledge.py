@@ -139,6 +139,12 @@ class Knowledge:
             alone.append(new)
         return alone
 
+    def _are_equal(self, rows: list[int]) -> bool:
+        """Whether rows say the same; those that have heard of other clusters are not compared."""
+        if any(self.others[row] for row in rows):
+            return False
+        return bool((self._rows[rows[1:]] == self._rows[rows[0]]).all())
+
     def _settle(self, lanes: LaneNumbers, row: int) -> None:
         self.row_of_lane[lanes] = row
         self._lanes_of_row[row] = len(lanes)
@@ -247,8 +253,13 @@ class Knowledge:
         rows = np.unique(self.row_of_lane[lanes])
         executed = self._rows[rows, EXECUTED].max(axis=0)
         executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
-        for row in self._rows_alone(lanes):
+        alone = self._rows_alone(lanes)
+        for row in alone:
             self._rows[row, EXECUTED] = executed
+        if len(alone) > 1 and self._are_equal(alone):
+            for row in alone[1:]:
+                self._lanes_of_row[row] = 0
+            self._settle(lanes, alone[0])
         self.own[lanes] += 1
         if len(lanes) == group_lanes:
             for size, news in self._news.items():
