@@ -303,6 +303,14 @@ class Knowledge:
         is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
         return np.asarray(known | (is_own & is_done))
 
+    def has_heard_of(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
+        """Whether one lane knows what another lane, of any cluster, did at an epoch."""
+        row = self.row_of_lane[lane]
+        if cluster == self.cluster:
+            return bool(self._rows[row, KNOWN, other_lane] >= epoch)
+        heard = self.others[row].get(cluster)
+        return heard is not None and bool(heard[KNOWN, other_lane] >= epoch)
+
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""
         vectors = self._rows[self.row_of_lane[lane]].copy()
