@@ -25,6 +25,7 @@ Mistake = Literal[
     "block end",
     "expected bytes",
     "unwritten",
+    "unwritten operand",
     "cp.async fence",
 ]
 Space = Literal["shared", "global", "registers"]

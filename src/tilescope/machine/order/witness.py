@@ -117,10 +117,15 @@ class Witness:
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
 
     def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written."""
+        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+
+        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        """
         flags = self.shared.unwritten(cells)
-        if flags.any():
-            self.tell("unwritten", None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        if not flags.any():
+            return
+        mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
+        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
