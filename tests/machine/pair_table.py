@@ -67,6 +67,8 @@ EXPECTED_BYTES = frozenset({"run-expected-bytes"})
 HANG = frozenset({"run-hang"})
 ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
 UNWRITTEN = frozenset({"run-unwritten"})
+UNWRITTEN_OPERAND = frozenset({"run-unwritten-operand"})
+PHASE_PARITY = frozenset({"run-phase-parity"})
 
 TABLE = (
     Pairs(
@@ -158,6 +160,7 @@ TABLE = (
             "no-wait": ACCUMULATORS,
             "all-but-one": ACCUMULATORS,
             "wait-too-late": ACCUMULATORS,
+            "other-slot": UNWRITTEN_OPERAND,
         },
     ),
     Pairs("wgmma_fence_after_barrier", product(1, 1), {"no-fence": PROXY_FENCE, "fence-of-warp-0": PROXY_FENCE}),
@@ -270,6 +273,23 @@ TABLE = (
             "release-before-read": EITHER_ORDER,
         },
         block=96,
+    ),
+    Pairs(
+        "ring_drained",
+        summed_tiles(6, np.arange(64)),
+        {"other-parity": PHASE_PARITY | HANG},  # which of the two depends on who is faster
+        block=96,
+    ),
+    Pairs(
+        "two_tiles_one_barrier",
+        summed_tiles(2, np.arange(32)),
+        {
+            "not-waited-for": PHASE_PARITY | HANG | ARRIVALS,
+            "own-wait": PHASE_PARITY | HANG,
+            "second-only": PHASE_PARITY,  # passes two phases too early, or waits for a phase that it may not see
+            "no-shuffle": PHASE_PARITY | HANG,
+        },
+        block=64,
     ),
     Pairs(
         "ring_writers",
@@ -482,6 +502,17 @@ TABLE = (
         },
         grid=4,
         block=32,
+    ),
+    Pairs(
+        "turns_in_loop",
+        added_in_turns,
+        {
+            "no-barrier-first": RACE,
+            "no-barrier-behind": RACE,
+            "one-look": RACE,
+        },
+        grid=4,
+        block=64,
     ),
     Pairs(
         "split_k_turns",
