@@ -28,7 +28,7 @@ from tilescope.machine.address import (
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.operand_reads import Marks, forget_tiles
-from tilescope.machine.order.fences import OlderValues
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -193,7 +193,7 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
-            order.fences.overwritten(order.fences.shared_flags, places, held)
+            order.fences.early.overwritten(order.fences.shared_flags, places, held)
         if space == "shared" and self.tile_marks is not None:
             forget_tiles(self, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
@@ -215,7 +215,7 @@ class Cluster:
             self.memory.store(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
-            self.order.fences.overwritten(self.order.witness.launch.flags, addresses, held)
+            self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
             if len(lanes) > 1:
                 lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
                 if len(lost):

@@ -283,6 +283,26 @@ COPIES_LEFT = rule(
     passing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all;"),
     failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4;"),
 )
+_FLAGGED = (
+    "@%p1 st.volatile.shared.u32 [s], 0; @%p1 st.volatile.shared.u32 [s+4], 0; bar.sync 0; setp.ne.u32 %p2, %r1, 32;"
+    " @%p1 st.volatile.shared.u32 [s], 5; {fence} @%p1 st.volatile.shared.u32 [s+4], 1; @%p2 bra E;"
+    " W: ld.volatile.shared.u32 %r4, [s+4]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; {fence} ld.volatile.shared.u32 %r5, [s]; E:"
+)
+EARLY_LOAD = rule(
+    "run-early-load",
+    "A word that others change is loaded behind the write that it shall see, or until that write is seen.",
+    argument="{where}",
+    found=_FOUND,
+    limit="nothing on this path orders the two, and the thread does not load it again: here it saw the value before that write",
+    fix=(
+        "Load it in a loop until it has come; or load a flag so first, with fence.acq_rel (membar, __threadfence) behind that load,"
+        " and before the store of the flag."
+    ),
+    source="PTX ISA, Memory Consistency Model, causality order",
+    severity="warning",
+    passing=_example(_FLAGGED.format(fence="membar.cta;")),
+    failing=_example(_FLAGGED.format(fence="")),
+)
 UNWRITTEN = rule(
     "run-unwritten",
     "What is read from shared memory was written before.",
@@ -343,6 +363,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
+    "early load": EARLY_LOAD,
     "unwritten": UNWRITTEN,
     "unwritten operand": UNWRITTEN_OPERAND,
     "cp.async fence": CP_ASYNC_FENCE,

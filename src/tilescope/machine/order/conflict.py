@@ -24,6 +24,7 @@ Mistake = Literal[
     "map fence",
     "block end",
     "expected bytes",
+    "early load",
     "unwritten",
     "unwritten operand",
     "cp.async fence",

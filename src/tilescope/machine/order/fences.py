@@ -6,14 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.address import Addresses
-from tilescope.machine.order.flags import CARD, Flags, Left, Overwritten
+from tilescope.machine.order.early_loads import EarlyLoads, OlderValues
+from tilescope.machine.order.flags import CARD, Flags, Left
 from tilescope.machine.order.knowledge import Clock
 from tilescope.machine.order.semantics import Meaning
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.step import LaneNumbers
-
-OlderValues = dict[int, bytes]
-"""By the place of a lane in a load: what the word held before its last write, where the lane is early."""
 
 
 class Fences:
@@ -22,11 +20,11 @@ class Fences:
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
         lanes = witness.cluster.lane_count
-        self.shared_flags = Flags()
+        self.shared_flags = Flags("shared")
         # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
         self.epochs: npt.NDArray[np.int32] = np.zeros((CARD + 1, lanes), np.int32)
         self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
-        self._has_loads = any(one is not None and one.is_flag_load for one in witness.launch.meanings)
+        self.early = EarlyLoads(witness)
 
     def poll(
         self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
@@ -36,48 +34,24 @@ class Fences:
         if not flags.left and not flags.before:
             return older
         for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
-            before = flags.before.get(address)
-            if before is None or not self._is_early(lane, before, size_bytes):
-                lefts = flags.at(address)
-            else:
-                assert before.value is not None
-                older[place] = before.value
-                before.seen_by.add((self._witness.number, lane))
-                lefts = list(before.left.values())
+            lefts = flags.at(address)
+            unseen = self.early.come(flags, lane, address, size_bytes)
+            if unseen is not None and unseen.value is not None:
+                older[place] = unseen.value
+                lefts = list(unseen.left.values())
             for left in lefts:
                 self._see(lane, left, meaning)
         return older
 
-    def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may come before the last write: nothing orders the two, and it has not come here since."""
-        number = self._witness.number
-        if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
-            return False
-        if before.cluster == number and lane in before.writers:
-            return False
-        has_heard = self._witness.knowledge.has_heard_of
-        return not any(has_heard(lane, before.cluster, *writer) for writer in before.writers.items())
-
-    def overwritten(self, flags: Flags, addresses: Addresses, held: npt.NDArray[np.generic]) -> None:
-        """A store or an atomic changes memory: what words held before, if they are loaded as flags."""
-        meaning = self._witness.launch.meanings[self._witness.cluster.pc]
-        if not self._has_loads or meaning is None or not meaning.is_strong:
-            return
-        for address, value in zip(addresses.tolist(), held, strict=True):
-            before = flags.before.get(address)
-            if before is not None:
-                before.value = value.tobytes()
-
     def pass_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Strong stores and atomics: what is learnt from words, and what is left there."""
-        if meaning.kind == "atomic" and flags.left:
-            for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
-                for left in flags.at(address):
-                    self._see(lane, left, meaning)
-        if self._has_loads:
-            epochs = self._witness.knowledge.own[lanes].tolist()
-            writers = zip(addresses.tolist(), lanes.tolist(), epochs, strict=True)
-            flags.overwrite(self._witness.number, writers)
+        if meaning.kind == "atomic":
+            self.early.change(flags, lanes, addresses)
+            if flags.left:
+                for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+                    for left in flags.at(address):
+                        self._see(lane, left, meaning)
+        self.early.write(flags, lanes, addresses)
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.reach)
             self._witness.knowledge.own[lanes] += 1

@@ -6,17 +6,12 @@
         a relaxed load, then fence          … at the fence
 
 A word keeps what was left there, since each atomic on it carries on what the last one left. A scope says who can see it.
-
-A load may be early: it gets the value before the last write, and learns only what lay there then. So a load sees a write that
-nothing ordered before it only when it comes again, as it does in a loop that waits; a missing loop, or a mistake in one that a
-run would never go round, is found whoever ran first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tilescope.machine.order.knowledge import Clock, joined
 
@@ -49,7 +44,10 @@ class Overwritten:
 
     left: _LeftAtWord
     cluster: int
-    writers: dict[int, int]  # by lane: its epoch; several where one atomic adds for a warp
+    pc: int
+    writers: dict[int, int] = field(
+        default_factory=dict
+    )  # by lane: its epoch; several where one atomic adds for a warp
     value: bytes | None = None  # None until the write is done
     seen_by: set[tuple[int, int]] = field(default_factory=set)  # (cluster, lane) whose next load sees the write
 
@@ -58,6 +56,7 @@ class Overwritten:
 class Flags:
     """All words at which something was left, by address."""
 
+    space: Literal["shared", "global"]
     left: dict[int, _LeftAtWord] = field(default_factory=dict)
     before: dict[int, Overwritten] = field(default_factory=dict)
 
@@ -67,16 +66,6 @@ class Flags:
         at_word = self.left.setdefault(address, {})
         held = at_word.get(key)
         at_word[key] = left if held is None else left._replace(clock=joined(held.clock, left.clock))
-
-    def overwrite(self, cluster: int, writers: Iterable[tuple[int, int, int]]) -> None:
-        """One instruction is about to write words, by (address, lane, epoch): keep what was left there."""
-        written: dict[int, Overwritten] = {}
-        for address, lane, epoch in writers:
-            before = written.get(address)
-            if before is None:
-                before = written[address] = Overwritten(dict(self.left.get(address, {})), cluster, {})
-            before.writers[lane] = epoch
-        self.before.update(written)
 
     def at(self, address: int) -> list[Left]:
         """What a load from there may learn."""

@@ -14,7 +14,8 @@ from tilescope.machine.address import Addresses
 from tilescope.machine.order.accessor import Threads
 from tilescope.machine.order.cells import CellNumbers, CellTable, Met
 from tilescope.machine.order.conflict import How, Side
-from tilescope.machine.order.fences import Fences, OlderValues
+from tilescope.machine.order.early_loads import OlderValues
+from tilescope.machine.order.fences import Fences
 from tilescope.machine.order.flags import CARD, Flags
 from tilescope.machine.order.global_cells import read_slots
 from tilescope.machine.order.semantics import Meaning

@@ -31,7 +31,7 @@ class LaunchOrder:
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
         self.memory = GlobalCells(cell_bytes(program, "global"))
-        self.flags = Flags()  # in global memory
+        self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
 
