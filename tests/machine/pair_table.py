@@ -68,6 +68,7 @@ HANG = frozenset({"run-hang"})
 ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
 UNWRITTEN = frozenset({"run-unwritten"})
 UNWRITTEN_OPERAND = frozenset({"run-unwritten-operand"})
+EARLY_LOAD = frozenset({"run-early-load"})
 PHASE_PARITY = frozenset({"run-phase-parity"})
 
 TABLE = (
@@ -502,6 +503,16 @@ TABLE = (
         },
         grid=4,
         block=32,
+    ),
+    Pairs(
+        "volatile_words",
+        passed_on,
+        {
+            "no-barrier": EARLY_LOAD,
+            "no-fence-before": EARLY_LOAD,
+            "no-fence-behind": EARLY_LOAD,
+        },
+        grid=2,
     ),
     Pairs(
         "turns_in_loop",
