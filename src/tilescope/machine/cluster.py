@@ -28,6 +28,7 @@ from tilescope.machine.address import (
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.operand_reads import Marks
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -150,17 +151,27 @@ class Cluster:
             with _LaneNames(self, at):
                 found = self.memory.load(addresses, dtype, count)
             if self.order is not None:
-                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                older = self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                if older:
+                    self._put_older(found, older)
             return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
-        if self.order is not None and space == "shared":
-            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
         if self.tile_marks is not None and self.costs is not None and space == "shared":
             self.costs.tiles.read(self, at, places)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
+        if self.order is not None and space == "shared":
+            older = self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
+            if older:
+                self._put_older(loaded, older)
         return loaded
+
+    def _put_older(self, loaded: Words, older: OlderValues) -> None:
+        """Loads of flags that came before the last write: they see the value before it."""
+        self.version += 1  # the next load will see something else
+        for place, value in older.items():
+            loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
 
     def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
@@ -186,6 +197,7 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
+            order.fences.early.overwritten(order.fences.shared_flags, places, held)
         if space == "shared" and self.costs is not None:
             self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
@@ -207,6 +219,7 @@ class Cluster:
             self.memory.store(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
+            self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
             if len(lanes) > 1:
                 lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
                 if len(lost):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival"]
+How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival", "wait"]
 Mistake = Literal[
     "race",
     "proxy fence",
@@ -18,11 +18,15 @@ Mistake = Literal[
     "barrier init",
     "barrier reuse",
     "barrier phase",
+    "phase overtaken",
+    "phase skipped",
     "cluster phase",
     "map fence",
     "block end",
     "expected bytes",
+    "early load",
     "unwritten",
+    "unwritten operand",
     "cp.async fence",
 ]
 Space = Literal["shared", "global", "registers"]

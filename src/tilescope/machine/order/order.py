@@ -61,6 +61,7 @@ class Order:
         self.bulk.end(lanes, rank, clock)
         self.products.end(lanes, rank, clock)
         self.copies.end(lanes, rank)
+        self.fences.early.end(rank)
         self._end_of_remote_arrivals(rank, clock)
         if rank in self.touching.reached_blocks:
             self._end_of_remote_accesses(rank, clock)

@@ -12,7 +12,7 @@ from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
@@ -21,8 +21,6 @@ from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
-
-WARPGROUP_LANES = 128
 
 
 class LaunchOrder:
@@ -33,7 +31,7 @@ class LaunchOrder:
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
         self.memory = GlobalCells(cell_bytes(program, "global"))
-        self.flags = Flags()  # in global memory
+        self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
 
@@ -119,10 +117,15 @@ class Witness:
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
 
     def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written."""
+        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+
+        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        """
         flags = self.shared.unwritten(cells)
-        if flags.any():
-            self.tell("unwritten", None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        if not flags.any():
+            return
+        mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
+        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
