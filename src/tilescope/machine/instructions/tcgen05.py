@@ -84,11 +84,14 @@ class AllocTurn:
             raise fault_of(error, lane) from None
         if first is None:
             return False
-        if cluster.order is not None:
-            cluster.order.tensor.allocate(lane, rank, first, before, memory.books[rank])
         at = np.array([lane])
-        cluster.store("shared", at, self.target(cluster, at), np.array([first], _WORD))
+        target = self.target(cluster, at)
+        cluster.store("shared", at, target, np.array([first], _WORD))
         cluster.version += 1
+        if cluster.order is not None:
+            cluster.order.tensor.allocate(lanes, int(target[0]), before, memory.books[rank])
+        if cluster.log is not None:
+            cluster.log.refuse(cluster.pc, "tcgen05.alloc: tensor memory")
         return True
 
 

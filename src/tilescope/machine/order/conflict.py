@@ -5,7 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival"]
+How = Literal[
+    "read",
+    "write",
+    "atomic",
+    "cp.async",
+    "copy",
+    "bulk store",
+    "wgmma",
+    "init",
+    "arrival",
+    "tcgen05.alloc",
+    "tcgen05.dealloc",
+    "tcgen05.ld",
+    "tcgen05.st",
+    "tcgen05.mma",
+    "tcgen05.cp",
+    "tcgen05.shift",
+    "tcgen05.commit",
+]
 Mistake = Literal[
     "race",
     "proxy fence",
@@ -24,8 +42,17 @@ Mistake = Literal[
     "expected bytes",
     "unwritten",
     "cp.async fence",
+    "tensor memory",
+    "tensor fence",
+    "tensor columns",
+    "tensor quarter",
+    "tensor unwritten",
+    "tensor relinquished",
+    "tensor growth",
+    "tensor dealloc",
+    "tensor leak",
 ]
-Space = Literal["shared", "global", "registers"]
+Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # kinds that are told apart
 
 

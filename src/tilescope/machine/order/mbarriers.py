@@ -38,6 +38,7 @@ class MbarrierOrder:
     ended_by: tuple[LaneNumbers, Vector] | None = None  # the arrivals of the last phase, if no copy ended it
     failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
     last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
+    last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0
