@@ -229,6 +229,8 @@ def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
     def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
         if cluster.pending.works:
             cluster.pending.settle_loads(registers, cluster.lanes(at))
+        if cluster.order is not None:
+            cluster.order.tensor.touch(registers, cluster.lanes(at))
         step(cluster, at)
 
     return take_when_loaded

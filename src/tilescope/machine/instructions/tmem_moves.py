@@ -23,6 +23,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError, fault_of
 from tilescope.machine.instructions.moving import AddressOf, decode_address
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.order.tensor_memory import Moving
 from tilescope.machine.pending import Work, WorkKind
 from tilescope.machine.program import Assembler
 from tilescope.machine.register_tile import lane_groups
@@ -70,8 +71,11 @@ class TmemAccess(NamedTuple):
         except RuleError as error:
             raise fault_of(error, first_lane, word) from None
         lanes = np.arange(first_lane, first_lane + WARP_LANES)
+        registers: frozenset[int] = frozenset()
+        if self.move.direction == "ld":
+            registers = frozenset(self.registers if self.reduced is None else (*self.registers, self.reduced))
         if cluster.order is not None:
-            cluster.order.tensor.move(self.move, lanes, rank, places.used, word)
+            cluster.order.tensor.move(self.move, Moving(lanes, rank, places.used, word, registers))
         cells = cluster.tensor_memory.cells[rank]
         stored = None if self.move.direction == "ld" else self._stored(cluster, lanes)
         pc = cluster.pc
@@ -83,9 +87,6 @@ class TmemAccess(NamedTuple):
             else:
                 cells[places.cells] = stored
 
-        registers = frozenset(self.registers) if stored is None else frozenset()
-        if self.reduced is not None:
-            registers |= {self.reduced}
         cluster.pending.add(Work(self.kind, pc, lanes, perform, registers=registers))
 
     def _stored(self, cluster: Cluster, lanes: LaneNumbers) -> Registers:

@@ -104,7 +104,9 @@ class Conflicts:
     def add(self, conflict: Conflict) -> None:
         """Keep a conflict, or count it."""
         before = None if conflict.before is None else (conflict.before.pc, conflict.before.how)
-        key = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
+        key: tuple[object, ...] = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
+        if conflict.mistake == "tensor fence":
+            key = (conflict.mistake,)  # a kernel has these fences, or none: told once
         held = self.found.get(key)
         if held is None:
             if len(self.found) >= MOST_CONFLICTS:

@@ -75,6 +75,16 @@ class Committed(NamedTuple):
     pc: int
 
 
+class Moving(NamedTuple):
+    """What a warp loads or stores."""
+
+    lanes: LaneNumbers
+    rank: int
+    places: Places
+    word: int  # the address that it named
+    registers: frozenset[int]  # that a load brings
+
+
 class _Allocation(NamedTuple):
     """Columns that a block has, and who asked for them."""
 
@@ -103,6 +113,7 @@ class TensorMemoryOrder:
         self._by_column: dict[int, Actor] = {}
         self._behind_fence: dict[int, npt.NDArray[np.int32]] = {}  # by column `fenced`, then by lane: at its last fence
         self._allocations: list[_Allocation] = []
+        self._loading: dict[int, dict[int, int]] = {}  # by warp, then by register: the epoch of the load that brings it
         self._shapes: dict[Shape, int] = {}
         self._writes: Stamps = np.zeros(0, np.int64)
         self._shape_of_write: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -151,8 +162,9 @@ class TensorMemoryOrder:
         actor.last_pc = self._witness.cluster.pc
         return int(stamped(stamp_base(actor.last_pc), actor.column, actor.epoch))
 
-    def move(self, move: TmemMove, lanes: LaneNumbers, rank: int, places: Places, word: int) -> None:
+    def move(self, move: TmemMove, moving: Moving) -> None:
         """tcgen05.ld or st of a warp."""
+        lanes, rank, places, word, registers = moving
         cluster = self._witness.cluster
         warp = int(lanes[0]) // WARP_LANES
         is_load = move.direction == "ld"
@@ -167,6 +179,7 @@ class TensorMemoryOrder:
             self._require_written(access, cells)
             slot = warp % (cluster.block_lanes // WARP_LANES) // QUARTERS
             self._reads[cells, slot] = self._begin(actor)
+            self._loading.setdefault(warp, {}).update(dict.fromkeys(registers, actor.epoch))
         else:
             self._meet_reads(access, cells)
             self._write(cells, self._begin(actor), _NO_SHAPE)
@@ -179,6 +192,23 @@ class TensorMemoryOrder:
             actor = self._actors.get((how, warp))
             if actor is not None:
                 self._witness.knowledge.learn(lanes[warps == warp], actor.column, actor.epoch)
+            if how == "ld":
+                self._loading.pop(warp, None)
+
+    def touch(self, registers: frozenset[int], lanes: LaneNumbers) -> None:
+        """Threads read or write registers that a load brings: it is finished, whether or not they have waited for it."""
+        if not self._loading:
+            return
+        warps = lanes // WARP_LANES
+        for warp in np.unique(warps).tolist():
+            loading = self._loading.get(warp, {})
+            came = {loading[register] for register in registers if register in loading}
+            if came:
+                left = {register: epoch for register, epoch in loading.items() if epoch not in came}
+                self._loading[warp] = left
+                actor = self._actor("ld", warp)
+                finished = min(left.values(), default=actor.epoch + 1) - 1
+                self._witness.knowledge.learn(lanes[warps == warp], actor.column, finished)
 
     def change(self, how: UnitHow, lane: int, uses: list[tuple[int, Places]]) -> None:
         """tcgen05.cp and shift: cells that a thread lets the tensor core write, by block."""
