@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilescope.machine.instructions import (
     atomics,
     barriers,
+    cluster_launch,
     control,
     copies,
     matrix,
@@ -28,6 +29,7 @@ from tilescope.ptx.syntax import Instruction
 FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
+    **cluster_launch.FAMILIES,
     **control.FAMILIES,
     **copies.FAMILIES,
     **matrix.FAMILIES,
