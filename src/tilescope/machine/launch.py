@@ -71,7 +71,9 @@ class Launch:
     max_seconds: float | None = None  # since it began
     begun: float = field(default_factory=time.perf_counter)
     is_out_of_time: bool = False
-    to_start: Iterator[tuple[int, int, int]] = field(default_factory=lambda: iter(()))  # first blocks of the clusters that have not begun
+    to_start: Iterator[tuple[int, int, int]] = field(
+        default_factory=lambda: iter(())
+    )  # first blocks of the clusters that have not begun
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None

@@ -88,7 +88,9 @@ def stored_codes(cluster: Cluster, read: SmemRead, word: int, rank: int, lane: i
     held_bytes = cluster.launch.shared_end
     if places.base + places.end > held_bytes:
         address = places.base + places.end - read.stored_bytes
-        reason = f"{read.name} reaches shared address {address:#x}, but shared memory of a block ends at {held_bytes:#x}"
+        reason = (
+            f"{read.name} reaches shared address {address:#x}, but shared memory of a block ends at {held_bytes:#x}"
+        )
         raise KernelFaultError(ILLEGAL_ADDRESS, reason, lane, address)
     first_byte = rank * cluster.shared_stride
     stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{read.stored_bytes}")

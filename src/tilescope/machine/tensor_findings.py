@@ -56,7 +56,10 @@ TENSOR_FENCE = rule(
     "Between tcgen05 instructions of two threads stand fence::before_thread_sync and fence::after_thread_sync, around what orders them.",
     argument="{where}",
     found=_FOUND,
-    limit="it is finished and a barrier orders the two, but the documents' fences do not stand around it; Triton's kernels have none, and work",
+    limit=(
+        "it is finished and a barrier orders the two, but the documents' fences do not stand around it; "
+        "Triton's kernels have none, and work"
+    ),
     fix=(
         "Put tcgen05.fence::after_thread_sync behind the wait or barrier before {where}, "
         "and tcgen05.fence::before_thread_sync before the barrier behind {before_where} (a commit needs none), to be sure."

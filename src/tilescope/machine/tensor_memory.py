@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.errors import RuleError
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.mma.tensor_memory import TMEM_FULL, TensorMemory
 from tilescope.mma.tmem_address import TMEM_COLUMNS, TMEM_LANES
-from tilescope.errors import RuleError
 
 Places = npt.NDArray[np.int64]  # lane * 512 + column
 Cells = npt.NDArray[np.uint32]

@@ -12,6 +12,7 @@ Products and copies of a block, or of a pair of blocks, are done in the order in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -221,7 +222,8 @@ def _fence(*, is_before: bool) -> Step:
     return fence
 
 
-_GROUPED = {
+Grouped = Callable[[Assembler, Instruction, Words, int], Step | Turn]
+_GROUPED: dict[str, Grouped] = {
     "alloc": _alloc,
     "dealloc": _dealloc,
     "relinquish_alloc_permit": _relinquish,

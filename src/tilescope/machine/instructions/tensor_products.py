@@ -256,7 +256,9 @@ class TensorProduct(NamedTuple):
         places = accumulator_places(self.d_key)
         b = np.concatenate([self._smem_operand(cluster, rank, "B") for rank in self.ranks])
         before = np.concatenate([self._before(cluster, rank, places) for rank in self.ranks])
-        a = [np.concatenate(parts) for parts in zip(*[self._a_copies(cluster, rank) for rank in self.ranks], strict=True)]
+        a = [
+            np.concatenate(parts) for parts in zip(*[self._a_copies(cluster, rank) for rank in self.ranks], strict=True)
+        ]
         scales = self._scales(cluster)
         parts = len(a)  # lanes of another part of n read a copy of A of their own
         width = self.descriptor.n // parts
@@ -458,16 +460,14 @@ class ACells(NamedTuple):
 
 
 def _cells_of(bit_addresses: npt.NDArray[np.int64]) -> Places:
-    """lane * 512 + column of bit addresses."""
+    """Lane * 512 + column of bit addresses."""
     return np.asarray(bit_addresses // LANE_BITS * TMEM_COLUMNS + bit_addresses % LANE_BITS // CELL_BITS)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def accumulator_places(key: DKey) -> Places:
     """The cells of D, (rows of a block, n)."""
-    layout = tmem_layout(
-        (key.m, key.n), data_type=key.data_type, cta_group=key.cta_group, ws=key.ws, address=key.word
-    )
+    layout = tmem_layout((key.m, key.n), data_type=key.data_type, cta_group=key.cta_group, ws=key.ws, address=key.word)
     return _cells_of(layout.bit_addresses()[..., 0])
 
 
@@ -481,9 +481,7 @@ def _a_cells(key: AKey) -> ACells:
     for spread in DECOMPRESSIONS.values():
         if key.data_type == _PADDED_TYPES.get(spread.bits):
             lowest_bit = spread.lowest_bit
-    return ACells(
-        _cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, lowest_bit
-    )
+    return ACells(_cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, lowest_bit)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
@@ -558,7 +556,9 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
 def _masks(assembler: Assembler, vector: Operand, cta_group: int) -> tuple[int, ...]:
     masks = tuple(assembler.source(one, "b32") for one in assembler.vector(vector))
     if len(masks) != 4 * cta_group:
-        raise RefusedError(f"disable-output-lane has {4 * cta_group} masks with cta_group::{cta_group}, not {len(masks)}")
+        raise RefusedError(
+            f"disable-output-lane has {4 * cta_group} masks with cta_group::{cta_group}, not {len(masks)}"
+        )
     return masks
 
 

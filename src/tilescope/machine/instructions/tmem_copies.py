@@ -13,7 +13,7 @@ import numpy as np
 from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.fault import ILLEGAL_INSTRUCTION, KernelFaultError
-from tilescope.machine.instructions.moving import AddressOf, decode_address
+from tilescope.machine.instructions.moving import decode_address
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler

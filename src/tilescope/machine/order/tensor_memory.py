@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.address import SHARED_RANK_SHIFT
 from tilescope.machine.order.accessor import Unit
-from tilescope.machine.order.conflict import How, Side
+from tilescope.machine.order.conflict import Side
 from tilescope.machine.order.knowledge import FENCED_SHARED, Clock, joined
 from tilescope.machine.order.mbarriers import MbarrierOrder, Mbarriers
 from tilescope.machine.order.stamp import UNDER_WAY, Stamp, Stamps, stamp_base, stamped, taken_apart
@@ -129,7 +129,9 @@ class TensorMemoryOrder:
         warps = cluster.block_lanes // WARP_LANES
         self._writes = np.zeros(count, np.int64)
         self._shape_of_write = np.zeros(count, np.int32)
-        self._reads = np.zeros((count, -(-warps // QUARTERS) + 1), np.int64)  # warps that reach the quarter; the tensor core
+        self._reads = np.zeros(
+            (count, -(-warps // QUARTERS) + 1), np.int64
+        )  # warps that reach the quarter; the tensor core
 
     def _cells(self, rank: int, places: Places) -> Cells:
         """The cells of places, each once."""
@@ -297,7 +299,9 @@ class TensorMemoryOrder:
     def _side(self, actor: Actor, pc: int) -> Side:
         return self._witness.tensor_side(pc, actor.number * WARP_LANES if actor.how != "core" else actor.number)
 
-    def _tell(self, mistake: Literal["tensor memory", "tensor fence"], before: Side, access: _Access, cell: int) -> None:
+    def _tell(
+        self, mistake: Literal["tensor memory", "tensor fence"], before: Side, access: _Access, cell: int
+    ) -> None:
         self._witness.tell(mistake, before, access.now, "tensor", self._address(cell))
 
     def _require_written(self, access: _Access, cells: Cells) -> None:
