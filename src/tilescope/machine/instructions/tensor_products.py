@@ -181,13 +181,14 @@ class TensorProduct(NamedTuple):
     def a_read(self) -> SmemRead:
         """How A is read from the shared memory of each block."""
         word = self.descriptor
-        return _operand_read("A", self.own_m, word.a_type, self.form.kind, word.k, word.a_major)
+        return SmemRead("operand A", self.own_m, word.k, _element_bits(word.a_type, self.form.kind), word.a_major)
 
     @property
     def b_read(self) -> SmemRead:
         """How B is read from the shared memory of each block."""
         word = self.descriptor
-        return _operand_read("B", word.n // len(self.ranks), word.b_type, self.form.kind, word.k, word.b_major)
+        columns = word.n // len(self.ranks)
+        return SmemRead("operand B", columns, word.k, _element_bits(word.b_type, self.form.kind), word.b_major)
 
     def begin(self, cluster: Cluster) -> None:
         """Check what can be checked now, and leave the rest to be done later."""
@@ -403,14 +404,9 @@ def _negated(codes: Codes, element: DataType, is_negated: bool) -> Codes:
     return turned
 
 
-def _operand_read(
-    operand: str, rows: int, element: DataType, kind: Tcgen05Kind, k: int, major: Literal["K", "MN"]
-) -> SmemRead:
-    """How rows of an operand are read: as elements, as the bytes of two of them, or as bytes with padding."""
-    name = f"operand {operand}"
-    if kind.is_dense_4_bit:
-        return SmemRead(name, rows, k, 4, major)
-    return SmemRead(name, rows, k, max(8, element.bits), major)
+def _element_bits(element: DataType, kind: Tcgen05Kind) -> int:
+    """Bits that are read as one: an element, or the byte that it has, or that two of 4 bits share."""
+    return 4 if kind.is_dense_4_bit else max(8, element.bits)
 
 
 # Where matrices lie ------------------------------------------------------------------------------------------------------

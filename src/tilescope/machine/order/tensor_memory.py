@@ -12,7 +12,7 @@ A cell is 16 lanes of one column: no instruction but cp.4x256b touches less.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -58,6 +58,7 @@ class Actor:
     issued: int  # what is published, finished or not
     epoch: int = 0
     last_pc: int = 0
+    ranks: set[int] = field(default_factory=set)  # the blocks whose shared memory it has read
 
     @property
     def warp(self) -> int:
@@ -347,6 +348,7 @@ class TensorMemoryOrder:
             witness.tell_of_unit(met, cells, now, unit, "shared")
         witness.tell_of_unwritten(cells, now)
         actor = self._actor("core", lane)
+        actor.ranks.add(rank)
         stamp = int(stamped(stamp_base(witness.cluster.pc), actor.column, actor.epoch + 1))
         witness.shared.read_by_unit(cells, witness.tensor_unit, stamp)
 
@@ -444,12 +446,10 @@ class TensorMemoryOrder:
     def end(self, rank: int, clock: Clock) -> None:
         """A block has ended: what may still read its shared memory or come to its mbarriers, and columns not freed."""
         witness = self._witness
-        cluster = witness.cluster
         for actor in self._actors.values():
-            if actor.how == "core" and int(cluster.block_of_lane[actor.number]) == rank:
-                if clock.known[actor.column] < actor.epoch:
-                    side = witness.tensor_side(actor.last_pc, None)
-                    witness.tell("block end", None, side, "shared", None, rank=rank)
+            if rank in actor.ranks and clock.known[actor.column] < actor.epoch:
+                side = witness.tensor_side(actor.last_pc, None)
+                witness.tell("block end", None, side, "shared", None, rank=rank)
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
                 epoch, pc = barrier.last_commit
