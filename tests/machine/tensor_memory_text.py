@@ -1,9 +1,9 @@
 """A kernel that runs tcgen05 instructions between a picture of tensor memory before and one after.
 
-    smem     bytes that lie in shared memory from SMEM on, in every block
-    before   (blocks, 128, columns) words that are stored to tensor memory
-    body     what thread 0 of block 0 issues: %r1 is the address of the columns, %a0, %a1 … are 64-bit arguments
-    after    (blocks, 128, columns) words that are loaded when a commit has said that all of it is done
+smem     bytes that lie in shared memory from SMEM on, in every block
+before   (blocks, 128, columns) words that are stored to tensor memory
+body     what thread 0 of block 0 issues: %r1 is the address of the columns, %a0, %a1 … are 64-bit arguments
+after    (blocks, 128, columns) words that are loaded when a commit has said that all of it is done
 """
 
 from typing import NamedTuple

@@ -140,7 +140,9 @@ def test_two_groups_in_one_kernel_are_refused():
 
 def test_what_is_no_descriptor_is_a_fault():
     run = ts.Kernel(RIGHT.replace(f"{WORD.encode():#x}", "0x8400050")).run(
-        1, 128, [np.zeros(SMEM_BYTES, np.uint8), *[np.zeros((128, COLUMNS), np.uint32) for _ in range(2)], A.word, B.word],
+        1,
+        128,
+        [np.zeros(SMEM_BYTES, np.uint8), *[np.zeros((128, COLUMNS), np.uint32) for _ in range(2)], A.word, B.word],
         smem_bytes=SMEM + SMEM_BYTES,
     )
     assert run.outcome == "fault"

@@ -86,7 +86,10 @@ def test_one_block_multiplies(kind, a_type, b_type, d_type, m, n, majors):
         b_major="K" if majors[1] == "K" else "MN",
     )
     a, b = whole_numbers((m, word.k), a_type), whole_numbers((n, word.k), b_type)
-    swizzles = ["32B" if major == "K" else "64B" if extent * a.itemsize >= 64 else "32B" for major, extent in zip(majors, (m, n), strict=True)]
+    swizzles = [
+        "32B" if major == "K" else "64B" if extent * a.itemsize >= 64 else "32B"
+        for major, extent in zip(majors, (m, n), strict=True)
+    ]
     image = np.zeros(SMEM_BYTES, np.uint8)
     left = Operand(codes_of(a), SMEM, major=word.a_major, swizzle=swizzles[0])
     right = Operand(codes_of(b), B_AT, major=word.b_major, swizzle=swizzles[1])
@@ -202,9 +205,7 @@ def test_narrow_elements_lie_padded_in_shared_memory(a_type, b_type):
     word, setting = idesc("f8f6f4", 128, 32, a_type=a_type, b_type=b_type)
     a, b = whole_numbers((128, 32), a_type, -2, 2), whole_numbers((32, 32), b_type, -2, 2)
     image = np.zeros(SMEM_BYTES, np.uint8)
-    left, right = (
-        Operand(padded(values), address, swizzle="32B") for values, address in ((a, SMEM), (b, B_AT))
-    )
+    left, right = (Operand(padded(values), address, swizzle="32B") for values, address in ((a, SMEM), (b, B_AT)))
     left.write(image)
     right.write(image)
     result = ran(setting + mma("f8f6f4"), empty_cells(), image, left.word, right.word)
