@@ -8,6 +8,7 @@ python kernels.py      needs Triton 3.9, no card: writes NAME.ptx and smem_bytes
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 HERE = Path(__file__).parent
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where nobody says it
 
 
 @triton.jit

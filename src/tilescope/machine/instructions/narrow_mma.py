@@ -21,7 +21,7 @@ from tilescope.errors import RuleError
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.fault import fault_of
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.program import Assembler
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import Lanes, RefusedError, Turn
@@ -80,6 +80,7 @@ class NarrowProduct(NamedTuple):
 def decode_narrow_mma(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
     """mma.sync with a .kind."""
     kind = words.required([f"kind::{name}" for name in _TYPES_OF_KIND], "kind that mma.sync has").removeprefix("kind::")
+    require_target(assembler.module, ("sm_120",), f"kind::{kind}")
     is_scaled = words.flag("block_scale")
     vector = words.one_of(_SCALE_VECTORS)
     words.flag("sync")

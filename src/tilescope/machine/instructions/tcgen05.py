@@ -31,12 +31,13 @@ from tilescope.machine.instructions.moving import AddressOf
 from tilescope.machine.instructions.tensor_products import decode_product
 from tilescope.machine.instructions.tmem_copies import decode_copy, decode_shift
 from tilescope.machine.instructions.tmem_moves import decode_move, decode_wait
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step, Turn
 from tilescope.machine.tensor_memory import pair_ranks, split_address
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Instruction
 
 _GROUPS = {"cta_group::1": 1, "cta_group::2": 2}
@@ -244,6 +245,7 @@ _ACTIONS = (
 
 
 def _tcgen05(assembler: Assembler, instruction: Instruction) -> Step | Turn:
+    require_target(assembler.module, BLACKWELL, "tcgen05")
     words = Words(instruction)
     action = words.required(_ACTIONS, f"action that is known: {', '.join(_ACTIONS)}")
     if action in ("ld", "st"):

@@ -28,13 +28,14 @@ from tilescope.machine.fault import (
 )
 from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.order.cells import CellNumbers, Cells
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -88,6 +89,8 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
     words.required((MBARRIER if is_load else BULK_GROUP,), "completion that this direction has")
     has_mask = words.flag("multicast::cluster")
     cta_group = words.one_of(("cta_group::1", "cta_group::2"))
+    if cta_group is not None:
+        require_target(assembler.module, BLACKWELL, f".{cta_group} of a tensor copy")
     has_policy = words.flag("L2::cache_hint")
     words.without_effect()
     reduce = words.required(tuple(REDUCTIONS), "reduction") if is_reduction else None
