@@ -30,7 +30,7 @@ def whole_numbers(shape, type_name, least=-3, most=3):
     return RANDOM.integers(max(least, 0) if type_name == "u8" else least, most + 1, shape).astype(TYPES[type_name])
 
 
-def placed(cells, layout, values, cta=0):
+def placed(cells, layout, values):
     """Elements of one block of a layout, written to cells (128, columns) bit by bit."""
     codes = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
     for copy in range(layout.copies):
@@ -202,7 +202,7 @@ def test_products_follow_each_other():
 @pytest.mark.parametrize(("a_type", "b_type"), [("e2m1", "e4m3"), ("e3m2", "e2m3"), ("e2m3", "e2m1")])
 def test_narrow_elements_lie_padded_in_shared_memory(a_type, b_type):
     """16 elements of 4 or 6 bits at the front of 16 bytes."""
-    word, setting = idesc("f8f6f4", 128, 32, a_type=a_type, b_type=b_type)
+    _, setting = idesc("f8f6f4", 128, 32, a_type=a_type, b_type=b_type)
     a, b = whole_numbers((128, 32), a_type, -2, 2), whole_numbers((32, 32), b_type, -2, 2)
     image = np.zeros(SMEM_BYTES, np.uint8)
     left, right = (Operand(padded(values), address, swizzle="32B") for values, address in ((a, SMEM), (b, B_AT)))
@@ -279,3 +279,58 @@ def write_scales(cells, codes, operand, column, m, group):
     for copy in range(bits.shape[2]):
         at = bits[..., copy]
         np.bitwise_or.at(cells, (at >> 21, at % (1 << 21) >> 5), codes.astype(np.uint32) << (at % 32).astype(np.uint32))
+
+
+LOAD = """
+.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .align 128 .b8 map[128], .param .u64 out)
+{
+    .shared .align 1024 .b8 tile[4096];
+    .shared .align 8 .b64 full;
+    .reg .b32 %r<4>;
+    .reg .b64 %d<4>;
+    .reg .pred %p<2>;
+    mov.b64 %d1, map;
+    ld.param.u64 %d2, [out];
+    mbarrier.init.shared.b64 [full], 1;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 4096;
+    mov.u32 %r1, 0;
+    cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [tile], [%d1, {%r1, %r1}], [full];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [full], 0;
+    @!%p1 bra WAIT;
+    cp.async.bulk.global.shared::cta.bulk_group [%d2], [tile], 4096;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("swizzle", ["128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"])
+def test_copies_through_maps_with_the_swizzles_of_sm_100(swizzle):
+    memory = ts.Memory()
+    source, out = RANDOM.standard_normal((32, 32)).astype(np.float32), np.zeros(4096, np.uint8)
+    tensor_map = memory.map(source, (32, 32), swizzle=swizzle, arch="sm_100")
+    run = ts.Kernel(LOAD).run(1, 1, [tensor_map, out], memory=memory)
+    assert run.outcome == "finished"
+    assert (out == ts.load(tensor_map, source.view(np.uint8).ravel(), (0, 0))).all()
+    assert not (out == source.view(np.uint8).ravel()).all()
+
+
+def test_mn_major_tf32_has_atoms_of_32_bytes():
+    """B of tf32 with n contiguous: 128B with 32-byte atoms is the only mode that has it."""
+    _, setting = idesc("tf32", 128, 32, a_type="tf32", b_major="MN")
+    a, b = whole_numbers((128, 8), "tf32"), whole_numbers((32, 8), "tf32")
+    image = np.zeros(SMEM_BYTES, np.uint8)
+    left = Operand(codes_of(a), SMEM, swizzle="32B")
+    left.write(image)
+    descriptor = ts.Tcgen05Descriptor(B_AT, leading_bytes=512, stride_bytes=512, swizzle="128B_ATOM_32B")
+    addresses = descriptor.addresses("MN", rows=32, k=8, element_bits=32) - B_AT + 0x8000
+    for byte in range(4):
+        image[addresses + byte] = codes_of(b).view(np.uint8).reshape(32, 8, 4)[..., byte]
+    result = ran(setting + mma("tf32"), empty_cells(), image, left.word, descriptor.encode())
+    layout = tmem_layout((128, 32))
+    assert (held(result.after[0], layout, np.float32) == a.astype(np.float64) @ b.astype(np.float64).T).all()

@@ -3,7 +3,7 @@
 python kernels.py      needs Triton 3.9, no card: writes NAME.ptx and smem_bytes.json here
 """
 
-# ruff: noqa: N803, N806, T201  constants of a kernel are written large
+# ruff: noqa: N803, T201  constants of a kernel are written large
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def scaled(
     pm, pn = tl.program_id(0), tl.program_id(1)
     words: tl.constexpr = BK // VECTOR // 4
     total = tl.zeros((BM, BN), tl.float32)
-    for step in range(0, K // BK):
+    for step in range(K // BK):
         a = of_a.load([pm * BM, step * (BK // PACK)])
         b = of_b.load([pn * BN, step * (BK // PACK)])
         sa = of_sa.load([0, pm * (BM // 128), step * words, 0, 0])
