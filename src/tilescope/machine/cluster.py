@@ -9,6 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.tensor_memory import TensorMemories
 from tilescope.machine.thread_tiles import StoreMarks
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
@@ -139,6 +141,11 @@ class Cluster:
     def stacked(self, numbers: tuple[int, ...], at: Lanes) -> Words:
         """(lanes, registers) words of several registers."""
         return np.stack([self.registers[number][at] for number in numbers], axis=1)
+
+    @cached_property
+    def tensor_memory(self) -> TensorMemories:
+        """The tensor memory of all blocks; kernels without tcgen05 never make it."""
+        return TensorMemories(self.blocks)
 
     # Memory ------------------------------------------------------------------------------------------------------
 

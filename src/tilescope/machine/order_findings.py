@@ -24,6 +24,18 @@ from tilescope.machine.places import (
 )
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.schedule import Schedule
+from tilescope.machine.tensor_findings import (
+    BY_WARP,
+    COMMIT_LEFT,
+    FINISH,
+    TENSOR_END_REMEDY,
+    TENSOR_LEFT,
+    TENSOR_RULES,
+    TENSOR_UNIT_VERB,
+    TENSOR_UNITS,
+    TENSOR_VERB,
+    tensor_place,
+)
 from tilescope.rule import Rule, rule
 from tilescope.sentence import listed
 
@@ -367,6 +379,7 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "unwritten": UNWRITTEN,
     "unwritten operand": UNWRITTEN_OPERAND,
     "cp.async fence": CP_ASYNC_FENCE,
+    **TENSOR_RULES,
 }
 
 _VERB: dict[How, str] = {
@@ -380,17 +393,20 @@ _VERB: dict[How, str] = {
     "init": "initialises",
     "arrival": "uses",
     "wait": "waits for",
+    **TENSOR_VERB,
 }
 _UNIT_NAMED: dict[How, str] = {
     "copy": "a bulk or tensor copy",
     "wgmma": "a wgmma",
     "bulk store": "a bulk or tensor store",
+    **TENSOR_UNITS,
 }
 _UNIT_VERB: dict[How, str] = {
     "copy": "brings",
     "wgmma": "reads",
     "bulk store": "reads",
     "cp.async": "copies by cp.async",
+    **TENSOR_UNIT_VERB,
 }
 _LEFT: dict[How, str] = {
     "copy": "the copy at {where} may still write its shared memory",
@@ -401,12 +417,14 @@ _LEFT: dict[How, str] = {
     "write": "another block may still write its shared memory at {where}",
     "atomic": "another block may still change its shared memory at {where}",
     "arrival": "another block may still use an mbarrier of it at {where}",
+    **TENSOR_LEFT,
 }
 _END_REMEDY: dict[How, str] = {
     "copy": "Wait for the mbarrier of the copy before the block ends, or do not issue it.",
     "bulk store": "Use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read before the block ends.",
     "wgmma": "Use wgmma.commit_group and wgmma.wait_group 0 before the block ends.",
     "cp.async": "Use cp.async.wait_all before the block ends.",
+    **TENSOR_END_REMEDY,
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
 _TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
@@ -461,6 +479,8 @@ def severity_of(conflict: Conflict) -> Severity:
 def _rule_of(conflict: Conflict) -> Rule | Wording:
     if conflict.mistake == "block end" and conflict.now.how == "cp.async":
         return COPIES_LEFT
+    if conflict.mistake == "block end" and conflict.now.how == "tcgen05.commit":
+        return COMMIT_LEFT
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
     return _RULE_OF_MISTAKE[conflict.mistake]
@@ -532,6 +552,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts["did"] = other.verb
     facts["before_where"] = instruction_named(launch.program, before.pc)
     facts["remedy"] = _barrier_between(launch, conflict, before)
+    facts["finish"] = FINISH.get(before.how)
     facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
     return facts
 
@@ -540,7 +561,8 @@ def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:
     if side.lane is None:
         return _UNIT_NAMED[side.how]
     thread = thread_index(launch, side.lane % launch.block_lanes)
-    return f"thread {thread} of block {conflict.block}"
+    named = f"thread {thread} of block {conflict.block}"
+    return f"the warp of {named}" if side.how in BY_WARP else named
 
 
 def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
@@ -552,6 +574,8 @@ def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
     assert before.lane is not None
     rank, thread = divmod(before.lane, launch.block_lanes)
     named = f"thread {thread_index(launch, thread)}"
+    if before.how in BY_WARP:
+        named = f"the warp of {named}"
     if conflict.now.lane is not None and conflict.now.lane // launch.block_lanes != rank:
         named += f" of the block with rank {rank} in the cluster"
     return _Told(named, verb)
@@ -562,6 +586,8 @@ def _bytes(launch: Launch, conflict: Conflict) -> str | None:
     address = conflict.address
     if address is None:
         return None
+    if conflict.space == "tensor":
+        return tensor_place(address)
     if conflict.space == "global":
         region = launch.memory.region_at(address)
         if region is None:

@@ -61,6 +61,7 @@ class MbarrierOrder:
     ended_before_by: Moments | None = None  # those of the phase before
     failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
     last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
+    last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0

@@ -22,6 +22,16 @@ from tilescope.machine.step import LaneNumbers
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
 
+TENSOR_HOWS: dict[str, How] = {
+    "alloc": "tcgen05.alloc",
+    "ld": "tcgen05.ld",
+    "st": "tcgen05.st",
+    "mma": "tcgen05.mma",
+    "cp": "tcgen05.cp",
+    "shift": "tcgen05.shift",
+    "commit": "tcgen05.commit",
+}
+
 
 class LaunchOrder:
     """What all clusters of a launch share."""
@@ -49,14 +59,20 @@ class Witness:
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
         self.ended_blocks: set[int] = set()  # by rank
+        self.tensor_columns: set[int] = set()  # of those who use tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // 32
-        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 1)
+        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
 
     @property
     def bulk_unit(self) -> int:
         """The slot of `shared` in which reads by bulk copies are kept."""
         return self.warpgroups
+
+    @property
+    def tensor_unit(self) -> int:
+        """The slot of `shared` in which reads by tcgen05 are kept."""
+        return self.warpgroups + 1
 
     # Places ----------------------------------------------------------------------------------------------------------
 
@@ -87,6 +103,8 @@ class Witness:
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""
         kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        if stamp.column in self.tensor_columns:
+            return self.tensor_side(stamp.pc, None)
         if stamp.column >= self.knowledge.first_barrier:
             return Side(stamp.pc, "copy", None)
         if stamp.column >= self.knowledge.first_warpgroup:
@@ -98,6 +116,13 @@ class Witness:
         meaning = self.launch.meanings[stamp.pc]
         how: How = "write" if was_write else "read"
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+
+    def tensor_side(self, pc: int, lane: int | None) -> Side:
+        """Who used tensor memory: what the instruction does is in its name."""
+        instruction = self.cluster.program.instructions[pc]
+        assert instruction is not None
+        how = next(TENSOR_HOWS[word] for word in instruction.modifiers if word in TENSOR_HOWS)
+        return Side(pc, how, lane)
 
     def foreign(self, met: Met, index: int) -> dict[str, int]:
         """The cluster that was met, where it is another one."""
@@ -150,6 +175,6 @@ def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
         return "cp.async"
     if before == "bulk store" and not was_write:
         return "store source"
-    if before == "wgmma" or (now == "copy" and not was_write):
+    if before in ("wgmma", "tcgen05.mma", "tcgen05.cp") or (now == "copy" and not was_write):
         return "refill"
     return "race"
