@@ -257,7 +257,8 @@ def _memory(memory: object) -> Memory:
 def _seconds(max_seconds: object) -> float | None:
     if max_seconds is None:
         return None
-    if isinstance(max_seconds, int | float) and 0 < max_seconds < _MOST_SECONDS:
+    is_truth = isinstance(max_seconds, bool)
+    if isinstance(max_seconds, int | float) and not is_truth and 0 < max_seconds < _MOST_SECONDS:
         return float(max_seconds)
     raise ARGUMENT_TYPE.error(
         argument="max_seconds",

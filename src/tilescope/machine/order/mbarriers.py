@@ -41,6 +41,7 @@ class MbarrierOrder:
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0
+    byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -63,6 +64,12 @@ class MbarrierOrder:
         self.failed_lanes.clear()
         self.expected_bytes = 0
         self.came_bytes = 0
+        self.byte_pcs.clear()
+
+    def expect(self, expected_bytes: int, pc: int) -> None:
+        """An instruction says how many bytes are to come in this phase."""
+        self.expected_bytes += expected_bytes
+        self.byte_pcs.add(pc)
 
     def handed_on(self, knowledge: Knowledge) -> Clock:
         """What the end of the last phase tells those who see it."""

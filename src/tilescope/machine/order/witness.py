@@ -136,7 +136,12 @@ class Witness:
         cluster = self.cluster
         rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
         block = block_index(cluster.first_block, cluster.launch.cluster, rank)
-        self.launch.conflicts.add(Conflict(mistake, before, now, space, address, block, facts))
+        conflict = Conflict(mistake, before, now, space, address, block, facts)
+        conflict.copies_made = len(cluster.launch.copies)
+        if space == "shared" and address is not None:
+            stamp = int(self.shared.writes[address // self.cell_bytes])
+            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+        self.launch.conflicts.add(conflict)
 
 
 def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
