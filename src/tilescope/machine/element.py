@@ -100,8 +100,7 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
     said = elements_named(first_origin, traced.element_at(last), traced)
     if said is None:
         return None
-    region = launch.memory.region_at(tensor_map.address)
-    owner = None if region is None else owner_named(launch, region)
+    owner = map_owner(launch, tensor_map)
     facts = {
         "coords": first_origin.coords,
         "box": record.coords,
@@ -109,7 +108,14 @@ def tile_element(launch: Launch, conflict: Conflict) -> Element | None:
         "map_number": record.map_number,
         "tensor": owner,
     }
-    return Element(f"{said} of {owner or f'the tensor at {tensor_map.address:#x}'}", facts)
+    return Element(f"{said} of {owner}", facts)
+
+
+def map_owner(launch: Launch, tensor_map: AnyMap) -> str:
+    """The argument whose tensor a map is of, or where the tensor lies."""
+    region = launch.memory.region_at(tensor_map.address)
+    owner = None if region is None else owner_named(launch, region)
+    return f"the tensor at {tensor_map.address:#x}" if owner is None else owner
 
 
 def _copied_element(launch: Launch, record: CopyRecord, offset: int) -> Element | None:

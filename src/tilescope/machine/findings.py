@@ -23,6 +23,7 @@ from tilescope.machine.places import (
     threads_of,
     where_it_lies,
 )
+from tilescope.machine.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
 from tilescope.rule import Rule, rule
 
@@ -157,6 +158,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         *_ending(launch, result),
         *order_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
+        *(ring_notes(launch) if result.outcome == "finished" else ()),
     )
     return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))
 

@@ -262,7 +262,7 @@ def _seconds(max_seconds: object) -> float | None:
         return float(max_seconds)
     raise ARGUMENT_TYPE.error(
         argument="max_seconds",
-        found=printed(max_seconds),
+        found=f"max_seconds = {printed(max_seconds)}",
         limit="a positive number of seconds",
         fix="Use 2.0, for example.",
     )

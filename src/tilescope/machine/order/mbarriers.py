@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_RANK_SHIFT
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
 from tilescope.machine.order.knowledge import KNOWN, Clock, Knowledge, Vector, joined
 from tilescope.machine.order.witness import Witness
+from tilescope.machine.records import MbarrierUse
 from tilescope.machine.step import LaneNumbers
 
 _BARRIER_BYTES = 8
@@ -91,6 +92,7 @@ class Mbarriers:
         self._witness = witness
         self._fences = fences
         self.at: dict[int, MbarrierOrder] = {}
+        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
         self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(witness.shared.writes), np.bool_)  # by cell
 
     def named(self, address: int) -> MbarrierOrder:
@@ -111,6 +113,8 @@ class Mbarriers:
     def forget(self, address: int, lane: int) -> None:
         """mbarrier.inval: everybody must be done with it."""
         self._require_done(address, lane)
+        if address in self.at:
+            self._keep_use(address)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
         held = self.named(address)
         self.at[address] = MbarrierOrder(held.column, phases=held.phases)
@@ -134,6 +138,20 @@ class Mbarriers:
                 before = Side(pc, "arrival", user)
                 self._witness.tell("barrier reuse", before, now, "shared", self._witness.place(address))
                 return
+
+    def uses(self, rank: int) -> dict[int, MbarrierUse]:
+        """By offset: the mbarriers of a block, those that were taken away included, and how they were used."""
+        for address in self.at:
+            self._keep_use(address)
+        own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
+        return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
+
+    def _keep_use(self, address: int) -> None:
+        state = self._witness.cluster.mbarriers.get(address)
+        if state is not None:
+            before = self._uses.get(address, MbarrierUse(state.count, frozenset()))
+            pcs = {pc for _, pc in self.at[address].users.values()}
+            self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
     def fence_init(self, lanes: LaneNumbers) -> None:
         """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster."""

@@ -16,7 +16,7 @@ from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, K
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class LaunchOrder:
         self.flags = Flags()  # in global memory
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
+        self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
 class Witness:
