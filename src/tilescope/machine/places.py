@@ -67,6 +67,14 @@ def thread_index(launch: Launch, thread: int) -> tuple[int, int, int]:
     return thread % width, thread // width % height, thread // width // height
 
 
+def line_named(program: Program, pc: int) -> str:
+    """The source line of an instruction, or its PTX line where it has none."""
+    instruction = program.instructions[pc]
+    if instruction is None:
+        return "the end of a function"
+    return f"PTX line {instruction.line}" if instruction.source is None else str(instruction.source)
+
+
 def instruction_named(program: Program, pc: int) -> str:
     """An instruction: its source line first, the line of the PTX beside it."""
     instruction = program.instructions[pc]
