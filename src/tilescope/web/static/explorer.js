@@ -276,6 +276,10 @@
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     indexCells();
     setUpPlayer();
+    for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
+      const box = row.closest(".scroll");
+      box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
+    }
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
   }
   setUp();
