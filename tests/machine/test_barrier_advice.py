@@ -103,7 +103,7 @@ def test_tritons_transposition_keeps_the_barriers_that_it_needs():
 
 def test_the_arrays_hold_what_the_kernel_left_in_them():
     numbers = np.zeros(64, np.uint32)
-    text = HEAD + "\n".join([WRITE, "bar.sync 0;", "bar.sync 0;", READ, "bar.sync 0;"]) + TAIL
+    text = HEAD + f"{WRITE} bar.sync 0; bar.sync 0; {READ} bar.sync 0;" + TAIL
     ts.Kernel(text).run(1, 64, [numbers, 1], advice=True)
     assert numbers.tolist() == list(range(63, -1, -1))
 
