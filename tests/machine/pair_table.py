@@ -19,11 +19,13 @@ from pair_arrays import (
     for_both_blocks,
     handed_on,
     image_column,
+    loaded_fragments,
     map_in_memory,
     map_to_copy,
     map_used_twice,
     mapped_words,
     matrices,
+    mirrored_box,
     mirrored_half,
     mirrored_sums,
     moved_words,
@@ -36,11 +38,13 @@ from pair_arrays import (
     plus,
     product,
     product_of_registers,
+    product_of_rows,
     product_of_two_groups,
     product_over_k,
     same_tiles,
     same_words,
     stored_box,
+    stored_fragments,
     stored_matrices,
     sum_of_two,
     sum_under_lock,
@@ -67,6 +71,7 @@ EXPECTED_BYTES = frozenset({"run-expected-bytes"})
 HANG = frozenset({"run-hang"})
 ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
 UNWRITTEN = frozenset({"run-unwritten"})
+SWIZZLE = frozenset({"run-swizzle-mismatch"})
 
 TABLE = (
     Pairs(
@@ -546,6 +551,14 @@ TABLE = (
         grid=2,
         cluster=2,
     ),
+    Pairs(
+        "swizzled_operands",
+        product_of_rows,
+        {"a-read-as-64b": SWIZZLE, "a-read-plainly": SWIZZLE, "b-written-as-64b": SWIZZLE},
+    ),
+    Pairs("swizzled_rows", loaded_fragments, {"read-as-64b": SWIZZLE, "read-plainly": SWIZZLE}, block=32),
+    Pairs("swizzled_store", stored_fragments, {"written-as-64b": SWIZZLE, "written-plainly": SWIZZLE}, block=32),
+    Pairs("swizzled_words", mirrored_box, {"read-as-64b": SWIZZLE, "written-as-64b": SWIZZLE}),
     Pairs("ldmatrix_of_copied", matrices, {"no-wait": CP_ASYNC, "no-barrier": COPY_OF_OTHERS}, block=64),
     Pairs(
         "changed_in_place",

@@ -27,7 +27,7 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.operand_reads import Marks, forget_tiles
+from tilescope.machine.operand_reads import Marks
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -35,6 +35,7 @@ from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.thread_tiles import StoreMarks
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
 
@@ -81,6 +82,7 @@ class Cluster:
         self.random = launch.random
         self.costs = launch.costs
         self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
+        self.store_marks: StoreMarks | None = None  # by 4 bytes: the store of threads that wrote them
         self.log = launch.take_log()
         if self.log is not None:
             self.log.begin(self)
@@ -153,6 +155,8 @@ class Cluster:
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
         if self.order is not None and space == "shared":
             self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
+        if self.tile_marks is not None and self.costs is not None and space == "shared":
+            self.costs.tiles.read(self, at, places)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
@@ -182,8 +186,8 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
-        if space == "shared" and self.tile_marks is not None:
-            forget_tiles(self, places, values.dtype.itemsize * count)
+        if space == "shared" and self.costs is not None:
+            self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
             return
         self.version += 1

@@ -25,6 +25,7 @@ from tilescope.machine.places import (
 )
 from tilescope.machine.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
+from tilescope.machine.swizzle_findings import swizzle_findings
 from tilescope.rule import Rule, rule
 
 _PLACES_TOLD = 4
@@ -157,6 +158,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     found = (
         *_ending(launch, result),
         *order_findings(launch),
+        *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
         *(ring_notes(launch) if result.outcome == "finished" else ()),
     )

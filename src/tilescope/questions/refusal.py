@@ -81,6 +81,7 @@ OF_INPUT = frozenset(
         "ptx-type",
         "ptx-unsupported",
         "saved-card",
+        "serve-host",
         "serve-port",
         "shape-stride",
         "smem-moment",

@@ -35,6 +35,7 @@ from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.thread_tiles import forget_stores
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -249,6 +250,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         if cluster.costs is not None:
             cluster.costs.operands.wrote(cluster, copy, map_number, pc)
+            forget_stores(cluster, copy.smem_address, max(record.bytes, tensor_map.smem_bytes))
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
@@ -274,6 +276,8 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
             held.append(read_rows(copy, source))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
+        if cluster.costs is not None:
+            cluster.costs.tiles.stored(cluster, copy, map_number, pc)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc
