@@ -169,7 +169,7 @@ class _Trials:
             max_steps=min(launch.max_steps, STEPS_OF_A_TRIAL * self._steps),
             max_seconds=launch.max_seconds,
             begun=launch.begun,
-            order=LaunchOrder(program),
+            order=LaunchOrder(program, memory),
         )
 
 

@@ -34,7 +34,7 @@ class Fences:
             return
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.reach)
-            self._witness.knowledge.own[lanes] += 1
+            self._witness.knowledge.advance(lanes)
             return
         for reach in range(meaning.reach, -1, -1):
             is_fenced = self.epochs[reach, lanes] > 0
@@ -82,4 +82,4 @@ class Fences:
                         knowledge.acquire(np.array([lane]), left.clock)
         for nearer in range(reach + 1):
             self.epochs[nearer, lanes] = knowledge.own[lanes]
-        knowledge.own[lanes] += 1
+        knowledge.advance(lanes)

@@ -54,7 +54,7 @@ class Products:
         unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
         now = Side(witness.cluster.pc, "wgmma", int(lanes[0]))
         column = witness.knowledge.first_warpgroup + warpgroup
-        stamp = int(stamped(stamp_base(witness.cluster.pc), column, group + 1))
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), column, group + 1))
         for cells in operands:
             met = witness.shared.unknown_writes(cells, unit)
             if met is not None:

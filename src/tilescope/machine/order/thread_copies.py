@@ -38,11 +38,11 @@ class ThreadCopies:
     def copy(self, lanes: LaneNumbers, places: Addresses, size_bytes: int) -> None:
         """cp.async is issued: each lane will write its bytes at any time before it waits."""
         witness = self._witness
-        touch = self._touching.spread("shared", "cp.async", Request(lanes, places, size_bytes))
+        touch = self._touching.shared_touch("cp.async", Request(lanes, places, size_bytes))
         self._touching.meet(witness.shared, touch)
-        columns = self._first_column + touch.lanes
-        stamps = stamped(stamp_base(witness.cluster.pc), columns, self._epochs[touch.lanes])
-        witness.shared.write(touch.cells, stamps)
+        base = stamp_base(witness.cluster.pc, is_asynchronous=True)
+        stamps = stamped(base, self._first_column + lanes, self._epochs[lanes])
+        witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         self.issued[lanes] = self._epochs[lanes]
         self._pcs[lanes] = witness.cluster.pc
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
@@ -28,11 +29,11 @@ WARPGROUP_LANES = 128
 class LaunchOrder:
     """What all clusters of a launch share."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: GlobalMemory) -> None:
         self.meanings: list[Meaning | None] = meanings(program)
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
-        self.memory = GlobalCells(cell_bytes(program, "global"))
+        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags()  # in global memory
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
