@@ -13,6 +13,7 @@ class Knows:
 
     cluster = 1
     settled = 0
+    speaks_for_all = False
 
     def __init__(self, *columns):
         self.columns = columns

@@ -33,6 +33,15 @@ class Threads:
         """All of them know all accesses of their cluster whose stamps are smaller."""
         return self.knowledge.settled(self.lanes)
 
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether all threads of the cluster know the same."""
+        return self.knowledge.is_common(self.lanes)
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether all of them know what a unit did up to an epoch; their own copies are not asked for."""
+        return self.knowledge.is_known_to_all(self.lanes, column, epoch)
+
     def knows(self, seen: Seen, places: CellNumbers | None) -> Flags:
         """Whether each access was finished before that of its thread."""
         if places is not None:
@@ -75,6 +84,15 @@ class Unit:
     def settled(self) -> int:
         """Of what threads did it cannot say more than `knows` does."""
         return settled_end(0)
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Its issuer alone knows what it knows."""
+        return False
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether its issuer knows what a unit did up to an epoch."""
+        return column < self.vectors.shape[1] and bool(self.vectors[KNOWN, column] >= epoch)
 
     @property
     def visible(self) -> Vector:

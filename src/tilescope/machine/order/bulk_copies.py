@@ -147,8 +147,7 @@ class BulkCopies:
         """cp.async.bulk.wait_group: how many groups of each lane are finished, or have been read."""
         knowledge = self._witness.knowledge
         for kind in (BULK_READ,) if only_read else (BULK_READ, BULK_WRITE):
-            columns = kind * knowledge.lane_count + lanes
-            knowledge.own[columns] = np.maximum(knowledge.own[columns], groups_done)
+            knowledge.finish_own(kind * knowledge.lane_count + lanes, groups_done)
 
     # Global memory -----------------------------------------------------------------------------------------------------
 

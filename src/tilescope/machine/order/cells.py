@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.order.stamp import Stamps, is_strong
+from tilescope.machine.order.stamp import Stamps, is_strong, taken_apart
 
 CellNumbers = npt.NDArray[np.intp]
 Cells: TypeAlias = slice | CellNumbers
@@ -41,6 +41,13 @@ class Accessor(Protocol):
     @property
     def settled(self) -> int:
         """It knows all accesses of its cluster whose stamps are smaller."""
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether everybody in its cluster knows what it knows."""
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether it knows what a unit of the chip did up to an epoch; False also where that is hard to say."""
 
     def knows(self, seen: Seen, places: CellNumbers | None) -> npt.NDArray[np.bool_]:
         """Whether others' accesses were finished before this one; `places`: at which of its cells, None: at all."""
@@ -110,21 +117,40 @@ class Clusters:
 
 
 class ReadTable:
-    """The reads of cells, by slots."""
+    """The reads of cells, by slots.
+
+    When all threads of a cluster know all reads of their shared memory, as behind a barrier, none of them matters any more.
+    """
 
     def __init__(self, count: int, slots: int, *, is_shared: bool) -> None:
         self._stamps: Stamps = np.zeros((count, slots), np.int64)
         self._has_reads: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
         self._clusters = None if is_shared else Clusters((count, slots))
         self._is_empty = True
+        self._newest = 0  # the largest stamp of a thread
+        self._last_of_units: dict[int, int] = {}  # by column: its last epoch
 
-    def put(self, cells: Cells, slots: CellNumbers | int, stamps: Stamps | int, clusters: int | ClusterNumbers) -> None:
-        """Cells were read; where several reads meet in a slot the last one stays."""
+    def put_threads(
+        self, cells: CellNumbers, slots: CellNumbers, stamps: Stamps, clusters: int | ClusterNumbers
+    ) -> None:
+        """Threads read cells; where several meet in a slot the last one stays."""
+        self._newest = max(self._newest, int(stamps.max()))
+        self._put((cells, slots), stamps, clusters)
+
+    def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
+        """A unit reads cells."""
+        column, epoch, _, _ = taken_apart(stamp)
+        self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
+        self._put((cells, slot), stamp, cluster)
+
+    def _put(
+        self, at: tuple[Cells, CellNumbers | int], stamps: Stamps | int, clusters: int | ClusterNumbers
+    ) -> None:
         self._is_empty = False
-        self._has_reads[cells] = True
-        self._stamps[cells, slots] = stamps
+        self._has_reads[at[0]] = True
+        self._stamps[at] = stamps
         if self._clusters is not None:
-            self._clusters.put((cells, slots), clusters)
+            self._clusters.put(at, clusters)
 
     def forget(self, cells: Cells) -> None:
         """Cells were written: the reads before that count no more."""
@@ -134,7 +160,7 @@ class ReadTable:
 
     def unknown(self, cells: Cells, accessor: Accessor, *, strong: bool) -> Met | None:
         """The reads of cells that the accessor does not know."""
-        if self._is_empty:
+        if self._is_empty or self._is_settled(accessor):
             return None
         places = np.flatnonzero(self._has_reads[cells])
         if not len(places):
@@ -151,6 +177,19 @@ class ReadTable:
         if not len(rows):
             return None
         return Met(stamps[rows, slots], places[rows], None if clusters is None else clusters[rows, slots])
+
+    def _is_settled(self, accessor: Accessor) -> bool:
+        """Whether an accessor of shared memory knows all reads; if everybody does, they are gone."""
+        if self._clusters is not None or self._newest >= accessor.settled:
+            return False
+        if not all(accessor.knows_unit(column, epoch) for column, epoch in self._last_of_units.items()):
+            return False
+        if accessor.speaks_for_all:  # stamps may stay: whoever finds them again knows them
+            self._has_reads[:] = False
+            self._is_empty = True
+            self._newest = 0
+            self._last_of_units.clear()
+        return True
 
 
 class CellTable:
@@ -226,7 +265,7 @@ class CellTable:
 
     def read_by_unit(self, cells: Cells, unit: int, stamp: int, cluster: int = 0) -> None:
         """Cells are read by a unit of the chip, until somebody waits for it."""
-        self._unit_reads.put(cells, unit, stamp, cluster)
+        self._unit_reads.put_unit(cells, unit, stamp, cluster)
 
     def _put_waiting(self) -> None:
         """Put the reads that wait into their slots; of instructions that share a slot the last one counts."""
@@ -247,7 +286,7 @@ class CellTable:
         if any(reads.cluster != clusters for reads in waiting):
             sizes = [len(reads.slots) * reads.at.each for reads in waiting]
             clusters = np.repeat(np.array([reads.cluster for reads in waiting], np.int32), sizes)
-        self._thread_reads.put(cells, slots + slot_of_pair, stamps, clusters)
+        self._thread_reads.put_threads(cells, slots + slot_of_pair, stamps, clusters)
 
 
 def _backwards(reads: ThreadReads) -> ThreadReads:

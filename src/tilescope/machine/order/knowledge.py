@@ -88,15 +88,20 @@ class Knowledge:
         # KNOWN, of threads: the epoch of what they do now; of their copies: what they know to be finished.
         self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
         self._own[KNOWN, :lane_count] = 1
+        self._own_epochs: Vector = self._own[KNOWN]
+        self._own_epochs.flags.writeable = False
         self._time = 1  # the last epoch that a thread has begun
         self.thread_stamps: Stamps = stamped(0, np.arange(lane_count), self._time)  # of what each does now
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
 
     @property
     def own(self) -> Vector:
-        """By column of a thread: the epoch of what it does now, and what it knows of its own copies."""
-        own: Vector = self._own[KNOWN]
-        return own
+        """By column of a thread: the epoch of what it does now, and what it knows of its own copies; not to be written."""
+        return self._own_epochs
+
+    def finish_own(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> None:
+        """Threads know of their own copies that they have come to some epochs."""
+        self._own[KNOWN, columns] = np.maximum(self._own[KNOWN, columns], epochs)
 
     def advance(self, lanes: LaneNumbers) -> None:
         """What some lanes do from now on is of another epoch than what they did before."""
@@ -283,6 +288,14 @@ class Knowledge:
         if known is None:
             known = self._settled[row] = settled_end(int(self._rows[row, KNOWN, : self.lane_count].min()))
         return known
+
+    def is_common(self, lanes: LaneNumbers) -> bool:
+        """Whether all threads of the cluster know what some lanes know."""
+        return self._lanes_of_row[self.row_of_lane[lanes[0]]] == self.lane_count
+
+    def is_known_to_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
+        """Whether each of some lanes has heard that a column has come to an epoch."""
+        return all(self._rows[row, KNOWN, column] >= epoch for row in self._rows_of(lanes))
 
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""

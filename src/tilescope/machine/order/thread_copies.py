@@ -63,9 +63,7 @@ class ThreadCopies:
         self._epochs[lanes] += 1
 
     def _finished(self, lanes: LaneNumbers, epochs: Vector) -> None:
-        own = self._witness.knowledge.own
-        columns = self._first_column + lanes
-        own[columns] = np.maximum(own[columns], epochs)
+        self._witness.knowledge.finish_own(self._first_column + lanes, epochs)
 
     def arrive_behind(self, address: int, lanes: LaneNumbers) -> Vector:
         """cp.async.mbarrier.arrive is issued: the epochs of the lanes' copies that it will tell of."""
