@@ -65,10 +65,12 @@ class Cluster:
         self.lane_count = self.blocks * self.block_lanes
         self.first_block = first_block
         self.pc = 0  # of the step that runs now
-        lane_of_block = np.arange(self.lane_count) % self.block_lanes
+        self._all_lanes: LaneNumbers = np.arange(self.lane_count)
+        self._all_lanes.flags.writeable = False
+        lane_of_block = self._all_lanes % self.block_lanes
         self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
-        self.block_of_lane: npt.NDArray[np.intp] = np.arange(self.lane_count) // self.block_lanes
+        self.block_of_lane: npt.NDArray[np.intp] = self._all_lanes // self.block_lanes
         self.shared_stride = launch.shared_stride
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
@@ -120,7 +122,7 @@ class Cluster:
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
-        return np.arange(self.lane_count) if isinstance(at, slice) else at
+        return self._all_lanes if isinstance(at, slice) else at
 
     def grouping(self, group_lanes: int) -> LaneGrouping:
         """The warps (32 lanes) or warpgroups (128) of all blocks; each block begins a new one."""

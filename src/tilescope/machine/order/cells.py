@@ -143,9 +143,7 @@ class ReadTable:
         self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
         self._put((cells, slot), stamp, cluster)
 
-    def _put(
-        self, at: tuple[Cells, CellNumbers | int], stamps: Stamps | int, clusters: int | ClusterNumbers
-    ) -> None:
+    def _put(self, at: tuple[Cells, CellNumbers | int], stamps: Stamps | int, clusters: int | ClusterNumbers) -> None:
         self._is_empty = False
         self._has_reads[at[0]] = True
         self._stamps[at] = stamps

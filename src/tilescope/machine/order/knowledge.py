@@ -291,11 +291,11 @@ class Knowledge:
 
     def is_common(self, lanes: LaneNumbers) -> bool:
         """Whether all threads of the cluster know what some lanes know."""
-        return self._lanes_of_row[self.row_of_lane[lanes[0]]] == self.lane_count
+        return self._lanes_of_row[int(self.row_of_lane[lanes[0]])] == self.lane_count
 
     def is_known_to_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
         """Whether each of some lanes has heard that a column has come to an epoch."""
-        return all(self._rows[row, KNOWN, column] >= epoch for row in self._rows_of(lanes))
+        return all(bool(self._rows[row, KNOWN, column] >= epoch) for row in self._rows_of(lanes))
 
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""
