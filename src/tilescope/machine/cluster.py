@@ -191,9 +191,10 @@ class Cluster:
         self.version += 1
         words[chosen] = values
         if order is not None and len(places) > 1:
-            lost = np.flatnonzero(~_sameness(words[chosen], values)())
-            if len(lost):
-                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+            stored = words[chosen]
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                order.touching.two_values("shared", int(self.lanes(at)[lost]), int(places[lost]))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -201,14 +202,12 @@ class Cluster:
                 self.memory.store(addresses, values)
                 return
             count = values.shape[1] if values.ndim > 1 else 1
-            held = self.memory.load(addresses, values.dtype, count)
-            self.memory.store(addresses, values)
+            held, stored = self.memory.exchange(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
-            if len(lanes) > 1:
-                lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
-                if len(lost):
-                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""

@@ -25,7 +25,7 @@ class Knows:
 def read_by(columns, *, cells, pc):
     """One instruction by which lanes of one warp read a cell each."""
     stamps = stamped(stamp_base(pc), np.array(columns), 1)
-    return ThreadReads(LaneCells(np.array(cells), 1), np.zeros(len(cells), np.intp), stamps)
+    return ThreadReads(LaneCells(np.array(cells), 1), np.zeros(len(cells), np.intp), stamps, int(stamps.max()))
 
 
 def stamps_of(met):

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.order.stamp import Stamps, is_strong, taken_apart
+from tilescope.machine.order.stamp import Stamps, is_asynchronous, is_strong, taken_apart
 
 CellNumbers = npt.NDArray[np.intp]
 Cells: TypeAlias = slice | CellNumbers
@@ -85,6 +85,7 @@ class ThreadReads(NamedTuple):
     at: LaneCells
     slots: CellNumbers
     stamps: Stamps
+    newest: int  # no stamp is larger
     cluster: int = 0
 
 
@@ -215,7 +216,7 @@ class CellTable:
             return None
         seen = self.last_writes(cells, accessor.cluster)
         newest = int(seen.stamps.max(initial=0))
-        if newest == 0 or (seen.clusters is None and newest < accessor.settled):
+        if newest == 0 or (seen.clusters is None and _is_known(newest, seen.stamps, accessor)):
             return None
         is_unknown = ~accessor.knows(seen, None)
         if strong:
@@ -227,6 +228,8 @@ class CellTable:
 
     def unknown_reads(self, cells: Cells, accessor: Accessor, *, strong: bool = False) -> Iterator[Met]:
         """The reads of cells since their last write that the accessor does not know."""
+        if self._waiting and self._are_settled(self._waiting, accessor):
+            self._forget_waiting()
         self._put_waiting()
         for table in (self._thread_reads, self._unit_reads):
             met = table.unknown(cells, accessor, strong=strong)
@@ -271,6 +274,15 @@ class CellTable:
             return
         self._put([_backwards(reads) for reads in self._waiting], slot_of_pair=0)
         self._put(self._waiting, slot_of_pair=1)
+        self._forget_waiting()
+
+    def _are_settled(self, waiting: Sequence[ThreadReads], accessor: Accessor) -> bool:
+        """Whether everybody who can touch shared memory knows reads that wait."""
+        if self.write_clusters is not None or not accessor.speaks_for_all:
+            return False
+        return max(reads.newest for reads in waiting) < accessor.settled
+
+    def _forget_waiting(self) -> None:
         self._waiting.clear()
         self._cells_waiting = 0
 
@@ -287,7 +299,17 @@ class CellTable:
         self._thread_reads.put_threads(cells, slots + slot_of_pair, stamps, clusters)
 
 
+def _is_known(newest: int, stamps: Stamps, accessor: Accessor) -> bool:
+    """Whether an accessor knows writes of its own cluster, as one comparison can say: all of threads, or all of one copy."""
+    if newest < accessor.settled:
+        return True
+    if not is_asynchronous(newest) or int(stamps.min()) != newest:
+        return False
+    column, epoch, _, _ = taken_apart(newest)
+    return accessor.knows_unit(column, epoch)
+
+
 def _backwards(reads: ThreadReads) -> ThreadReads:
     """The same reads, the last lane first."""
     at = LaneCells(reads.at.first[::-1], reads.at.each)
-    return ThreadReads(at, reads.slots[::-1], reads.stamps[::-1], reads.cluster)
+    return reads._replace(at=at, slots=reads.slots[::-1], stamps=reads.stamps[::-1])

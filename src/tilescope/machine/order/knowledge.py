@@ -103,6 +103,11 @@ class Knowledge:
         """Threads know of their own copies that they have come to some epochs."""
         self._own[KNOWN, columns] = np.maximum(self._own[KNOWN, columns], epochs)
 
+    @property
+    def newest_stamp(self) -> int:
+        """No thread has left a larger one."""
+        return settled_end(self._time) - 1
+
     def advance(self, lanes: LaneNumbers) -> None:
         """What some lanes do from now on is of another epoch than what they did before."""
         self._time += 1

@@ -87,7 +87,7 @@ class Products:
     def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
         """A block has ended: products that nobody waited for may still read its shared memory."""
         first = self._witness.knowledge.first_warpgroup
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             last = self._last.get(warpgroup)
             if last is not None and clock.known[first + warpgroup] < last.epoch:
                 self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
@@ -96,7 +96,7 @@ class Products:
 
     def fence(self, lanes: LaneNumbers) -> None:
         """wgmma.fence."""
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             self._dirty.pop(warpgroup, None)
             self._fenced.add(warpgroup)
 
@@ -112,7 +112,7 @@ class Products:
 
     def touch(self, lanes: LaneNumbers, use: RegisterUse) -> None:
         """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             under_way = self._under_way.get(warpgroup, {})
             dirty = self._dirty.setdefault(warpgroup, set())
             if use.is_move:

@@ -97,6 +97,11 @@ def is_strong(stamps: Stamps) -> npt.NDArray[np.bool_]:
     return np.asarray((stamps & _STRONG) != 0)
 
 
+def is_asynchronous(stamp: int) -> bool:
+    """Whether a stamp was left by other than a thread: by a copy or a product."""
+    return bool(stamp >> _ASYNCHRONOUS_SHIFT)
+
+
 def taken_apart(stamp: int) -> Stamp:
     """The parts of one stamp."""
     return Stamp(

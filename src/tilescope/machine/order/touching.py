@@ -92,7 +92,8 @@ class Touching:
         if touch.writes:
             witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         else:
-            witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps))
+            newest = witness.knowledge.newest_stamp
+            witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps, newest))
         if meaning.is_strong:
             self._fences.pass_on(self._fences.shared_flags, meaning, lanes, places)
 
@@ -122,12 +123,13 @@ class Touching:
 
     def _read_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
         number = self._witness.number
+        newest = self._witness.knowledge.newest_stamp
         if stretch.table.is_written:
             touch = Touch("global", "read", meaning.is_strong, request, at, at.cells, stretch.first)
             self.meet(stretch.table, touch)
         slots = read_slots(number, request.lanes // WARP_LANES)
         stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
-        stretch.table.read_by_threads(ThreadReads(at, slots, stamps, number))
+        stretch.table.read_by_threads(ThreadReads(at, slots, stamps, newest, number))
 
     def _write_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
         touch = Touch("global", meaning.kind, meaning.is_strong, request, at, at.cells, stretch.first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -60,6 +61,15 @@ class Witness:
     def bulk_unit(self) -> int:
         """The slot of `shared` in which reads by bulk copies are kept."""
         return self.warpgroups
+
+    def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
+        """The warpgroups of lanes, which are in ascending order."""
+        first = int(self.warpgroup_of_lane[lanes[0]])
+        last = int(self.warpgroup_of_lane[lanes[-1]])
+        if last - first <= 1:
+            return range(first, last + 1)
+        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        return warpgroups
 
     # Places ----------------------------------------------------------------------------------------------------------
 
