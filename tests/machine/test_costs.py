@@ -597,4 +597,5 @@ def test_a_recorded_kernel_with_another_swizzle_in_its_maps_is_found():
     assert {(one.rule, one.values["operand"]) for one in run.findings if one.severity == "error"} == {
         ("run-swizzle-mismatch", "A"),
         ("run-swizzle-mismatch", "B"),
+        ("run-swizzle-mismatch", None),  # the map through which threads store C
     }

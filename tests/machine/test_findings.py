@@ -350,3 +350,20 @@ def test_a_finding_has_the_lines_of_its_instructions():
         }"""
     (race,) = Kernel(text).run(1, 64).findings
     assert race.values["ptx_lines"] == (8, 7)
+
+
+def test_threads_that_add_to_one_word_are_told_to_use_an_atomic():
+    add = """
+        .shared .align 4 .b32 sum;
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [sum], 0;
+        bar.sync 0;
+        mov.u32 %r2, sum;
+        ld.shared.u32 %r3, [%r2];
+        add.u32 %r3, %r3, 1;
+        st.shared.u32 [%r2], %r3;
+    """
+    races = [finding for finding in kernel(add, "").run(1, 64).findings if finding.rule == "run-race"]
+    assert races
+    assert all("atomic" in race.fix and "bar.sync" not in race.fix for race in races)

@@ -115,7 +115,7 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     if after.phase != before.phase:
         _note_phase(cluster, address, before, running)
         if cluster.order is not None:
-            cluster.order.mbarriers.named(address).end_phase()
+            cluster.order.mbarriers.end_phase(address, lane)
         running = RunningPhase(running.number + 1)
     cluster.running_phases[address] = running
     return before.encode() & _TOKEN_MASK

@@ -9,6 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,7 +28,8 @@ from tilescope.machine.address import (
 )
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
-from tilescope.machine.operand_reads import Marks, forget_tiles
+from tilescope.machine.operand_reads import Marks
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -35,6 +37,8 @@ from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.tensor_memory import TensorMemories
+from tilescope.machine.thread_tiles import StoreMarks
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
 
@@ -83,6 +87,7 @@ class Cluster:
         self.random = launch.random
         self.costs = launch.costs
         self.tile_marks: Marks | None = None  # by 16 bytes of shared memory: the tensor copy that wrote them
+        self.store_marks: StoreMarks | None = None  # by 4 bytes: the store of threads that wrote them
         self.log = launch.take_log()
         if self.log is not None:
             self.log.begin(self)
@@ -139,6 +144,11 @@ class Cluster:
         """(lanes, registers) words of several registers."""
         return np.stack([self.registers[number][at] for number in numbers], axis=1)
 
+    @cached_property
+    def tensor_memory(self) -> TensorMemories:
+        """The tensor memory of all blocks; kernels without tcgen05 never make it."""
+        return TensorMemories(self.blocks)
+
     # Memory ------------------------------------------------------------------------------------------------------
 
     def load(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
@@ -150,15 +160,27 @@ class Cluster:
             with _LaneNames(self, at):
                 found = self.memory.load(addresses, dtype, count)
             if self.order is not None:
-                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                older = self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                if older:
+                    self._put_older(found, older)
             return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
-        if self.order is not None and space == "shared":
-            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
+        if self.tile_marks is not None and self.costs is not None and space == "shared":
+            self.costs.tiles.read(self, at, places)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
+        if self.order is not None and space == "shared":
+            older = self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
+            if older:
+                self._put_older(loaded, older)
         return loaded
+
+    def _put_older(self, loaded: Words, older: OlderValues) -> None:
+        """Loads of flags that came before the last write: they see the value before it."""
+        self.version += 1  # the next load will see something else
+        for place, value in older.items():
+            loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
 
     def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
@@ -184,8 +206,9 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
-        if space == "shared" and self.tile_marks is not None:
-            forget_tiles(self, places, values.dtype.itemsize * count)
+            order.fences.early.overwritten(order.fences.shared_flags, places, held)
+        if space == "shared" and self.costs is not None:
+            self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
             return
         self.version += 1
@@ -205,6 +228,7 @@ class Cluster:
             held, stored = self.memory.exchange(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
+            self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
             if (stored != values).any():
                 lost = int(np.argmin(_sameness(stored, values)()))
                 self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))

@@ -94,7 +94,7 @@ SECTORS = rule(
 _OPERAND = "{where}[[ and {others:other instruction}]]: operand {operand} of block {block} at {start:#x}"
 SWIZZLE_MISMATCH = rule(
     "run-swizzle-mismatch",
-    "wgmma reads an operand under the swizzle with which TMA wrote it.",
+    "A tile in shared memory is read under the swizzle under which it was written, by wgmma, by TMA and by threads.",
     argument="{where}",
     found=f"{_OPERAND} is read with swizzle {{read_swizzle}}, and was written with {{written_swizzle}} by {{copy}}",
     limit="a descriptor of another swizzle takes other bytes for the elements of the tile",

@@ -35,6 +35,7 @@ from tilescope.machine.address import (
 from tilescope.machine.operand_reads import OperandReads
 from tilescope.machine.records import CopyKind
 from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.thread_tiles import ThreadTiles
 from tilescope.tensor_map import Copy
 from tilescope.tma.walk import walk
 
@@ -80,6 +81,7 @@ class Costs:
     sectors: AccessCounter = field(default_factory=lambda: AccessCounter(sectors_of))
     traffic: dict[TrafficKey, Traffic] = field(default_factory=dict)
     operands: OperandReads = field(default_factory=OperandReads)
+    tiles: ThreadTiles = field(default_factory=ThreadTiles)
 
     def charge(self, cluster: Cluster, kind: AccessKind, space: Space, at: Lanes, addresses: Addresses) -> None:
         """Count an access of some lanes that went well."""
@@ -118,6 +120,7 @@ class Costs:
         """Count what waits to be counted."""
         self.wavefronts.finish()
         self.sectors.finish()
+        self.tiles.finish()
 
     def _charge_generic(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
         is_shared = is_in_window("shared", addresses)

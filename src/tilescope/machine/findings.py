@@ -24,6 +24,7 @@ from tilescope.machine.places import (
     where_it_lies,
 )
 from tilescope.machine.schedule import Schedule
+from tilescope.machine.swizzle_findings import swizzle_findings
 from tilescope.rule import Rule, rule
 
 _PLACES_TOLD = 4
@@ -156,6 +157,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     found = (
         *_ending(launch, result),
         *order_findings(launch),
+        *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
     )
     return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))

@@ -79,6 +79,10 @@ WORD = HANG.worded(
     found="{where}: {who} cannot leave a loop before the word changes at {address:#x}[[ ({owner})]], which stays {word:#x}",
     fix="Let a thread that still runs write the word, or launch the blocks that do.",
 )
+COLUMNS = HANG.worded(
+    found="{where}: {who} cannot allocate columns of tensor memory, of which the block holds {taken} of 512 already",
+    fix="Free columns with tcgen05.dealloc before they are allocated again, or allocate fewer.",
+)
 LOOP = HANG.worded(
     found="{where}: {who} cannot leave a loop that reads nothing another thread could change",
     fix="Give the loop an end.",
@@ -259,6 +263,12 @@ class _Poll(NamedTuple):
 def _spins(standing: _Standing, start: int, lanes: LaneNumbers) -> Iterator[Wait]:
     """What a front that goes round a loop waits for."""
     cluster = standing.cluster
+    waiting = cluster.program.instructions[start]
+    if waiting is not None and waiting.name == "tcgen05":
+        for rank, own in standing.by_block(lanes):
+            book = cluster.tensor_memory.books[rank]
+            yield standing.wait(COLUMNS, start, own, taken=int(book.allocated.sum()))
+        return
     poll = _poll(cluster, start)
     addresses = None if poll is None else _addresses(cluster, poll, lanes)
     if poll is None or addresses is None:

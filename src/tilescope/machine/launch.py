@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +71,9 @@ class Launch:
     max_seconds: float | None = None  # since it began
     begun: float = field(default_factory=time.perf_counter)
     is_out_of_time: bool = False
+    to_start: Iterator[tuple[int, int, int]] = field(
+        default_factory=lambda: iter(())
+    )  # first blocks of the clusters that have not begun
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
@@ -111,6 +115,10 @@ class Launch:
             return None
         self._is_log_taken = True
         return self.log
+
+    def cancel_cluster(self) -> tuple[int, int, int] | None:
+        """The first block of the next cluster, which will not be started now; None where all have begun."""
+        return next(self.to_start, None)
 
     def count_steps(self, steps: int) -> None:
         """Instructions were run, each counted once for all threads that ran it together."""

@@ -21,9 +21,8 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.machine.host_array import host_array
 from tilescope.reading import integers
-from tilescope.rule import ARGUMENT_TYPE
-from tilescope.sentence import printed
 from tilescope.tensor_map import TensorMap
 
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
@@ -90,12 +89,40 @@ class GlobalMemory:
             offset = host_address - region.host_address
             if placed.nbytes and offset >= 0 and offset + placed.nbytes <= len(region.content):
                 return region.address + offset
-        content = placed.reshape(-1).view(np.uint8)
-        region = Region(self._next, placed, content, host_address)
-        self._regions.append(region)
-        self._starts.append(region.address)
+        address = self._next
+        while (other := self._overlapping(address, placed.nbytes + GUARD_BYTES)) is not None:
+            address = rounded_up(other.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
+        region = self._enter(address, placed)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
-        return region.address
+        return address
+
+    def place_at(self, address: int, placed: npt.NDArray[np.generic]) -> bool:
+        """Let a C-contiguous array lie at an address that is not ours to choose; False where another one lies there.
+
+        >>> memory = GlobalMemory()
+        >>> memory.place_at(0x1000, np.zeros(16, np.uint8)), memory.place_at(0x1008, np.zeros(16, np.uint8))
+        (True, False)
+        """
+        if self._overlapping(address, placed.nbytes) is not None:
+            return False
+        self._enter(address, placed)
+        return True
+
+    def _enter(self, address: int, placed: npt.NDArray[np.generic]) -> Region:
+        content = placed.reshape(-1).view(np.uint8)
+        host_address: int = placed.__array_interface__["data"][0]
+        region = Region(address, placed, content, host_address)
+        place = bisect.bisect_right(self._starts, address)
+        self._regions.insert(place, region)
+        self._starts.insert(place, address)
+        return region
+
+    def _overlapping(self, address: int, size_bytes: int) -> Region | None:
+        """An array that shares addresses with a range."""
+        index = bisect.bisect_left(self._starts, address + size_bytes) - 1
+        if index < 0 or self._regions[index].end <= address:
+            return None
+        return self._regions[index]
 
     def copied(self, most_bytes: int) -> GlobalMemory | None:
         """Memory with the same bytes at the same addresses, which the user's arrays do not see; read-only arrays are shared.
@@ -225,9 +252,10 @@ class Memory:
     def place(self, array: Any) -> int:
         """The address of an array, which is memory from now on; one that was placed before keeps its address.
 
-        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
+        A part of a placed array lies inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
+        a store to it is a fault.
         """
-        return self._contents.place(_contiguous(array))
+        return self._contents.place(host_array(array))
 
     def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
         """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
@@ -239,7 +267,7 @@ class Memory:
         """
         address = self.place(array)
         box_shape = integers("box", box)[::-1]
-        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
+        return TensorMap.from_array(host_array(array), box_shape, address=address, **options)
 
 
 def contents_of(memory: Memory) -> GlobalMemory:
@@ -260,20 +288,3 @@ def _outside(address: int, size_bytes: int) -> str:
 def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
     chosen: npt.NDArray[np.generic] = words[places if count == 1 else places[:, None] + np.arange(count)]
     return chosen
-
-
-def _contiguous(array: Any) -> npt.NDArray[np.generic]:
-    """The argument as a C-contiguous array that shares its bytes, or a refusal."""
-    if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
-        raise ARGUMENT_TYPE.error(
-            argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
-        )
-    held = np.asarray(array)
-    if not held.flags.c_contiguous or held.dtype.hasobject:
-        raise ARGUMENT_TYPE.error(
-            argument="array",
-            found=f"an array of shape {held.shape}, {held.dtype}, whose bytes do not follow each other",
-            limit="a C-contiguous array of numbers",
-            fix="Use np.ascontiguousarray(array), and look for the results there.",
-        )
-    return held

@@ -61,7 +61,7 @@ def test_the_first_and_the_last_reader_of_a_cell_are_kept():
 def test_a_write_ends_the_reads_before_it():
     table = table_with_a_write_by(5)
     table.read_by_threads(read_by([0, 1], cells=CELLS, pc=11))
-    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12), 40, 1)))
+    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12, is_asynchronous=True), 40, 1)))
     assert len(list(table.unknown_reads(CELLS, Knows()))) == 2
     table.write(CELLS, stamped(stamp_base(13), 6, 1))
     assert list(table.unknown_reads(CELLS, Knows())) == []

@@ -65,7 +65,7 @@ class BulkCopies:
     def load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool = False) -> Landing:
         """A copy into shared memory that will tell an mbarrier."""
         witness = self._witness
-        barrier = self._mbarriers.use(barrier_address, np.array([lane]), "copy")
+        barrier = self._mbarriers.issue(barrier_address, np.array([lane]))
         unit = self._unit(lane, FENCED_SHARED)
         now = Side(witness.cluster.pc, "copy", lane)
         met = witness.shared.unknown_writes(cells, unit, strong=is_reduction)
@@ -105,7 +105,7 @@ class BulkCopies:
     def store_async(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, barrier_address: int) -> Landing:
         """st.async or red.async: each lane's value will arrive before the mbarrier's phase ends."""
         witness = self._witness
-        barrier = self._mbarriers.use(barrier_address, lanes, "copy")
+        barrier = self._mbarriers.issue(barrier_address, lanes)
         request = Request(lanes, witness.cluster.shared_places(addresses), size_bytes)
         touch = self._touching.shared_touch("copy", request)
         self._touching.meet(witness.shared, touch)

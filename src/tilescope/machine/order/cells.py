@@ -140,6 +140,7 @@ class ReadTable:
 
     def put_unit(self, cells: Cells, slot: int, stamp: int, cluster: int) -> None:
         """A unit reads cells."""
+        assert is_asynchronous(stamp)  # or it would pass for one of a thread
         column, epoch, _, _ = taken_apart(stamp)
         self._last_of_units[column] = max(self._last_of_units.get(column, 0), epoch)
         self._put((cells, slot), stamp, cluster)
@@ -243,7 +244,8 @@ class CellTable:
     # Accesses ------------------------------------------------------------------------------------------------------
 
     def write(self, cells: Cells, stamps: Stamps | int, cluster: int = 0) -> None:
-        """Cells were written: the reads before that count no more."""
+        """Cells were written, each by a thread, or all by a unit: the reads before that count no more."""
+        assert not isinstance(stamps, int) or is_asynchronous(stamps)
         self._put_waiting()
         self.is_written = True
         self.writes[cells] = stamps

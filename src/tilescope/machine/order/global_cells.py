@@ -110,12 +110,11 @@ class GlobalCells:
         return stretch
 
     def _bounds(self, cell: int) -> tuple[int, int]:
-        """The first cell of a stretch, and the first one behind it."""
+        """The first cell of a stretch, and the first one behind it: a cell belongs to the array that its first byte lies in."""
         region = self._memory.region_at(cell * self.cell_bytes)
         if region is None:
-            first = cell - cell % _STRETCH_CELLS
-            return first, first + _STRETCH_CELLS
-        begin = region.address // self.cell_bytes
+            return cell, cell + 1
+        begin = -(-region.address // self.cell_bytes)
         first = cell - (cell - begin) % _STRETCH_CELLS
         return first, min(first + _STRETCH_CELLS, -(-region.end // self.cell_bytes))
 

@@ -5,6 +5,7 @@
     KNOWN             the last epoch of each column that happened before
     FENCED_SHARED     the same, but made visible to the async proxy by a fence.proxy.async on the way: in shared memory …
     FENCED_GLOBAL     … and in global memory
+    EXECUTED          the last epoch of each column that was over in time, whether or not what it wrote is visible
 
 Threads that met at a barrier know the same, so they share one row of clocks. A thread's own columns are not in it: what it did
 itself it always knows, and what its own copies did it knows when it has waited for them.
@@ -12,6 +13,7 @@ itself it always knows, and what its own copies did it knows when it has waited 
         bar.sync            every thread learns what each of them knows: one row for all
         mbarrier            an arrival adds what its thread knows; who sees the phase end takes all of it
         fence.proxy.async   what is known is fenced
+        shfl.sync, wgmma …  nobody goes on before all lanes have come: EXECUTED alone, since they order no memory
 """
 
 from __future__ import annotations
@@ -23,17 +25,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.order.stamp import COLUMN_END, Columns, Epochs, Stamps, settled_end, stamped
 from tilescope.machine.step import LaneNumbers
 
 Vector = npt.NDArray[np.int32]
-Vectors = npt.NDArray[np.int32]  # (3, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL
+Vectors = npt.NDArray[np.int32]  # (4, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED
 
-KNOWN, FENCED_SHARED, FENCED_GLOBAL = range(3)
-_VECTORS = 3
+KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED = range(4)
+_VECTORS = 4
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
+WARPGROUP_LANES = 128
 _FIRST_BARRIERS = 32
 _FIRST_ROWS = 4
 
@@ -49,6 +53,12 @@ class Clock(NamedTuple):
     def known(self) -> Vector:
         """What happened before, fenced or not."""
         return np.asarray(self.vectors[KNOWN])
+
+    def executed_part(self) -> Clock:
+        """What was over in time, and nothing of what is visible."""
+        vectors = np.zeros_like(self.vectors)
+        vectors[EXECUTED] = self.vectors[EXECUTED]
+        return Clock(self.cluster, vectors, {})
 
 
 def joined(one: Clock | None, other: Clock) -> Clock:
@@ -93,6 +103,8 @@ class Knowledge:
         self._time = 1  # the last epoch that a thread has begun
         self.thread_stamps: Stamps = stamped(0, np.arange(lane_count), self._time)  # of what each does now
         self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
+        # By the lanes of a group (a warp, a warpgroup): who learnt something since all lanes of its group came together.
+        self._news: dict[int, npt.NDArray[np.bool_]] = {}
 
     @property
     def own(self) -> Vector:
@@ -125,9 +137,9 @@ class Knowledge:
             self._rows = np.concatenate([self._rows, more], axis=2)
         return min(column, COLUMN_END - 1)
 
-    def known_to(self, lanes: LaneNumbers, column: int) -> Vector:
+    def known_to(self, lanes: LaneNumbers, column: int, vector: int = KNOWN) -> Vector:
         """What each lane knows of one column, which is none of its own."""
-        epochs: Vector = self._rows[self.row_of_lane[lanes], KNOWN, column]
+        epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
 
     def _row_of(self, lanes: LaneNumbers) -> int | None:
@@ -164,6 +176,12 @@ class Knowledge:
             alone.append(new)
         return alone
 
+    def _are_equal(self, rows: list[int]) -> bool:
+        """Whether rows say the same; those that have heard of other clusters are not compared."""
+        if any(self.others[row] for row in rows):
+            return False
+        return bool((self._rows[rows[1:]] == self._rows[rows[0]]).all())
+
     def _settle(self, lanes: LaneNumbers, row: int) -> None:
         self.row_of_lane[lanes] = row
         self._lanes_of_row[row] = len(lanes)
@@ -190,6 +208,7 @@ class Knowledge:
         vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         columns = self._own_columns(lanes)
         own = self._own[:, columns]
+        own[EXECUTED, : len(lanes)] = own[KNOWN, : len(lanes)]
         if own_epochs is not None:
             own[KNOWN, : len(lanes)] = own_epochs
         vectors[:, columns] = np.maximum(vectors[:, columns], own)
@@ -203,7 +222,13 @@ class Knowledge:
         """A clock that says of some columns how far they have come, and nothing else."""
         vectors = np.zeros((_VECTORS, self.columns), np.int32)
         vectors[KNOWN, columns] = epochs
+        vectors[EXECUTED, columns] = epochs
         return Clock(self.cluster, vectors, {})
+
+    def executed(self, lanes: LaneNumbers) -> Clock:
+        """What was over in time when some lanes did something that releases nothing; what they do from now on was not."""
+        clock = self.release(lanes)
+        return clock.executed_part()
 
     def release(self, lanes: LaneNumbers) -> Clock:
         """What some lanes hand on; what they do from now on is not part of it."""
@@ -215,6 +240,7 @@ class Knowledge:
         """Some lanes learn what a release handed on."""
         if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
             return
+        self.note_news(lanes)
         for row in self._rows_alone(lanes):
             self._hear_of(row, clock.cluster, clock.vectors)
             for cluster, vectors in clock.others.items():
@@ -246,6 +272,36 @@ class Knowledge:
         self._settled[new] = None
         self.others[new] = dict(clock.others)
         self._settle(lanes, new)
+
+    def note_news(self, lanes: LaneNumbers) -> None:
+        """Some lanes learnt or waited for something: it is handed on in time when their group comes together."""
+        for group_lanes in (WARP_LANES, WARPGROUP_LANES):
+            news = self._news.get(group_lanes)
+            if news is None:
+                news = self._news[group_lanes] = np.zeros(self.lane_count, np.bool_)
+            news[lanes] = True
+
+    def has_news(self, lanes: LaneNumbers, group_lanes: int) -> bool:
+        """Whether a group of so many lanes that comes together tells any of them something."""
+        news = self._news.get(group_lanes)
+        return news is not None and bool(news[lanes].any())
+
+    def come_together(self, lanes: LaneNumbers, group_lanes: int) -> None:
+        """Nobody of some lanes of a group goes on before all of them have come: what each executed is over for all."""
+        executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
+        executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
+        alone = self._rows_alone(lanes)
+        for row in alone:
+            self._rows[row, EXECUTED] = executed
+        if len(alone) > 1 and self._are_equal(alone):
+            for row in alone[1:]:
+                self._lanes_of_row[row] = 0
+            self._settle(lanes, alone[0])
+        self.advance(lanes)
+        if len(lanes) == group_lanes:
+            for size, news in self._news.items():
+                if size <= group_lanes:
+                    news[lanes] = False
 
     def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
         """Some lanes learn that a column has come to an epoch."""
@@ -301,6 +357,14 @@ class Knowledge:
     def is_known_to_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
         """Whether each of some lanes has heard that a column has come to an epoch."""
         return all(bool(self._rows[row, KNOWN, column] >= epoch) for row in self._rows_of(lanes))
+
+    def has_heard_of(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
+        """Whether one lane knows what another lane, of any cluster, did at an epoch."""
+        row = self.row_of_lane[lane]
+        if cluster == self.cluster:
+            return bool(self._rows[row, KNOWN, other_lane] >= epoch)
+        heard = self.others[row].get(cluster)
+        return heard is not None and bool(heard[KNOWN, other_lane] >= epoch)
 
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""

@@ -67,7 +67,7 @@ class ThreadCopies:
 
     def arrive_behind(self, address: int, lanes: LaneNumbers) -> Vector:
         """cp.async.mbarrier.arrive is issued: the epochs of the lanes' copies that it will tell of."""
-        self._mbarriers.use(address, lanes)
+        self._mbarriers.issue(address, lanes, "arrival")
         epochs: Vector = self._epochs[lanes].copy()
         self._epochs[lanes] += 1
         self._arrived[lanes] = epochs

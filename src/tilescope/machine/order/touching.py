@@ -14,8 +14,9 @@ from tilescope.machine.address import Addresses
 from tilescope.machine.order.accessor import Threads
 from tilescope.machine.order.cells import CellNumbers, CellTable, LaneCells, Met, ThreadReads
 from tilescope.machine.order.conflict import How, Side
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.flags import CARD
+from tilescope.machine.order.flags import CARD, Flags
 from tilescope.machine.order.global_cells import Stretch, read_slots
 from tilescope.machine.order.semantics import Meaning
 from tilescope.machine.order.stamp import Stamps, first_of_each, pcs_of, stamp_base, taken_apart
@@ -24,6 +25,7 @@ from tilescope.machine.step import LaneNumbers
 
 Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether what it writes lies there already."""
+NO_OLDER_VALUES: OlderValues = {}
 _WEAK_READ = Meaning("read", is_strong=False, acquires=False, releases=False, reach=CARD)
 
 
@@ -76,15 +78,16 @@ class Touching:
         self._fences = fences
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have touched
 
-    def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> None:
+    def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
         """A load (`same` is None) or a store; `places` are those in the cluster's shared memory."""
         witness = self._witness
         meaning = witness.launch.meanings[witness.cluster.pc]
         if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return  # it is told elsewhere: asynchronous work when it is issued, an atomic when it loads
+            return NO_OLDER_VALUES  # it is told elsewhere: asynchronous work when issued, an atomic when it loads
         if witness.cluster.blocks > 1:
             self._reach(lanes, places)
-        touch = self.shared_touch(meaning.kind, Request(lanes, places, size_bytes, same), is_strong=meaning.is_strong)
+        request = Request(lanes, places, size_bytes, same)
+        touch = self.shared_touch(meaning.kind, request, is_strong=meaning.is_strong)
         self.meet(witness.shared, touch)
         if meaning.kind != "write":
             self._unwritten(touch)
@@ -94,17 +97,23 @@ class Touching:
         else:
             newest = witness.knowledge.newest_stamp
             witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps, newest))
-        if meaning.is_strong:
-            self._fences.pass_on(self._fences.shared_flags, meaning, lanes, places)
+        return self._pass_on(self._fences.shared_flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
 
-    def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> None:
+    def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
         """A load (`same` is None) or a store of global memory."""
         meaning = self._witness.launch.meanings[self._witness.cluster.pc]
         if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return
-        self._touch_memory(Request(lanes, addresses, size_bytes, same), meaning)
-        if meaning.is_strong:
-            self._fences.pass_on(self._witness.launch.flags, meaning, lanes, addresses)
+            return NO_OLDER_VALUES
+        request = Request(lanes, addresses, size_bytes, same)
+        self._touch_memory(request, meaning)
+        return self._pass_on(self._witness.launch.flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
+
+    def _pass_on(self, flags: Flags, meaning: Meaning, request: Request) -> OlderValues:
+        """Strong accesses: what they order, and which loads are early."""
+        if meaning.kind == "read":
+            return self._fences.poll(flags, meaning, request.lanes, request.places, request.size_bytes)
+        self._fences.pass_on(flags, meaning, request.lanes, request.places)
+        return NO_OLDER_VALUES
 
     def source_of_copies(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> None:
         """Threads read global memory by cp.async."""

@@ -14,7 +14,7 @@ from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
@@ -24,7 +24,15 @@ from tilescope.machine.step import LaneNumbers
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
 
-WARPGROUP_LANES = 128
+TENSOR_HOWS: dict[str, How] = {
+    "alloc": "tcgen05.alloc",
+    "ld": "tcgen05.ld",
+    "st": "tcgen05.st",
+    "mma": "tcgen05.mma",
+    "cp": "tcgen05.cp",
+    "shift": "tcgen05.shift",
+    "commit": "tcgen05.commit",
+}
 
 
 class LaunchOrder:
@@ -35,7 +43,7 @@ class LaunchOrder:
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
         self.memory = GlobalCells(memory, cell_bytes(program, "global"))
-        self.flags = Flags()  # in global memory
+        self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
 
@@ -53,9 +61,10 @@ class Witness:
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
         self.ended_blocks: set[int] = set()  # by rank
+        self.tensor_columns: set[int] = set()  # of those who use tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // 32
-        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 1)
+        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
 
     @property
     def bulk_unit(self) -> int:
@@ -70,6 +79,11 @@ class Witness:
             return range(first, last + 1)
         warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
         return warpgroups
+
+    @property
+    def tensor_unit(self) -> int:
+        """The slot of `shared` in which reads by tcgen05 are kept."""
+        return self.warpgroups + 1
 
     # Places ----------------------------------------------------------------------------------------------------------
 
@@ -100,6 +114,8 @@ class Witness:
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""
         kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        if stamp.column in self.tensor_columns:
+            return self.tensor_side(stamp.pc, None)
         if stamp.column >= self.knowledge.first_barrier:
             return Side(stamp.pc, "copy", None)
         if stamp.column >= self.knowledge.first_warpgroup:
@@ -111,6 +127,13 @@ class Witness:
         meaning = self.launch.meanings[stamp.pc]
         how: How = "write" if was_write else "read"
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+
+    def tensor_side(self, pc: int, lane: int | None) -> Side:
+        """Who used tensor memory: what the instruction does is in its name."""
+        instruction = self.cluster.program.instructions[pc]
+        assert instruction is not None
+        how = next(TENSOR_HOWS[word] for word in instruction.modifiers if word in TENSOR_HOWS)
+        return Side(pc, how, lane)
 
     def foreign(self, met: Met, index: int) -> dict[str, int]:
         """The cluster that was met, where it is another one."""
@@ -130,10 +153,15 @@ class Witness:
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
 
     def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written."""
+        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+
+        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        """
         flags = self.shared.unwritten(cells)
-        if flags.any():
-            self.tell("unwritten", None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        if not flags.any():
+            return
+        mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
+        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
@@ -158,6 +186,6 @@ def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
         return "cp.async"
     if before == "bulk store" and not was_write:
         return "store source"
-    if before == "wgmma" or (now == "copy" and not was_write):
+    if before in ("wgmma", "tcgen05.mma", "tcgen05.cp") or (now == "copy" and not was_write):
         return "refill"
     return "race"
