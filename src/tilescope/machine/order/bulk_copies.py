@@ -80,6 +80,7 @@ class BulkCopies:
         stamp = int(stamped(base, barrier.column, UNDER_WAY))
         self._witness.shared.write(cells, stamp)
         barrier.last_copy = (UNDER_WAY, self._witness.cluster.pc)
+        barrier.byte_pcs.add(self._witness.cluster.pc)
         return Landing(cells, stamp, barrier, base)
 
     def _tell_of_reads(self, met: Met, cells: Cells, now: Side) -> None:

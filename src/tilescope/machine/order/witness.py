@@ -18,7 +18,7 @@ from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, W
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class LaunchOrder:
         self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
+        self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
 class Witness:
@@ -175,7 +176,12 @@ class Witness:
         cluster = self.cluster
         rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
         block = block_index(cluster.first_block, cluster.launch.cluster, rank)
-        self.launch.conflicts.add(Conflict(mistake, before, now, space, address, block, facts))
+        conflict = Conflict(mistake, before, now, space, address, block, facts)
+        conflict.copies_made = len(cluster.launch.copies)
+        if space == "shared" and address is not None:
+            stamp = int(self.shared.writes[address // self.cell_bytes])
+            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+        self.launch.conflicts.add(conflict)
 
 
 def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
