@@ -225,7 +225,7 @@ class Kernel:
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
-            order=LaunchOrder(self.program) if findings else None,
+            order=LaunchOrder(self.program, contents_of(own_memory)) if findings else None,
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
             watch=watch,

@@ -45,5 +45,5 @@ def trial_launch(launch: Launch, program: Program, before: Before, seed: int | N
         max_steps=min(launch.max_steps, STEPS_OF_A_TRIAL * (launch.max_steps - launch.steps_left)),
         max_seconds=launch.max_seconds,
         begun=launch.begun,
-        order=LaunchOrder(program),
+        order=LaunchOrder(program, memory),
     )

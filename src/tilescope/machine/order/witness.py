@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
@@ -36,11 +38,11 @@ TENSOR_HOWS: dict[str, How] = {
 class LaunchOrder:
     """What all clusters of a launch share."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: GlobalMemory) -> None:
         self.meanings: list[Meaning | None] = meanings(program)
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
-        self.memory = GlobalCells(cell_bytes(program, "global"))
+        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
@@ -69,6 +71,15 @@ class Witness:
     def bulk_unit(self) -> int:
         """The slot of `shared` in which reads by bulk copies are kept."""
         return self.warpgroups
+
+    def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
+        """The warpgroups of lanes, which are in ascending order."""
+        first = int(self.warpgroup_of_lane[lanes[0]])
+        last = int(self.warpgroup_of_lane[lanes[-1]])
+        if last - first <= 1:
+            return range(first, last + 1)
+        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        return warpgroups
 
     @property
     def tensor_unit(self) -> int:
