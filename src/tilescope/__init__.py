@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilescope.layout import Layout
     from tilescope.machine.kernel import Kernel
     from tilescope.machine.memory import Memory
+    from tilescope.machine.packing import pack
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
@@ -115,6 +116,7 @@ _NAMES_IN = {
     "emitter": ("emit", "snippet"),
     "machine.kernel": ("Kernel",),
     "machine.memory": ("Memory",),
+    "machine.packing": ("pack",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
     "mma.consumer": ("tcgen05_descriptors", "wgmma_descriptors"),
@@ -199,6 +201,7 @@ __all__ = [
     "load",
     "load_multicast",
     "load_tiles",
+    "pack",
     "pack_scales",
     "parse_layout",
     "plan",

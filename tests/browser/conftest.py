@@ -1,29 +1,25 @@
 """Chromium, driven by playwright, on a running explorer."""
 
-import socket
 import threading
 import time
 
 import pytest
-import uvicorn
 from playwright.sync_api import sync_playwright
 
-from tilescope.web.application import application
+from tilescope.web.serving import listening, server
 
 
 @pytest.fixture(scope="session")
 def address():
     """Where the explorer answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = uvicorn.Server(uvicorn.Config(application(), log_level="error"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    with listening("127.0.0.1", 0) as listener:
+        explorer = server()
+        thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        while not server.started:
+        while not explorer.started:
             time.sleep(0.02)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
+        explorer.should_exit = True
         thread.join(timeout=10)
 
 

@@ -35,6 +35,17 @@ def test_shape_and_stride_alone_is_a_thread_value_layout(capsys):
     assert capsys.readouterr().out.startswith("32 x 4 elements of 16 bits take 256 bytes from 0x0: ")
 
 
+def test_a_plain_matrix_is_a_tile_unless_a_shape_makes_its_rows_threads(capsys):
+    assert run(["draw", "(8,64):(64,1)"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "A tile of 8 x 64 elements at offsets 0 to 511: 64 from row to row, 1 from column to column."
+    )
+    assert "thread" not in printed
+    assert run(["draw", "(8,64):(64,1)", "--shape", "8x64"]) == 0
+    assert capsys.readouterr().out.startswith("8 threads hold 64 values each")
+
+
 def test_staged_tiles_and_single_elements(capsys):
     assert run(["draw", "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64,3):(64,1,512)"]) == 0
     assert "8 x 64 x 3 elements of 16 bits" in capsys.readouterr().out

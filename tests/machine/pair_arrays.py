@@ -406,3 +406,47 @@ def mirrored_half(random: np.random.Generator) -> Case:
     source = words(random, 64)
     out = np.zeros(32, np.uint32)
     return Case([source, out], out, source[::-1][:32])
+
+
+def swizzled(array: np.ndarray) -> Callable[[ts.Memory], ts.TensorMap]:
+    """A map over an array of words with boxes of 16 rows of 128 bytes, under swizzle 128B."""
+    return lambda memory: memory.map(array, (32, 16), swizzle="128B")
+
+
+def product_of_rows(random: np.random.Generator) -> Case:
+    """A B for an A of 64 x 64 and a B of 64 x 8, both row by row along k."""
+    a = small_halves(random, 64, 64)
+    b = small_halves(random, 8, 64)
+    out = np.zeros((64, 8), np.float32)
+    return Case([a, b, out], out, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def dealt_in_fragments(rows: np.ndarray) -> np.ndarray:
+    """16 rows of 32 words as ldmatrix.x4 deals them in four steps of 32 bytes: (step, lane, matrix)."""
+    by_matrix = rows.reshape(2, 8, 4, 2, 4)  # upper or lower rows, row, step, chunk, word
+    return np.ascontiguousarray(by_matrix.transpose(2, 1, 4, 3, 0)).reshape(4, 32, 4)
+
+
+def loaded_fragments(random: np.random.Generator) -> Case:
+    """The left half of 16 rows of 64 words, in fragments."""
+    source = words(random, 16, 64)
+    out = np.zeros((4, 32, 4), np.uint32)
+    return Case([swizzled(source), out], out, dealt_in_fragments(source[:, :32]))
+
+
+def stored_fragments(random: np.random.Generator) -> Case:
+    """Fragments that become the left half of 16 rows of 64 words."""
+    rows = words(random, 16, 32)
+    out = words(random, 16, 64)
+    expected = out.copy()
+    expected[:, :32] = rows
+    return Case([swizzled(out), dealt_in_fragments(rows)], out, expected)
+
+
+def mirrored_box(random: np.random.Generator) -> Case:
+    """The left half of 16 rows of 64 words, the last row first."""
+    source = words(random, 16, 64)
+    out = words(random, 16, 64)
+    expected = out.copy()
+    expected[:, :32] = source[::-1, :32]
+    return Case([swizzled(source), swizzled(out)], out, expected)

@@ -19,11 +19,13 @@ from pair_arrays import (
     for_both_blocks,
     handed_on,
     image_column,
+    loaded_fragments,
     map_in_memory,
     map_to_copy,
     map_used_twice,
     mapped_words,
     matrices,
+    mirrored_box,
     mirrored_half,
     mirrored_sums,
     moved_words,
@@ -36,11 +38,13 @@ from pair_arrays import (
     plus,
     product,
     product_of_registers,
+    product_of_rows,
     product_of_two_groups,
     product_over_k,
     same_tiles,
     same_words,
     stored_box,
+    stored_fragments,
     stored_matrices,
     sum_of_two,
     sum_under_lock,
@@ -67,6 +71,10 @@ EXPECTED_BYTES = frozenset({"run-expected-bytes"})
 HANG = frozenset({"run-hang"})
 ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
 UNWRITTEN = frozenset({"run-unwritten"})
+SWIZZLE = frozenset({"run-swizzle-mismatch"})
+UNWRITTEN_OPERAND = frozenset({"run-unwritten-operand"})
+EARLY_LOAD = frozenset({"run-early-load"})
+PHASE_PARITY = frozenset({"run-phase-parity"})
 
 TABLE = (
     Pairs(
@@ -158,6 +166,7 @@ TABLE = (
             "no-wait": ACCUMULATORS,
             "all-but-one": ACCUMULATORS,
             "wait-too-late": ACCUMULATORS,
+            "other-slot": UNWRITTEN_OPERAND,
         },
     ),
     Pairs("wgmma_fence_after_barrier", product(1, 1), {"no-fence": PROXY_FENCE, "fence-of-warp-0": PROXY_FENCE}),
@@ -270,6 +279,23 @@ TABLE = (
             "release-before-read": EITHER_ORDER,
         },
         block=96,
+    ),
+    Pairs(
+        "ring_drained",
+        summed_tiles(6, np.arange(64)),
+        {"other-parity": PHASE_PARITY | HANG},  # which of the two depends on who is faster
+        block=96,
+    ),
+    Pairs(
+        "two_tiles_one_barrier",
+        summed_tiles(2, np.arange(32)),
+        {
+            "not-waited-for": PHASE_PARITY | HANG | ARRIVALS,
+            "own-wait": PHASE_PARITY | HANG,
+            "second-only": PHASE_PARITY,  # passes two phases too early, or waits for a phase that it may not see
+            "no-shuffle": PHASE_PARITY | HANG,
+        },
+        block=64,
     ),
     Pairs(
         "ring_writers",
@@ -484,6 +510,27 @@ TABLE = (
         block=32,
     ),
     Pairs(
+        "volatile_words",
+        passed_on,
+        {
+            "no-barrier": EARLY_LOAD,
+            "no-fence-before": EARLY_LOAD,
+            "no-fence-behind": EARLY_LOAD,
+        },
+        grid=2,
+    ),
+    Pairs(
+        "turns_in_loop",
+        added_in_turns,
+        {
+            "no-barrier-first": RACE,
+            "no-barrier-behind": RACE,
+            "one-look": RACE,
+        },
+        grid=4,
+        block=64,
+    ),
+    Pairs(
         "split_k_turns",
         added_in_turns,
         {
@@ -546,6 +593,14 @@ TABLE = (
         grid=2,
         cluster=2,
     ),
+    Pairs(
+        "swizzled_operands",
+        product_of_rows,
+        {"a-read-as-64b": SWIZZLE, "a-read-plainly": SWIZZLE, "b-written-as-64b": SWIZZLE},
+    ),
+    Pairs("swizzled_rows", loaded_fragments, {"read-as-64b": SWIZZLE, "read-plainly": SWIZZLE}, block=32),
+    Pairs("swizzled_store", stored_fragments, {"written-as-64b": SWIZZLE, "written-plainly": SWIZZLE}, block=32),
+    Pairs("swizzled_words", mirrored_box, {"read-as-64b": SWIZZLE, "written-as-64b": SWIZZLE}),
     Pairs("ldmatrix_of_copied", matrices, {"no-wait": CP_ASYNC, "no-barrier": COPY_OF_OTHERS}, block=64),
     Pairs(
         "changed_in_place",

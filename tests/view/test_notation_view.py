@@ -85,4 +85,4 @@ def test_a_thread_value_layout_says_who_holds_what():
             assert modes.at(thread, value) == row + 16 * column
             assert held.rows[thread].cells[value].text == str(row + 16 * column)
     ET.fromstring(drawn.svg())
-    assert "Drawn: 32 of 128 threads and 16 of 64 values." in text(Modes((128, 64), (64, 1)))
+    assert "Drawn: 32 of 128 threads and 16 of 64 values." in text(Modes(((4, 32), 64), ((2048, 64), 1)))

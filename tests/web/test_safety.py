@@ -181,3 +181,17 @@ def test_after_a_crowd_everyone_is_served_again():
             return await asking.get("/swizzle")
 
     assert _run(twice()).status_code == 200
+
+
+def test_a_page_of_another_site_is_refused_even_without_an_origin(client):
+    answer = client.get("/swizzle", headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 403
+    assert answer.text.startswith("Sec-Fetch-Site:")
+    assert client.get("/swizzle", headers={"sec-fetch-site": "none"}).status_code == 200
+
+
+def test_a_paste_that_cannot_be_read_keeps_the_form_and_the_text(client):
+    answer = client.get("/tensor-map", params={"paste": "this is <no> map"})
+    assert answer.status_code == 422
+    assert 'id="form"' in answer.text
+    assert ">this is &lt;no&gt; map</textarea>" in answer.text

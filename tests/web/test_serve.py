@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import tilescope.cli
+from tilescope.web import serving
 
 
 def test_serve_answers_on_loopback_and_ends_on_an_interrupt():
@@ -88,3 +91,49 @@ def test_the_package_with_its_pages_stays_small():
     names = {Path(name).name for name in wheel.namelist()}
     assert {"base.html", "page.html", "first.html", "refusal.html", "explorer.css", "explorer.js"} <= names
     assert len(written.getvalue()) < 1_600_000
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """A server in a thread that gives a request a fifth of a second; the port it listens on."""
+    monkeypatch.setattr(serving, "HEADER_SECONDS", 0.2)
+    with serving.listening("127.0.0.1", 0) as listener:
+        explorer = serving.server()
+        thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not explorer.started:
+            time.sleep(0.01)
+        yield listener.getsockname()[1]
+        explorer.should_exit = True
+        thread.join(timeout=20)
+
+
+def test_a_connection_whose_request_does_not_arrive_is_closed(running):
+    with socket.create_connection(("127.0.0.1", running), timeout=20) as slow:
+        slow.sendall(b"GET /swizzle HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        assert slow.recv(1) == b""  # closed by the server, where it would wait for ever
+
+
+def test_a_second_request_on_a_connection_is_hurried_too(running):
+    request = b"GET /static/theme.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running), timeout=20) as kept:
+        kept.sendall(request)
+        answer = kept.recv(65536)
+        assert b" 200 " in answer
+        assert b"\r\nserver:" not in answer.lower()
+        kept.sendall(request[:20])
+        while kept.recv(65536):
+            pass  # the rest of the first answer; the loop ends when the server closes
+
+
+def test_the_listener_is_tcp_by_name():
+    with serving.listening("127.0.0.1", 0) as listener:  # asyncio sets TCP_NODELAY on such sockets alone
+        assert listener.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.parametrize("host", ["300.1.1.1", "192.0.2.77"])
+def test_an_address_that_is_not_this_machines_gets_advice_that_helps(capsys, host):
+    assert tilescope.cli.run(["serve", "--host", host, "--no-browser"]) == 2
+    said = capsys.readouterr().err
+    assert host in said
+    assert "Leave --host out" in said

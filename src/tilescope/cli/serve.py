@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tilescope.cli.command import output_file, write_to
+from tilescope.errors import RuleError
 from tilescope.rule import rule
 
 SERVE_PORT = rule(
@@ -17,6 +18,16 @@ SERVE_PORT = rule(
     limit="a port that is free",
     fix="Use --port 0.",
     source="the command line; the ports of a machine are its own, so no example runs",
+)
+
+SERVE_HOST = rule(
+    "serve-host",
+    "The explorer listens on an address of this machine.",
+    argument="--host",
+    found="{host} is no address of this machine: {reason}",
+    limit="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in, or one of its own addresses",
+    fix="Leave --host out, or use --host 0.0.0.0 to reach it from other machines.",
+    source="the command line; the addresses of a machine are its own, so no example runs",
 )
 
 
@@ -48,22 +59,14 @@ def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | 
 
 def _serve(host: str, port: int, *, open_browser: bool) -> None:
     """Serve until interrupted; the address is printed once the port is taken."""
-    import socket
+    from tilescope.web.application import is_loopback
+    from tilescope.web.serving import listening, server
 
-    import uvicorn
-
-    from tilescope.web.application import application, is_loopback
-
-    app = application(host)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise SERVE_PORT.error(host=host, port=port, reason=reason) from None
+    try:
+        listener = listening(host, port)
+    except OSError as error:
+        raise _refusal(host, port, error) from None
+    with listener:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}/"
         click.echo(f"tilescope explorer at {address} (Ctrl+C ends it)")
@@ -73,7 +76,20 @@ def _serve(host: str, port: int, *, open_browser: bool) -> None:
             import webbrowser
 
             webbrowser.open(address)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
+        server(host).run(sockets=[listener])
+
+
+def _refusal(host: str, port: int, error: OSError) -> RuleError:
+    """Why nothing listens: the address is not one of this machine, or the port is not free."""
+    import errno
+    import socket
+
+    reason = error.strerror or str(error)
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return SERVE_HOST.error(host=host, reason=reason)
+    if error.errno == errno.EACCES:
+        return SERVE_PORT.error(host=host, port=port, reason=f"{reason} (ports below 1024 belong to the system)")
+    return SERVE_PORT.error(host=host, port=port, reason=reason)
 
 
 COMMANDS = (serve,)

@@ -201,6 +201,15 @@ class Modes(Value):
         return tuple(map(Modes, self.shape, self.stride))
 
     @property
+    def is_matrix(self) -> bool:
+        """Whether it is a plain matrix of rows and columns, without nested modes.
+
+        >>> Modes((8, 64), (64, 1)).is_matrix, Modes(((4, 8), 2), ((2, 8), 1)).is_matrix
+        (True, False)
+        """
+        return len(self.indices) == 2 and all(len(index) == 1 for index in self.indices)
+
+    @property
     def pairs(self) -> Pairs:
         """(extent, stride) of every mode, fastest first, without the nesting."""
         return tuple(chain(*self.indices))

@@ -126,6 +126,10 @@ class OperandReads:
         end = first + placement(tensor_map, walked.rows, copy.smem_address).footprint_bytes
         _marks_of(cluster)[first // CHUNK_BYTES : -(-end // CHUNK_BYTES)] = mark
 
+    def copy_marked(self, mark: int) -> TileCopy | None:
+        """The copy that left a mark; None where none did."""
+        return None if mark == _UNMARKED else self._copies[mark - 1]
+
     def read(self, cluster: Cluster, shape: ReadShape, lane: int, word: int, first_element: int) -> None:
         """A warpgroup reads an operand; its first element lies at that address of its block."""
         plain = word & ~(_START.mask | _UNUSED_MASK)

@@ -15,6 +15,7 @@ from tilescope.layout import oriented
 from tilescope.mma.descriptor_loop import DescriptorLoop
 from tilescope.planner.boxes import PlannedCopy, map_arguments, unfoldable
 from tilescope.planner.consumers import descriptors_of
+from tilescope.planner.element_path import ElementPath, element_path
 from tilescope.planner.obstacle import or_obstacles, violations
 from tilescope.planner.planned_tile import PlannedTile
 from tilescope.planner.problem import MAP_FOR_THREADS
@@ -120,6 +121,16 @@ class Plan(PlannedTile):
         ['0x4000004000010040', '0x4000004000010042']
         """
         return descriptors_of(self.problem, self.containers.with_start(smem_address))
+
+    def path(self, mn: int, k: int, smem_address: int = 0) -> ElementPath:
+        """The way of element (mn, k) of the tile: its copy, its place in shared memory, who reads it, where its products go.
+
+        >>> from tilescope.planner import plan
+        >>> path = plan((128, 64), "bf16").best.path(37, 21)
+        >>> hex(path.address), path.bank, path.descriptor.k_step
+        ('0x12fa', 30, 1)
+        """
+        return element_path(self, mn, k, smem_address)
 
     @property
     def chunk_order(self) -> npt.NDArray[np.int64]:

@@ -26,6 +26,7 @@ from tilescope.questions.first_lines.memory import (
     of_every_notation,
     of_layout,
     of_layout_difference,
+    of_matrix,
     of_no_equivalent,
     of_thread_values,
 )
@@ -38,13 +39,15 @@ LARGEST_COMPARED_ELEMENTS = 1 << 14
 
 
 def draw_answer(asked: Asked) -> Answer:
-    """A layout both ways; with another, where the two differ; threads and values where nothing says the bits."""
+    """A layout both ways; with another, where the two differ; a plain tile, or threads and values, where nothing says the bits."""
     beside = asked.options(LAYOUT_BESIDE)
     layout = Call(parse_layout_or_modes, (asked["text"],), beside).run()
     if isinstance(layout, Modes):
         asked.require_at_most("threads and values", layout.size, argument="text", fix="Draw a part of it.")
         call = Call(parse_modes, (asked["text"],), name="modes", module="tilescope.notation")
-        return Answer(layout, call, first=of_thread_values(layout), shown={"shape": asked.get("shape")})
+        is_tile = layout.is_matrix and "shape" not in asked
+        first = of_matrix(layout) if is_tile else of_thread_values(layout)
+        return Answer(layout, call, first=first, shown={"shape": asked.get("shape")})
     asked.require_at_most("elements", layout.elements, argument="text", fix="Draw a part of it.")
     parsing = Call(parse_layout, (asked["text"],), beside, "layout")
     element = asked.get("element")

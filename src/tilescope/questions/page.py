@@ -83,6 +83,7 @@ class PageForm:
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
     shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
+    rare: frozenset[str] = frozenset()  # fields that stand under "More" until one of them says something
     walks: bool = False  # whether it steps through the drawing
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere

@@ -19,6 +19,12 @@ from tilescope.questions.question import Input
 KIND_OF_MAP = Input("kind", label="Kind of map")
 MENU = (
     Page(
+        "path",
+        "Path",
+        "One element from memory to the tensor core: its copy, its place in shared memory, the K step that reads it.",
+        {"": plans.PATH_FORM},
+    ),
+    Page(
         "plan",
         "Plan",
         "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",

@@ -12,15 +12,16 @@ from tilescope.errors import PlanError, RuleError
 from tilescope.layout import MAJORS
 from tilescope.mma.consumer import CONSUMER
 from tilescope.planner import GemmPlan, Plan, PlanReport, Unplanned, plan, plan_gemm
+from tilescope.planner.element_path import ElementPath
 from tilescope.planner.problem import COPIES
 from tilescope.questions.call import Call
-from tilescope.questions.first_lines.plans import of_gemm, of_plan, of_unplanned
+from tilescope.questions.first_lines.plans import of_element_path, of_gemm, of_plan, of_unplanned
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT_TYPE, MAJOR, TILE
 from tilescope.questions.page import Code, Leads, PageForm, Sentences, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
-from tilescope.written import number, numbers, product, tile
+from tilescope.written import number, numbers, pair, product, tile
 
 # Elements of a tile that a page plans, and those whose reads are counted instruction by instruction.
 LARGEST_TILE_ELEMENTS = 1 << 17
@@ -88,6 +89,7 @@ GEMM_OPTIONS = (
     Input("group", "--group", "Tiles along m taken together", "0: all.", read=number, unsaid="what is fastest"),
     Input("tail", "--tail", "Blocks that share a tile of the last round", "", read=number, unsaid="what is fastest"),
 )
+PATH_OF = Input("element", "--element", "Follow element", "as mn,k: its whole way, instead of the plan.", read=pair)
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 EMIT = Input(
     "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
@@ -121,6 +123,11 @@ def plan_answer(asked: Asked) -> Answer:
         )
     if "emit" in asked:
         return Answer(report, first=of_plan(report), program=_program(report.best, asked))
+    if "element" in asked and report.candidates:
+        best = replace(call, name="best", attribute="best")
+        following = Call(Plan.path, asked["element"], name="path", receiver=best)
+        path = following.run()
+        return Answer(path, following, first=of_element_path(path))
     return Answer(
         report,
         call,
@@ -176,7 +183,7 @@ PLAN = Question(
 
     Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
     """,
-    inputs=(*PLAN_INPUTS, WHY, EMIT, PROGRAM_FILE),
+    inputs=(*PLAN_INPUTS, PATH_OF, WHY, EMIT, PROGRAM_FILE),
     answer=plan_answer,
     functions=(plan,),
 )
@@ -254,6 +261,22 @@ def _plan_leads(_: Asked, answer: Answer) -> Leads:
     return {"plan": leads}
 
 
+def _path_leads(asked: Asked, answer: Answer) -> Leads:
+    """The pages that show one stop in full."""
+    path = answer.value
+    if not isinstance(path, ElementPath):
+        return {}
+    problem = path.plan.problem
+    said = {"tile": "x".join(map(str, problem.tile)), "data_type": problem.data_type.name}
+    kept = {
+        name: in_words(asked[name]) for name in ("major", "consumer", "arch", "swizzle", "operand") if name in asked
+    }
+    leads = {"See the plan": address("plan", said | kept)}
+    if path.plan.boxes is not None and not path.plan.folded:
+        leads["See its first copy"] = address("load", _first_copy(path.plan))
+    return {"stops": leads}
+
+
 def _first_copy(best: Plan) -> Mapping[str, str]:
     """The map of a plan and where its first copy starts, as the fields of the page of copies hold them."""
     tensor_map = best.tensor_map(0)
@@ -267,13 +290,26 @@ def _first_copy(best: Plan) -> Mapping[str, str]:
     }
 
 
+_RARE = frozenset(
+    ["card", "atom_order", "stages", "copy", "direction", "traffic", "fold", "global_shape", "strides_bytes"]
+)
 PLAN_FORM = PageForm(
     PLAN,
     inputs=(*PLAN_INPUTS, _TARGET),
     presets={"tile": "128x64", "data_type": "bf16", "target": "cuda"},
+    rare=_RARE,
     asking=_asking_why,
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     leads=_plan_leads,
     code=_plan_code,
+)
+PATH_FORM = PageForm(
+    PLAN,
+    inputs=(TILE, ELEMENT_TYPE, PATH_OF, *PLAN_OPTIONS),
+    presets={"tile": "128x64", "data_type": "bf16", "element": "37,21"},
+    limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
+    rare=_RARE,
+    walks=True,
+    leads=_path_leads,
 )
 QUESTIONS = (PLAN, GEMM)

@@ -38,6 +38,7 @@ _MODULE_OF = {  # the module that draws values of a kind
     "conversion": "layout_view",
     "convolution": "tensor_map_view",
     "diagnosis": "rule_view",
+    "element_path": "path_view",
     "fragment": "fragment_view",
     "gemm_plan": "gemm_view",
     "identification": "trace_view",

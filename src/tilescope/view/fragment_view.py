@@ -237,9 +237,15 @@ def _facts(fragment: Fragment) -> Table:
 def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     """A thread-value layout: which index each thread holds, and with `shape`, which thread holds each element.
 
+    A plain matrix is a tile, unless a `shape` says that its rows are threads which hold elements of another tile.
+
     >>> draw_modes(Modes(((4, 8), 2), ((2, 8), 1))).title
     'Thread-value layout of 32 threads x 2 values'
+    >>> draw_modes(Modes((8, 64), (64, 1))).title
+    'Tile of 8 rows x 64 columns'
     """
+    if modes.is_matrix and shape is None:
+        return _draw_matrix(modes)
     threads_of, *values_of = modes.indices
     index = Modes.of_indices((threads_of, tuple(chain(*values_of)) or ((1, 0),))).offsets()
     threads, values = index.shape
@@ -250,6 +256,28 @@ def draw_modes(modes: Modes, shape: tuple[int, int] | None = None) -> Drawing:
     facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}"})
     title = f"Thread-value layout of {threads} threads x {values} values"
     return Drawing(title, {"grids": Beside(grids), "facts": facts})
+
+
+def _draw_matrix(modes: Modes) -> Drawing:
+    """A tile of rows and columns: the offset of each element."""
+    offset = modes.offsets()
+    rows, columns = offset.shape
+
+    def cell(row: int, column: int) -> Cell:
+        at = offset[row, column]
+        return Cell(str(at), column // 8 % 8, title=f"row {row}, column {column}: offset {at}", link=f"{row},{column}")
+
+    grid = Grid.of(
+        "The offset of each element",
+        ("row", "column"),
+        range(rows),
+        range(columns),
+        cell,
+        most=(WARP_LANES, _MAX_CELLS),
+        nouns=("rows", "columns"),
+    )
+    facts = Table({"layout": f"`{modes}`", "offsets": f"0 to {modes.cosize - 1}, in elements"})
+    return Drawing(f"Tile of {rows} rows x {columns} columns", {"grids": Beside({"elements": grid}), "facts": facts})
 
 
 def _holders_grid(index: npt.NDArray[np.int64], shape: tuple[int, int]) -> Grid:
@@ -296,8 +324,10 @@ def _held_grid(index: npt.NDArray[np.int64]) -> Grid:
     )
 
 
-def walk_modes(modes: Modes, **_: object) -> Iterator[Step]:
-    """The threads of a warp."""
+def walk_modes(modes: Modes, shape: tuple[int, int] | None = None, **_: object) -> Iterator[Step]:
+    """The threads of a warp; a plain tile has none."""
+    if modes.is_matrix and shape is None:
+        return
     for thread in range(min(WARP_LANES, modes.parts[0].size)):
         yield Step(f"T{thread}", f"thread {thread}")
 

@@ -29,13 +29,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
-from tilescope.web.page import Sheet, filled_form, query_of
+from tilescope.view.svg_style import style_sheet
+from tilescope.web.page import PASTE, Sheet, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
-from tilescope.web.rendering import render_first, render_form, render_refusal, static_file
+from tilescope.web.rendering import (
+    hash_source,
+    render_first,
+    render_form,
+    render_refusal,
+    render_unread,
+    static_file,
+)
 
 WORKERS = 2
 MAX_WAITING = 64  # requests that wait for a worker; more are refused at once
-_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript"}
+_STATIC = {"explorer.css": "text/css", "explorer.js": "text/javascript", "theme.js": "text/javascript"}
 
 
 def application(host: str = "127.0.0.1") -> Starlette:
@@ -53,9 +61,12 @@ def application(host: str = "127.0.0.1") -> Starlette:
             raise HTTPException(404)
         return Response(static_file(name), media_type=_STATIC[name], headers={"cache-control": "no-cache"})
 
+    async def no_icon(_: Request) -> Response:  # a browser asks for one beside a drawing that it opens by itself
+        return Response(status_code=204)
+
     pages = [Route(f"/{name}{ending}", answered) for name in PAGES for ending in ("", ".svg", ".json")]
     return Starlette(
-        routes=[Route("/", answered), Route("/static/{name}", static), *pages],
+        routes=[Route("/", answered), Route("/static/{name}", static), Route("/favicon.ico", no_icon), *pages],
         middleware=[Middleware(Guard, host=host), Middleware(GZipMiddleware, minimum_size=2048, compresslevel=4)],
         exception_handlers={404: _not_found},
     )
@@ -74,6 +85,7 @@ def _page(request: Request) -> Response:
     """A page, its drawing or its value; whatever is wrong with the query is a 4xx that says so."""
     name, _, ending = request.url.path.removeprefix("/").partition(".")
     page = PAGES[name]
+    query: dict[str, str] = {}
     try:
         query = query_of(request.query_params.multi_items())
         filling = redirected(page, query)
@@ -89,6 +101,8 @@ def _page(request: Request) -> Response:
             return Response(refusal_json(error), 422, media_type="application/json")
         if ending:
             return PlainTextResponse(f"{error}\n", 422)
+        if PASTE in query:
+            return HTMLResponse(render_unread(page, query[PASTE], error.violations), 422)
         return HTMLResponse(render_refusal(page.title, error.violations), 422)
     status, html = render_form(form)
     return HTMLResponse(html, status)
@@ -102,8 +116,9 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
 MAX_QUERY_BYTES = 60_000  # the server reads a request's first line and headers up to 65,536 bytes
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    # The style of a drawing is named by its hash: an SVG that is opened by itself brings its own.
+    "content-security-policy": f"default-src 'none'; script-src 'self'; style-src 'self' '{hash_source(style_sheet())}'; "
+    "img-src 'self' blob: data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -144,10 +159,13 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         is_foreign = headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}")
+        is_cross_site = headers.get("sec-fetch-site", "").lower() == "cross-site"
         if not self.is_own(host):
             return _refused(421, "Host: this server answers under the names of its own machine alone.")
         if is_foreign:
             return _refused(403, "Origin: pages of other origins are not answered.")
+        if is_cross_site:
+            return _refused(403, "Sec-Fetch-Site: a page of another site asks. Open the address yourself.")
         if scope["method"] not in ("GET", "HEAD"):
             sentence = "Method: pages are read with GET; nothing is written."
             return _refused(405, sentence, {"allow": "GET, HEAD"})

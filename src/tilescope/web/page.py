@@ -31,6 +31,8 @@ PAGE_QUERY = rule(
 MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
+PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
+PASTE = "paste"  # the query's name for a text that fills the fields
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
 
 
@@ -63,9 +65,14 @@ class Field:
 
     @property
     def note(self) -> str:
-        """What stands below it."""
-        empty = f"Empty: {self.default}." if self.default and not self.preset else ""
-        return f"{self.input.hint} {empty}".strip()
+        """What stands below it; a line or a list of names says itself what it is if it stays empty."""
+        if self.control != "area" or not self.default or self.preset:
+            return self.input.hint
+        return f"{self.input.hint} Empty: {self.default}.".strip()
+
+    def takes(self, written: str) -> bool:
+        """Whether the text may stand in it: a list of names takes those alone."""
+        return self.control != "choice" or written in self.input.choices or (not written and self.has_no_choice)
 
     def argument(self, written: str) -> object:
         """What the text means to the question: None for an empty option, as if a command had none.
@@ -119,11 +126,22 @@ class Form:
     fields: tuple[Field, ...]
     written: Mapping[str, str]
     step: int = 0  # of the walk
+    pin: str = ""  # the cell that stays marked
 
     @property
     def description(self) -> PageForm:
         """The form that is filled."""
         return self.page.forms[self.chosen]
+
+    @property
+    def rare_fields(self) -> tuple[Field, ...]:
+        """Those under "More"."""
+        return tuple(entry for entry in self.fields if entry.name in self.description.rare)
+
+    @property
+    def says_more(self) -> bool:
+        """Whether a field under "More" holds something else than at first, so that it must be seen."""
+        return any(self.written[entry.name] != entry.preset for entry in self.rare_fields)
 
     def asked(self) -> Asked:
         """What the question is asked; RuleError where a field cannot be read. Fields that stay empty say nothing."""
@@ -171,7 +189,31 @@ class Form:
         query = {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
         if self.step and not changed:
             query[STEP] = str(self.step)
+        if self.pin and not changed:
+            query[PIN] = self.pin
         return address(self.page.name, query)
+
+    def path_to(self, chosen: str) -> str:
+        """The path of another form of the page, in which the fields that both have keep their text."""
+        choice = choice_of(self.page)
+        assert choice is not None, self.page.name
+        query = {} if chosen == choice.preset else {choice.name: chosen}
+        for entry in fields_of(self.page.forms[chosen]):
+            kept = self.written.get(entry.name, entry.preset)
+            if kept != entry.preset and entry.takes(kept):
+                query[entry.name] = kept
+        return address(self.page.name, query)
+
+    def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
+        """The fields that violations are about: `box[0]` is about the field `box`.
+
+        >>> from tilescope.questions.pages import MENU
+        >>> form = filled_form(MENU[1], {"box": "300,8"})
+        >>> sorted(form.wrong_fields(form.answer().violations))
+        ['box']
+        """
+        named = {violation.argument.partition("[")[0] for violation in violations if violation.severity == "error"}
+        return frozenset(named & set(self.written))
 
     def cure(self, violation: Violation) -> str | None:
         """The path of the state in which the violation's own change is made; None where it has none for this form."""
@@ -190,11 +232,19 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     fields = fields_of(page.forms[chosen])
     written = {field.name: query.get(field.name, field.preset) for field in fields}
     known = [*written] if choice is None else [*written, choice.name]
-    strange = [name for name in query if name not in (*known, STEP)]
+    strange = [name for name in query if name not in (*known, STEP, PIN)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
     step = query.get(STEP, "")
-    return Form(page, chosen, fields, written, int(step) if re.fullmatch("[0-9]{1,6}", step) else 0)
+    pin = query.get(PIN, "")
+    return Form(
+        page,
+        chosen,
+        fields,
+        written,
+        step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
+        pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
+    )
 
 
 class Drag(NamedTuple):

@@ -17,14 +17,9 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from tilescope import view
 from tilescope.errors import RuleError, Violation
-from tilescope.mma.fragment import fragment
-from tilescope.questions.page import Code
-from tilescope.swizzle import Swizzle
-from tilescope.tensor_map import TensorMap, inspect_tensor_map
-from tilescope.tma import trace
-from tilescope.value import Value
+from tilescope.questions.gallery import GALLERY
+from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
@@ -33,7 +28,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
-from tilescope.web.page import Form, Sheet, choice_of, command_line
+from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
@@ -91,8 +86,19 @@ def render_form(form: Form) -> tuple[int, str]:
     return 200, _page_html(form, sheet, sheet.answer.violations)
 
 
+def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
+    """A page with a pasted text that cannot be read: its first form as it is at first, and the text for another try."""
+    return _page_html(filled_form(page, {}), None, violations, pasted=pasted)
+
+
 def _page_html(
-    form: Form, sheet: Sheet | None, violations: tuple[Violation, ...], standalone: Standalone | None = None
+    form: Form,
+    sheet: Sheet | None,
+    violations: tuple[Violation, ...],
+    *,
+    standalone: Standalone | None = None,
+    pasted: str = "",
+    template: str = "page.html",
 ) -> str:
     """The page of a form, and of its answer if it has one."""
     drawing: Drawing | None = None
@@ -105,7 +111,7 @@ def _page_html(
         else:
             drawing = drawing.with_parts({"no code": code})
     return _rendered(
-        "page.html",
+        template,
         form=form,
         page=form.page,
         choice=choice_of(form.page),
@@ -113,13 +119,18 @@ def _page_html(
         drawn=drawing,
         code=program,
         standalone=standalone,
+        pasted=pasted,
+        gallery=GALLERY,
+        wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
 
 
 def render_first() -> str:
-    """The first page: the path of a tile."""
-    return _rendered("first.html", stations=stations(), standalone=None)
+    """The first page: a box to ask in, the way of one element, and the tiles of kernels that people know."""
+    form = filled_form(PAGES["path"], {})
+    sheet = Sheet.of(form)
+    return _page_html(form, sheet, sheet.answer.violations, template="first.html")
 
 
 def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
@@ -189,87 +200,21 @@ def exported(url: str) -> str:
     standalone = Standalone(
         style=Markup(style),  # noqa: S704  our own files
         script=Markup(script),  # noqa: S704
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data: blob:",
+        policy=f"default-src 'none'; style-src '{hash_source(style)}'; script-src '{hash_source(script)}'; img-src data: blob:",
         svg=_data("image/svg+xml", sheet.drawing.svg()),
         json=_data("application/json", sheet.answer.json()),
     )
-    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone)
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone)
 
 
-def _hash(text: str) -> str:
-    """The text as a content security policy names it."""
+def hash_source(text: str) -> str:
+    """A style or script as a content security policy names it.
+
+    >>> hash_source("")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _data(media_type: str, text: str) -> str:
     return f"data:{media_type};base64,{base64.b64encode(text.encode()).decode()}"
-
-
-class Station(NamedTuple):
-    """A stop on the path of a tile."""
-
-    name: str
-    sentence: str  # what happens there
-    path: str  # of the page that shows it in full
-    thumbnail: Markup
-
-
-_TILE = TensorMap("bf16", (128, 24), (256,), (64, 8), swizzle="128B")
-
-
-@cache
-def stations() -> tuple[Station, ...]:
-    """The path: global memory, the tensor map, the copy, shared memory, the tensor core."""
-    matrix = "dims=128,24&box=64,8"
-    swizzle = Swizzle.named("128B")
-    threads = _grid(fragment("mma.m16n8k16", operand="D", data_type="f32"), "elements")
-    descriptor = inspect_tensor_map(_TILE.encode())
-    return (
-        Station(
-            "Global memory",
-            "A matrix in rows. The tile is a box of it.",
-            f"load?{matrix}&coords=64,8",
-            _thumbnail(_grid(trace(_TILE, (64, 8)), "plane")),
-        ),
-        Station(
-            "Tensor map",
-            "128 bytes tell the hardware where the matrix lies and how large the box is.",
-            f"tensor-map?{matrix}",
-            _thumbnail(_grid(descriptor, "bytes", show_bytes=True)),
-        ),
-        Station(
-            "TMA",
-            "One instruction copies the box, row after row.",
-            f"load?{matrix}&coords=64,8",
-            _thumbnail(_grid(swizzle, "logical")),
-        ),
-        Station(
-            "Shared memory",
-            "The swizzle moves 16-byte chunks, so that columns spread over all banks.",
-            "swizzle",
-            _thumbnail(_grid(swizzle, "physical")),
-        ),
-        Station(
-            "Tensor core",
-            "Every thread of a warp holds its part of the operands and of the result.",
-            "tensor-core?show=fragment",
-            _thumbnail(replace(threads, rows=threads.rows[:8])),
-        ),
-    )
-
-
-def _grid(value: Value, name: str, **options: object) -> Grid:
-    """One grid of a value's drawing."""
-    drawing = view.draw(value, **options)
-    assert drawing is not None, value.kind
-    grid = drawing[name]
-    assert isinstance(grid, Grid), name
-    return grid
-
-
-def _thumbnail(grid: Grid) -> Markup:
-    """A grid without words around it, that fits its card."""
-    rows = tuple(replace(row, labels=()) for row in grid.rows)
-    block = grid_block(replace(grid, title="", tiers=(), rows=rows, label_names=(), notes=()))
-    svg = Markup('<svg class="tilescope thumbnail" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
-    return svg.format(number(block.width), number(block.height), Markup(block.body))  # noqa: S704  view/ escapes it

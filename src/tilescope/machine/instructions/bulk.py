@@ -28,6 +28,7 @@ from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.thread_tiles import forget_stores
 from tilescope.ptx.syntax import Instruction
 from tilescope.tensor_map import REDUCTIONS
 from tilescope.tma.bulk import bulk_bytes, require_aligned
@@ -231,6 +232,7 @@ def _add_load(cluster: Cluster, form: BulkForm, ends: _Ends, read: Callable[[Clu
             target = shared_from(cluster, lane, ends.target, ends.size_bytes)
             form.write(target[: ends.size_bytes], _by_lane(read, cluster, ends))
             forget_bytes(cluster, ends.target, ends.size_bytes)
+            forget_stores(cluster, ends.target, ends.size_bytes)
         complete_bytes(cluster, ends.barrier, lane, ends.size_bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=ends.barrier))

@@ -10,12 +10,12 @@ then: what the chip answers is the fault. The bytes move when the work is done, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, is_in_window
+from tilescope.machine.address import PARAM_WINDOW, SHARED_RANK_SHIFT, is_in_window
 from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
@@ -28,13 +28,15 @@ from tilescope.machine.fault import (
 )
 from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.order.cells import CellNumbers, Cells
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
 from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.machine.thread_tiles import forget_stores
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -55,6 +57,7 @@ _SUBJECT_OF_MODE: dict[str, MapSubject] = {
     "im2col::w": "wide",
     "im2col::w::128": "wide",
 }
+_PAIR_BIT = 1 << SHARED_RANK_SHIFT  # in which the shared addresses of a pair of blocks differ
 _ROWS4_MODES = ("tile::gather4", "tile::scatter4")
 
 
@@ -72,6 +75,7 @@ class TensorForm:
     offsets: tuple[int, ...] = ()
     cta_mask: int | None = None
     goes_to_cluster: bool = False
+    signals_pair: bool = False  # .cta_group::2: the mbarrier may be the other block's of a pair
 
 
 def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Words, *, is_reduction: bool) -> Step:
@@ -85,6 +89,9 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
         raise RefusedError(f"there is no tensor copy from .{source_space} to .{target_space}")
     words.required((MBARRIER if is_load else BULK_GROUP,), "completion that this direction has")
     has_mask = words.flag("multicast::cluster")
+    cta_group = words.one_of(("cta_group::1", "cta_group::2"))
+    if cta_group is not None:
+        require_target(assembler.module, BLACKWELL, f".{cta_group} of a tensor copy")
     has_policy = words.flag("L2::cache_hint")
     words.without_effect()
     reduce = words.required(tuple(REDUCTIONS), "reduction") if is_reduction else None
@@ -94,6 +101,7 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
         operands.pop()
     if is_load:
         form = _load_form(assembler, operands, mode, has_mask=has_mask, to_cluster=target_space == "shared::cluster")
+        form = replace(form, signals_pair=cta_group == "cta_group::2")
     else:
         box, source = operands
         form = TensorForm(
@@ -220,6 +228,9 @@ def _issue_load(
         cta_mask = int(cluster.registers[form.cta_mask][lane])
         targets = cast_to(cluster, lane, copy.smem_address, cta_mask)
         barriers = cast_to(cluster, lane, barrier, cta_mask)
+        if form.signals_pair:  # of every pair the block that is even, or odd, as the one whose mbarrier is named
+            parity = barrier >> SHARED_RANK_SHIFT & 1
+            barriers = [one & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for one in barriers]
     for target, own_barrier in zip(targets, barriers, strict=True):
         own = copy._replace(smem_address=target)
         _add_load(cluster, lane, own, map_address=map_address, map_number=map_number, barrier=own_barrier)
@@ -249,6 +260,7 @@ def _add_load(cluster: Cluster, lane: int, copy: Copy, *, map_address: int, map_
             raise fault_of(error, lane, tensor_map.address, ILLEGAL_ADDRESS) from None
         if cluster.costs is not None:
             cluster.costs.operands.wrote(cluster, copy, map_number, pc)
+            forget_stores(cluster, copy.smem_address, max(record.bytes, tensor_map.smem_bytes))
         complete_bytes(cluster, barrier, lane, record.bytes)
 
     cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
@@ -274,6 +286,8 @@ def _issue_store(cluster: Cluster, lane: int, copy: Copy, map_number: int) -> No
             held.append(read_rows(copy, source))
         except RuleError as error:
             raise fault_of(error, lane, copy.smem_address, ILLEGAL_ADDRESS) from None
+        if cluster.costs is not None:
+            cluster.costs.tiles.stored(cluster, copy, map_number, pc)
 
     def perform(lanes: LaneNumbers) -> None:
         cluster.pc = pc

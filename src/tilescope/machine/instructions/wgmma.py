@@ -34,6 +34,7 @@ from tilescope.machine.program import Assembler, Decoder
 from tilescope.machine.proof.log import Grouped, Multiplied, OperandRead
 from tilescope.machine.register_tile import Elements, LaneGroups, RegisterTile, lane_groups
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Turn
+from tilescope.machine.thread_tiles import WORD_BYTES
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
 from tilescope.mma.instruction import WGMMA_M
 from tilescope.ptx.syntax import Immediate, Instruction, Operand, Vector
@@ -102,6 +103,12 @@ class SmemRead(NamedTuple):
             first_element = base + int(places.units[0, 0]) * self.stored_bytes
             cluster.costs.operands.read(cluster, self.shape, lane, word, first_element)
         first_byte = lane // cluster.block_lanes * cluster.shared_stride
+        if cluster.costs is not None and cluster.store_marks is not None:
+            words = _cells_of(self, word & ~(_HIGH_START_MASK | _UNUSED_MASK), WORD_BYTES)
+            descriptor = WgmmaDescriptor.decode(word & ~_UNUSED_MASK)
+            cluster.costs.tiles.multiplied(
+                cluster, self.shape, lane, descriptor, words + (first_byte + base) // WORD_BYTES
+            )
         stored = cluster.shared[first_byte : first_byte + cluster.shared_stride].view(f"u{self.stored_bytes}")
         codes: Elements = stored[places.units + base // self.stored_bytes]
         if self.element_bits == 1:

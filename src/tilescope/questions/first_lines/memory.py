@@ -83,6 +83,19 @@ def of_thread_values(modes: Modes) -> FirstLine:
     )
 
 
+def of_matrix(modes: Modes) -> FirstLine:
+    """How large a plain tile is, and which step leads to the next row and column."""
+    (rows, down), (columns, across) = modes.pairs
+    return line(
+        "A tile of {rows} x {columns} elements at offsets 0 to {last}: {down} from row to row, {across} from column to column.",
+        rows=rows,
+        columns=columns,
+        last=modes.cosize - 1,
+        down=down,
+        across=across,
+    )
+
+
 def _size(pairs: tuple[tuple[int, int], ...]) -> int:
     size = 1
     for extent, _ in pairs:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tilescope.pipeline.description import Pipeline
     from tilescope.pipeline.simulation import Simulation
     from tilescope.planner import GemmPlan, PlanReport, Unplanned
+    from tilescope.planner.element_path import ElementPath
     from tilescope.planner.sweeping import Sweep
 
 
@@ -38,6 +39,29 @@ def of_plan(report: PlanReport) -> FirstLine:
         rate="" if costs.gb_per_s is None else f"{costs.gb_per_s:.0f}",
         card="" if problem.card is None else problem.card.name,
     )
+
+
+def of_element_path(path: ElementPath) -> FirstLine:
+    """Where an element lies, and who reads it."""
+    return line(
+        "Element ({mn}, {k}) lies at byte {address}: line {line}, chunk {chunk}, bank {bank}[[; {reader}]].",
+        mn=path.mn,
+        k=path.k,
+        address=f"{path.address:#x}",
+        line=path.line,
+        chunk=path.smem_chunk,
+        bank=path.bank,
+        reader=_reader_of(path),
+    )
+
+
+def _reader_of(path: ElementPath) -> str:
+    """Who reads an element."""
+    if path.descriptor is not None:
+        return f"K step {path.descriptor.k_step} reads it by descriptor {path.descriptor.word:#018x}"
+    if path.register is not None:
+        return f"lane {path.register.lane} holds it in register {path.register.register}"
+    return ""
 
 
 def of_unplanned(unplanned: Unplanned) -> FirstLine:

@@ -55,7 +55,45 @@
     if (cell && !dragged && !playing) visit(cell);
   });
   document.addEventListener("pointerout", (event) => {
-    if (cellOf(event.target) && !cellOf(event.relatedTarget) && !dragged && !playing) unmark();
+    if (cellOf(event.target) && !cellOf(event.relatedTarget) && !dragged && !playing) { unmark(); showPin(); }
+  });
+
+  // A pin: the cell that stays marked, as "figure.row.column" in the address. A click or tap sets it, a second one takes it away.
+  let pinned = null;
+  const figures = () => [...document.querySelectorAll("#drawing figure .cells-box")];
+  function pinOf(cell) {
+    const box = cell.closest(".cells-box");
+    const [column, row] = placeOf(rowsOf(box), cell);
+    return `${figures().indexOf(box)}.${row}.${column}`;
+  }
+  function cellAt(pin) {
+    const [figure, row, column] = pin.split(".").map(Number);
+    const box = figures()[figure];
+    return box ? rowsOf(box)[row]?.[column] ?? null : null;
+  }
+  function showPin() {
+    if (pinned) visit(pinned);
+  }
+  function pin(cell) {
+    pinned = cell;
+    for (const each of document.querySelectorAll("#drawing .pinned")) each.classList.remove("pinned");
+    cell?.classList.add("pinned");
+    if (cell) visit(cell);
+    setQuery("pin", cell ? pinOf(cell) : "");
+  }
+  // The address and the link on the page, with one word of the query changed.
+  function setQuery(name, value) {
+    if (!live) return;
+    const url = new URL($("link").textContent, location.href), query = new URLSearchParams(url.search);
+    if (value === "") query.delete(name); else query.set(name, value);
+    const said = query.toString().replaceAll("%2C", ",");
+    $("link").textContent = url.pathname + (said ? `?${said}` : "");
+    history.replaceState(null, "", $("link").textContent);
+    place = state();
+  }
+  document.addEventListener("click", (event) => {
+    const cell = cellOf(event.target);
+    if (cell && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
   });
 
   // Keys: the arrows visit the cells of the drawing that has the focus.
@@ -74,7 +112,16 @@
     }
     box.dataset.at = `${line},${column}`;
     const cell = rows[line]?.[column];
-    if (cell) { visit(cell); cell.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+    if (!cell) return;
+    if (pinned) pin(cell); else visit(cell);
+    cell.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+  document.addEventListener("keydown", (event) => {
+    const box = event.target.closest?.(".cells-box");
+    if (!box || (event.key !== "Enter" && event.key !== " ") || box.dataset.at === undefined) return;
+    event.preventDefault();
+    const [line, column] = box.dataset.at.split(",").map(Number), cell = rowsOf(box)[line]?.[column];
+    if (cell) pin(cell === pinned ? null : cell);
   });
 
   // Steps: a list of [links, label] in the page.
@@ -87,11 +134,7 @@
     const player = $("player");
     player.querySelector("[type=range]").value = step;
     player.querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
-    if (remember && live) {
-      const bare = $("link").textContent.replace(/[?&]step=\d+$/, "");
-      $("link").textContent = step ? `${bare}${bare.includes("?") ? "&" : "?"}step=${step}` : bare;
-      history.replaceState(null, "", $("link").textContent);
-    }
+    if (remember) setQuery("step", step || "");
   }
   function pause() {
     clearInterval(playing);
@@ -180,41 +223,75 @@
     const said = query.toString();
     return form.action + (said ? "?" + said : "");
   }
-  let asking = null;
-  async function load(url, { whole = false, push = true } = {}) {
+  const LONGEST = 60000;  // of an address; a longer text belongs on the command line
+  const PAUSE = 1500;  // milliseconds: states typed closer together share one entry of the history
+  let asking = null, typed = 0;  // when the last state was typed
+  async function load(url, { whole = false, push = true, typing = false } = {}) {
     clearTimeout(timer);
     timer = 0;
     asking?.abort();
+    if (url.length > LONGEST) { document.body.classList.remove("busy"); return tell("This text is too long for an address. Use the command line."); }
     const mine = asking = new AbortController();
     document.body.classList.add("busy");
     try {
       const response = await fetch(url, { signal: mine.signal });
-      if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return say((await response.text()).trim());
-      const next = new DOMParser().parseFromString(await response.text(), "text/html");
-      if (push && response.url !== location.href) history.pushState(null, "", response.url);
-      place = state();
-      document.title = next.title;
-      const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
-      for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
-      for (const link of next.querySelectorAll(".bar nav a"))
-        document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
-      setUp();
+      const text = await response.text();
+      $("offline").hidden = true;
+      if (!(response.headers.get("content-type") ?? "").startsWith("text/html")) return tell(text.trim());
+      const next = new DOMParser().parseFromString(text, "text/html");
+      if (!whole && !response.ok && $("drawing") && next.getElementById("said")) return refuse(next);
+      if (push && response.ok) enter(response.url, typing);
+      take(next, whole);
     } catch (error) {
-      if (error.name !== "AbortError") say("The server does not answer.");
-      return;
+      if (error.name !== "AbortError") $("offline").hidden = false;
     } finally {
       if (asking === mine && !timer) document.body.classList.remove("busy");  // else a later request does
     }
   }
-  function ask() { load(address()); }
+  function tell(text) { $("announced").textContent = text; say(text); }
+  // A state enters the history; one that is typed shortly after another takes that one's place.
+  function enter(url, typing) {
+    const follows = typing && Date.now() - typed < PAUSE;
+    if (url !== location.href) history[follows ? "replaceState" : "pushState"](null, "", url);
+    typed = typing ? Date.now() : 0;
+    place = state();
+  }
+  function take(next, whole) {
+    place = state();
+    document.title = next.title;
+    markFields(next);
+    const focused = document.activeElement?.id, range = document.activeElement?.selectionStart;
+    const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
+    for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+    if (focused && document.activeElement?.id !== focused) { $(focused)?.focus({ preventScroll: true }); if (typeof range === "number") $(focused)?.setSelectionRange?.(range, range); }
+    for (const link of next.querySelectorAll(".bar nav a"))
+      document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
+    $("announced").textContent = document.querySelector(".verdict")?.textContent ?? "";
+    setUp();
+  }
+  // What cannot be answered: the reasons are shown, the fields are marked, and the last good drawing stays, dimmed.
+  function refuse(next) {
+    $("said").replaceWith(document.adoptNode(next.getElementById("said")));
+    markFields(next);
+    for (const part of [$("shown"), document.querySelector(".take")]) part?.classList.add("stale");
+    $("announced").textContent = [...document.querySelectorAll("#said .verdict, #said .violations p")].map((each) => each.textContent).join(" ");
+  }
+  function markFields(next) {
+    for (const field of $("form")?.elements ?? []) {
+      const other = field.id && next.getElementById(field.id);
+      if (other && other.getAttribute("aria-invalid")) field.setAttribute("aria-invalid", "true");
+      else field.removeAttribute("aria-invalid");
+    }
+  }
+  function ask(typing = false) { load(address(), { typing }); }
   if (live) {
     document.addEventListener("input", (event) => {
       if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
       if (!event.target.closest("#form")) return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
-      if (event.target.hasAttribute("data-form")) load(`${$("form").action}?${event.target.name}=${encodeURIComponent(event.target.value)}`, { whole: true });
-      else { document.body.classList.add("busy"); timer = setTimeout(ask, event.target.tagName === "SELECT" || event.target.type === "checkbox" ? 0 : 250); }
+      if (event.target.hasAttribute("data-form")) load(event.target.selectedOptions[0].dataset.path, { whole: true });
+      else { document.body.classList.add("busy"); const typing = event.target.tagName !== "SELECT" && event.target.type !== "checkbox"; timer = setTimeout(ask, typing ? 250 : 0, typing); }
     });
     document.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -261,8 +338,6 @@
   // Light and dark: the system's choice until the button is pressed.
   const themes = matchMedia("(prefers-color-scheme: dark)");
   const store = (() => { try { return window.localStorage; } catch { return null; } })();
-  const chosen = store?.getItem("tilescope-theme");
-  if (chosen) document.documentElement.dataset.theme = chosen;
   $("theme")?.addEventListener("click", () => {
     const now = document.documentElement.dataset.theme ?? (themes.matches ? "dark" : "light");
     const next = now === "dark" ? "light" : "dark";
@@ -276,6 +351,13 @@
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     indexCells();
     setUpPlayer();
+    for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
+      const box = row.closest(".scroll");
+      box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
+    }
+    pinned = null;
+    const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
+    if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
   }
   setUp();

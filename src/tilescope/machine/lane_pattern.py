@@ -1,0 +1,139 @@
+"""Under which swizzles the lanes of an access go straight: what addresses say of a tile that nobody describes.
+
+Threads write and read tiles by rows and columns. So in the tile, before its swizzle, every bit of a lane's number moves the lane
+by one fixed distance: so many chunks, or so many rows. Under another swizzle than that of the tile it does not:
+
+    lane          0    1    2  …    8    9   10  …          8 lanes a row, 4 rows of 128 bytes
+    address       0   16   32     144  128  176              bit 0 of the lane: +16 in row 0, -16 in row 1
+    under 128B    0   16   32     128  144  160              bit 0: +16, bit 1: +32, bit 2: +64, bit 3: +128, bit 4: +256
+
+A swizzle moves chunks by their line alone. Lanes that go down one column, a row each, are moved by fixed distances under every
+swizzle, but by crooked ones: 128 + 16, 256 - 32. Straight is a power of two, and without a swizzle any pitch of rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tilescope.arch import WARP_LANES
+from tilescope.swizzle import SWIZZLE, Swizzle
+
+Offsets = npt.NDArray[np.int64]
+
+MODES: tuple[Swizzle, ...] = tuple(SWIZZLE[name] for name in ("none", "32B", "64B", "128B"))
+PLAIN = 1  # the bit of mode none in a set of modes
+BIT_OF_MODE = {mode.name: 1 << number for number, mode in enumerate(MODES)}
+PATTERN_BYTES = max(mode.repeat_bytes for mode in MODES)  # addresses this far apart are swizzled alike
+_LEAST_LANES = 8  # the rows of a matrix of ldmatrix
+
+
+class LanePattern(NamedTuple):
+    """Sets of modes, as bits: under which lanes go straight, and under which bits of their numbers are fixed distances."""
+
+    straight: int = 0
+    additive: int = 0
+    lanes: int = 0  # that were looked at together
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether lanes go straight under one mode alone, or under none of them."""
+        return self.straight & (self.straight - 1) == 0
+
+
+NO_PATTERN = LanePattern()
+
+
+def modes_in(bits: int) -> tuple[str, ...]:
+    """The names of the modes of a set.
+
+    >>> modes_in(0b1001)
+    ('none', '128B')
+    """
+    return tuple(mode.name for mode in MODES if bits & BIT_OF_MODE[mode.name])
+
+
+def lane_pattern(offsets: Offsets) -> LanePattern:
+    """The modes that all groups of lanes agree with: (groups, lanes) offsets in shared memory; lanes are a power of two.
+
+    >>> lane = np.arange(32)
+    >>> plain = lane // 8 * 128 + lane % 8 * 16
+    >>> modes_in(lane_pattern(plain[None]).straight)
+    ('none',)
+    >>> modes_in(lane_pattern(SWIZZLE["128B"].apply(plain)[None]).straight)  # 4 rows: bit 9, the third of 128B, is the same
+    ('64B', '128B')
+    """
+    straight = additive = 0
+    for mode in MODES:
+        logical: Offsets = np.asarray(mode.apply(offsets), np.int64)
+        distances = _distances(logical)
+        if distances is None:
+            continue
+        additive |= BIT_OF_MODE[mode.name]
+        is_straight = _is_power_of_two(distances)
+        if is_straight.all() or (mode.bits == 0 and _are_pitches(distances, is_straight)):
+            straight |= BIT_OF_MODE[mode.name]
+    return LanePattern(straight, additive, offsets.shape[1])
+
+
+def lane_groups(lanes: npt.NDArray[np.intp], block_lanes: int) -> tuple[int, ...]:
+    """How many lanes to look at together, the most first: all of a block, then a warp; nothing where lanes are missing.
+
+    >>> lane_groups(np.arange(128), 128), lane_groups(np.arange(32, 64), 128), lane_groups(np.arange(5), 128)
+    ((128, 32), (32,), ())
+    >>> lane_groups(np.array([0, 1, 2, 3, 4, 5, 6, 7, 32, 33, 34, 35, 36, 37, 38, 39]), 64)  # ldmatrix.x1
+    (8,)
+    """
+    count = len(lanes)
+    first = int(lanes[0])
+    if count % _LEAST_LANES or first % WARP_LANES:
+        return ()
+    if int(lanes[-1]) - first == count - 1:
+        if count < WARP_LANES:
+            return (count,) if _is_whole(count) else ()
+        if count % WARP_LANES:
+            return ()
+        together = block_lanes if count % block_lanes == 0 and first % block_lanes == 0 else count
+        if together > WARP_LANES and _is_whole(together) and first % together == 0:
+            return together, WARP_LANES
+        return (WARP_LANES,)
+    for group in (WARP_LANES, WARP_LANES // 2, _LEAST_LANES):  # of warps that are not neighbours, or their first lanes
+        if count % group == 0:
+            by_warp = lanes.reshape(-1, group)
+            if (by_warp - by_warp[:, :1] == np.arange(group)).all() and not (by_warp[:, 0] % WARP_LANES).any():
+                return (group,)
+    return ()
+
+
+def _is_whole(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _distances(logical: Offsets) -> Offsets | None:
+    """(groups, bits): how far each bit of a lane's number moves it; None where that depends on the others."""
+    bits = logical.shape[1].bit_length() - 1
+    distances: Offsets = logical[:, 1 << np.arange(bits)] - logical[:, :1]
+    for bit in range(bits):  # the lanes with this bit, and none above it, follow those below them
+        half = 1 << bit
+        if not np.array_equal(logical[:, half : 2 * half], logical[:, :half] + distances[:, bit : bit + 1]):
+            return None
+    return distances
+
+
+def _is_power_of_two(distances: Offsets) -> npt.NDArray[np.bool_]:
+    """Whether a distance has one bit within the pattern, in either direction; whole patterns do not count."""
+    up = distances % PATTERN_BYTES
+    down = -distances % PATTERN_BYTES
+    is_power: npt.NDArray[np.bool_] = (up & (up - 1) == 0) | (down & (down - 1) == 0)
+    return is_power
+
+
+def _are_pitches(distances: Offsets, is_straight: npt.NDArray[np.bool_]) -> bool:
+    """Whether the crooked distances are those of rows with one pitch: P, 2 P, 4 P."""
+    for own, own_straight in zip(distances, is_straight, strict=True):
+        pitches = own[~own_straight]
+        if (pitches[1:] != 2 * pitches[:-1]).any():
+            return False
+    return True

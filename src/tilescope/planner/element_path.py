@@ -1,0 +1,272 @@
+"""One element of a planned tile at every stop of its way: global memory, the copy, shared memory, the tensor core.
+
+    plan((128, 64), "bf16").best.path(37, 21)
+
+    global memory    row 37, byte 42 of the row        chunk 2 of 8
+    copy             box 0, its row 37                  lands from +0x0
+    shared memory    address 0x12fa: line 37            chunk 7 (2 XOR 37 mod 8), bank 30
+    tensor core      instruction rows 0-63, K step 1    descriptor 0x4000004000010002
+    result           row 37 of D                        warp 2, threads 84-87
+
+Every number comes from the plan's own map, layout and descriptors: the emulator and the hardware agree with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tilescope.arch import Basis
+from tilescope.errors import RuleError
+from tilescope.layout import oriented
+from tilescope.mma.fragment import Fragment, fragment
+from tilescope.planner.consumers import operand_of
+from tilescope.rule import rule
+from tilescope.smem.op import BANK_BYTES, BANKS
+from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
+from tilescope.value import Value, hex_field
+
+if TYPE_CHECKING:
+    from tilescope.planner.plans import Plan
+
+PATH_ELEMENT = rule(
+    "path-element",
+    "The element whose way is followed lies in the tile.",
+    argument="element",
+    found="({mn}, {k}) in a tile of {tile: x }",
+    limit="mn from 0 to {last_mn}, k from 0 to {last_k}",
+    fix="Use an element of the tile.",
+    source="the layout of the tile",
+    passing='ts.plan((64, 64), "bf16").best.path(63, 63)',
+    failing='ts.plan((64, 64), "bf16").best.path(64, 0)',
+)
+_K_BITS = 256  # of a row of A that one mma.sync takes
+_WARP_ROWS = 16  # of an accumulator that one warp of a warpgroup holds
+_QUAD = 4  # threads that hold a row of 8 columns
+_WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStop(Value):
+    """The copy that brings an element, and the element's place in its box."""
+
+    number: int  # of the tile's copies, from 0
+    coords: tuple[int, ...]  # of the box, driver order, from the corner of the tile
+    place: tuple[int, ...]  # of the element in the box, driver order
+    smem_offset_bytes: int  # where the box lands, from the tile's first byte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescriptorStop(Value):
+    """The descriptor that reads an element, and the element's place in what it reads."""
+
+    mn_block: int  # number of the instruction along mn, from 0
+    k_step: int  # number of the instruction along k, from 0
+    word: int = hex_field()  # the 64 bits
+    start_address: int = hex_field()  # of what it reads
+    mn: int  # of the element, in the instruction's operand
+    k: int  # of the element, in the instruction's operand
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterStop(Value):
+    """The register that holds an element once ldmatrix has loaded its fragment."""
+
+    instruction: str  # the mma that takes it
+    block: tuple[int, int]  # number of the fragment along mn and k
+    lane: int  # of the warp
+    register: int  # of the fragment, from 0
+    first_bit: int  # of the element in that register
+    address_lane: int | None  # whose address ldmatrix.x4 reads the element's row from; None where .x4 is not the way
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStop(Value):
+    """Where the products of an element are added up: a row of D for an element of A, a column for one of B."""
+
+    axis: Literal["row", "column"]  # of D
+    index: int  # in the instruction's D
+    memory: Literal["registers", "tensor memory"]  # that holds D
+    threads: tuple[int, ...]  # of the warpgroup, that hold that row or column; empty for tensor memory
+    lane_or_column: int | None  # of tensor memory: the lane of a row, the first column of a column of 32 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementPath(Value):
+    """One element of a planned tile, at every stop of its way.
+
+    >>> from tilescope.planner import plan
+    >>> path = plan((128, 64), "bf16").best.path(37, 21)
+    >>> hex(path.address), path.line, path.smem_chunk, path.bank
+    ('0x12fa', 37, 7, 30)
+    >>> path.descriptor.k_step, path.descriptor.k, path.result.threads
+    (1, 5, (84, 85, 86, 87))
+    """
+
+    plan: Plan  # whose tile it is in
+    mn: int  # of the element, in the tile
+    k: int  # of the element, in the tile
+    smem_address: int = hex_field()  # of the tile's first byte
+    gmem_offset_bytes: int  # of the element, from the tile's first element in the matrix
+    first_bit: int  # of the element in its first byte
+    chunk: int  # the 16 bytes of its row that hold it, from 0
+    address: int = hex_field()  # in shared memory
+    copy: CopyStop | None  # None: threads copy
+    descriptor: DescriptorStop | None  # None: no tensor core reads the tile by descriptor
+    register: RegisterStop | None  # None: it does not go to registers by ldmatrix
+    result: ResultStop | None  # None: no tensor core reads the tile by descriptor
+    basis: Basis  # of the plan
+
+    @property
+    def row(self) -> int:
+        """Of the tile, where rows are contiguous."""
+        return oriented(self.plan.problem.major, self.mn, self.k)[0]
+
+    @property
+    def line(self) -> int:
+        """The 128 bytes of shared memory that hold it, counted from the tile's first."""
+        return (self.address - self.smem_address) // SMEM_LINE_BYTES
+
+    @property
+    def smem_chunk(self) -> int:
+        """The 16 bytes of that line that hold it."""
+        return self.address % SMEM_LINE_BYTES // CHUNK_BYTES
+
+    @property
+    def bank(self) -> int:
+        """The bank of shared memory that its first byte lies in."""
+        return self.address // BANK_BYTES % BANKS
+
+
+def element_path(plan: Plan, mn: int, k: int, smem_address: int = 0) -> ElementPath:
+    """The way of element (mn, k) of a planned tile whose shared memory starts at `smem_address`."""
+    problem = plan.problem
+    rows, columns = problem.tile
+    if not (0 <= mn < rows and 0 <= k < columns):
+        raise PATH_ELEMENT.error(mn=mn, k=k, tile=problem.tile, last_mn=rows - 1, last_k=columns - 1)
+    row, column = oriented(problem.major, mn, k)
+    bits = problem.data_type.bits
+    return ElementPath(
+        plan=plan,
+        mn=mn,
+        k=k,
+        smem_address=smem_address,
+        gmem_offset_bytes=row * _row_pitch_bytes(plan) + column * bits // 8,
+        first_bit=column * bits % 8,
+        chunk=column * plan.containers.element_bits // 8 // CHUNK_BYTES,
+        address=plan.address(mn, k, smem_address),
+        copy=_copy_stop(plan, row, column),
+        descriptor=_descriptor_stop(plan, mn, k, smem_address),
+        register=_register_stop(plan, mn, k),
+        result=_result_stop(plan, mn),
+        basis=plan.basis,
+    )
+
+
+def _row_pitch_bytes(plan: Plan) -> int:
+    """From row to row of the matrix."""
+    problem = plan.problem
+    if problem.strides_bytes:
+        return problem.strides_bytes[0]
+    matrix = problem.global_shape or problem.tile
+    return oriented(problem.major, *matrix)[1] * problem.data_type.bits // 8
+
+
+def _copy_stop(plan: Plan, row: int, column: int) -> CopyStop | None:
+    """The last box that starts at or before the element along every dimension; a folded map has other coordinates."""
+    if plan.boxes is None or plan.folded:
+        return None
+    found = None
+    for number, copy in enumerate(plan.copies):
+        place = (column - copy.coords[0], row - copy.coords[1])
+        if all(0 <= at < extent for at, extent in zip(place, plan.boxes.box, strict=True)):
+            found = CopyStop(number, copy.coords, place, copy.smem_offset_bytes)
+    return found
+
+
+def _descriptor_stop(plan: Plan, mn: int, k: int, smem_address: int) -> DescriptorStop | None:
+    if not plan.problem.reads_by_descriptor:
+        return None
+    loop = plan.descriptors(smem_address)
+    mn_block, mn_within = divmod(mn, loop.block_mn)
+    k_step, k_within = divmod(k, loop.k_per_step)
+    descriptor = loop[mn_block][k_step]
+    return DescriptorStop(
+        mn_block=mn_block,
+        k_step=k_step,
+        word=descriptor.encode(),
+        start_address=descriptor.start_address,
+        mn=mn_within,
+        k=k_within,
+    )
+
+
+def _register_stop(plan: Plan, mn: int, k: int) -> RegisterStop | None:
+    problem = plan.problem
+    if problem.consumer_name != "ldmatrix":
+        return None
+    operand = problem.operand or "A"
+    held = fragment_of(operand, problem.data_type.name)
+    if held is None:
+        return None
+    block_mn, block_k = held.shape if operand == "A" else held.shape[::-1]
+    mn_number, mn_within = divmod(mn, block_mn)
+    k_number, k_within = divmod(k, block_k)
+    place = (mn_within, k_within) if operand == "A" else (k_within, mn_within)
+    lane, value = held.holder(*place)
+    register, first_bit = held.register_of(value)
+    is_four_matrices = held.registers == 4
+    return RegisterStop(
+        instruction=held.instruction,
+        block=(mn_number, k_number),
+        lane=lane,
+        register=register,
+        first_bit=first_bit,
+        address_lane=8 * register + mn_within % 8 if is_four_matrices else None,
+    )
+
+
+def fragment_of(operand: Literal["A", "B"], data_type: str) -> Fragment | None:
+    """The fragment of the widest mma.sync of a type; None where there is none."""
+    from tilescope.data_type import DataType
+
+    bits = DataType.named(data_type).smem_bits
+    try:
+        return fragment(f"mma.m16n8k{_K_BITS // bits}", operand=operand, data_type=data_type)
+    except RuleError:
+        return None
+
+
+def _result_stop(plan: Plan, mn: int) -> ResultStop | None:
+    """Where a row or column of D lies: in registers of a warpgroup, or in tensor memory."""
+    problem = plan.problem
+    if not problem.reads_by_descriptor:
+        return None
+    loop = plan.descriptors()
+    index = mn % loop.block_mn
+    is_row = operand_of(problem) == "A"
+    axis: Literal["row", "column"] = "row" if is_row else "column"
+    if problem.consumer_name == "tcgen05":
+        return ResultStop(axis, index, "tensor memory", (), _tmem_place(index, loop.block_mn) if is_row else index)
+    return ResultStop(axis, index, "registers", row_threads(index) if is_row else _column_threads(index), None)
+
+
+def _tmem_place(row: int, rows: int) -> int | None:
+    """The lane of a row of D: row by row for 128 rows; other heights depend on the instruction's layout."""
+    return row if rows == 128 else None
+
+
+def row_threads(row: int) -> tuple[int, ...]:
+    """The threads of a warpgroup that hold a row of wgmma's D.
+
+    >>> row_threads(37)  # row 5 of the upper half of warp 2
+    (84, 85, 86, 87)
+    """
+    warp, within = divmod(row, _WARP_ROWS)
+    first = warp * _WARP + within % 8 * _QUAD
+    return tuple(range(first, first + _QUAD))
+
+
+def _column_threads(column: int) -> tuple[int, ...]:
+    """The threads of a warpgroup that hold a column of wgmma's D: one of each quad."""
+    return tuple(range(column % 8 // 2, 4 * _WARP, _QUAD))
