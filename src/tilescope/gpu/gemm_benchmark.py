@@ -27,7 +27,7 @@ from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import by
-from tilescope.value import Value
+from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
 from tilescope.view.gemm_view import schedule_words
 from tilescope.view.parts import Part, Table
@@ -55,7 +55,7 @@ class GemmTime(Value):
     """One product: the plan, its measured and predicted time, and cuBLAS beside it; microseconds."""
 
     shape: Shape
-    data_type: DataType
+    data_type: DataType = row_field(DataType.named)
     kernel: str  # tile and schedule in words
     ours_us: float
     predicted_us: float | None
@@ -85,7 +85,7 @@ class GemmBenchmark(MadeOnCard):
     """What a run of `tilescope bench gemm` measured."""
 
     sms: int
-    clock_mhz: int
+    clock_mhz: int  # the highest of the SMs
     memory_clock_mhz: int
     l2_bytes: int
     cublas: str  # its version

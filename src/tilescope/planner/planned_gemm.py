@@ -61,11 +61,11 @@ class Prediction(Value):
 
     _derived: ClassVar[tuple[str, ...]] = ("us",)
 
-    launch_us: float
-    main_us: float
+    launch_us: float  # from one kernel to the next
+    main_us: float  # the K steps of all rounds
     bound: str  # the longest of steps, memory and power
-    bounds_us: tuple[tuple[str, float], ...]
-    epilogue_us: float
+    bounds_us: tuple[tuple[str, float], ...]  # these times, by name
+    epilogue_us: float  # sums converted and stored
     adding_us: float  # of blocks that share k
     basis: Basis
 
@@ -82,8 +82,8 @@ class RankedTile(Value):
     _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
 
     tile: Tile
-    schedule: Schedule
-    prediction: Prediction | None  # None: only the floor is known
+    schedule: Schedule = Schedule()  # how blocks share the work
+    prediction: Prediction | None = None  # None: only the floor is known
     stages: int
     tiles: int  # of C
     rounds: int | None  # None: how many SMs there are is not known

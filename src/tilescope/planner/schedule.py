@@ -32,11 +32,11 @@ class Schedule(Value):
     4
     """
 
-    swapped: bool = False
-    split: int = 1
-    parts: int = 1
-    group: int = 0  # 0: all tiles along m
-    tail: int = 1
+    swapped: bool = False  # B gives the tensor core its rows
+    split: int = 1  # blocks of a cluster that share the k of a tile
+    parts: int = 1  # clusters that share it
+    group: int = 0  # tiles along m taken together; 0: all
+    tail: int = 1  # blocks that share a tile of the last round
 
     @property
     def blocks_of_a_tile(self) -> int:
