@@ -21,7 +21,7 @@ from tilescope.planner.planned_tile import MBARRIER_BYTES
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.reason import Reason
-from tilescope.planner.schedule import Schedule
+from tilescope.planner.schedule import PLAIN, Schedule
 from tilescope.sentence import in_us
 from tilescope.value import Value, row_field
 
@@ -82,7 +82,7 @@ class RankedTile(Value):
     _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
 
     tile: Tile
-    schedule: Schedule = Schedule()  # how blocks share the work
+    schedule: Schedule = PLAIN  # how blocks share the work
     prediction: Prediction | None = None  # None: only the floor is known
     stages: int
     tiles: int  # of C

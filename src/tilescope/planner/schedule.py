@@ -68,3 +68,6 @@ class Schedule(Value):
     def share(self, columns: int) -> int:
         """Columns of the sums that one block adds and stores."""
         return columns // self.owners(columns)
+
+
+PLAIN = Schedule()  # one tile after another, down m
