@@ -47,7 +47,7 @@ MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in fl
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
-SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time
+SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many
 LARGEST_MATRIX_EXTENT = 1 << 32
 _SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _TILE_K_BITS = 256  # that an instruction takes of k at least
@@ -265,12 +265,9 @@ class _TileSearch:
             return None
         m, n, _ = choice.tile
         if choice.schedule.swapped:
-            share = choice.schedule.share(m)
-            rows = share if share % SWAPPED_SLICE else SWAPPED_SLICE
+            rows = _slice(choice.schedule.share(m), SWAPPED_SLICE)
             return self.plan_of("C", (rows, n), swapped=True)
-        share = choice.schedule.share(n)
-        span = _span(self.product)
-        stored = share if share % span else span
+        stored = _slice(choice.schedule.share(n), _span(self.product))
         return self.plan_of("C", (m, stored), swapped=is_exchanged(self.product, choice.tile))
 
     def _too_many_stages(self, tile: Tile, plans: _Plans, fitting: int) -> Broken:
@@ -379,6 +376,15 @@ def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     shared = set.intersection(*rules)
     fewest = min(counted, key=len)
     return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
+
+
+def _slice(extent: int, usual: int) -> int:
+    """What is stored at a time of an extent: the usual, or half of it, where they divide the extent; else all.
+
+    >>> _slice(256, 64), _slice(224, 64), _slice(24, 64)
+    (64, 32, 24)
+    """
+    return next((size for size in (usual, usual // 2) if extent % size == 0), extent)
 
 
 def _span(product: Product) -> int:

@@ -21,6 +21,7 @@ from tilescope.planner.schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PART
 
 MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
 _FEWEST_K_TILES = 3  # of a block that shares k
+_WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
 _FITTED_TILES = 4  # columns are also cut into so many equal tiles at most
 _LARGEST_COLUMNS = 256  # of one wgmma
 
@@ -110,7 +111,7 @@ def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterato
     loop = product.tensor_core.loop
     assert loop is not None
     one_instruction = loop.extents(product.data_type).n
-    widths = sorted({*TILE_N, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
+    widths = sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
     for rows in TILE_M:
         if rows > TILE_M[0] and rows >= 2 * rows_extent:
             continue
