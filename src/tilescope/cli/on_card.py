@@ -56,6 +56,7 @@ tilescope bench plans --tiles 500  candidates of random tiles, streamed
 tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
 tilescope bench gemm               emitted GEMMs beside cuBLAS: the default table
 tilescope bench gemm 16x4096x4096 512x4096x14336 --type e4m3 --save gemm.json
+tilescope bench gemm 16x4096x4096 --dependent   as layers of a model: each starts while the one before runs
 
 Exit status 3: there is no GPU, or the extra `gpu` is not installed.
 """
@@ -92,6 +93,7 @@ def bench(
     *,
     topics: tuple[str, ...],
     data_type: str,
+    is_dependent: bool,
     save: Path | None,
     as_json: bool,
     is_quiet: bool,
@@ -102,7 +104,8 @@ def bench(
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     if topics[:1] == ("gemm",):
-        return _bench_gemm(topics[1:], data_type, save, output, said)
+        products = [_asked(shape, data_type) for shape in topics[1:]]
+        return _bench_gemm(products, save, output, {**said, "dependent": is_dependent})
     unknown = [topic for topic in topics if topic not in TOPICS]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join([*TOPICS, 'gemm'])}.", param_hint="TOPIC")
@@ -113,20 +116,20 @@ def bench(
     return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
 
 
-def _bench_gemm(
-    shapes: tuple[str, ...], data_type: str, save: Path | None, output: Output, said: dict[str, object]
-) -> int:
+def _asked(shape: str, data_type: str) -> Asked:
+    m, n, k = product(shape)
+    return Asked((m, n, k), data_type)
+
+
+def _bench_gemm(products: list[Asked], save: Path | None, output: Output, said: dict[str, object]) -> int:
     """Measure products beside cuBLAS."""
+    is_dependent = bool(said.pop("dependent"))
     options = asked_by(_BENCH_INPUTS, said)
     beside = sorted(set(options) - {"seed", "card"})
     if beside:
         raise click.UsageError(f"`bench gemm` takes --seed and --card, not {', '.join(beside)}.")
-    products = []
-    for shape in shapes:
-        m, n, k = product(shape)
-        products.append(Asked((m, n, k), data_type))
     with progress_bars() as progress:
-        benchmark = bench_gemm(products, progress=progress, **options)
+        benchmark = bench_gemm(products, dependent=is_dependent, progress=progress, **options)
     if save is not None:
         save.write_text(saved_text(benchmark), "utf-8")
     return show(Answer(benchmark, first=gemm_benchmark_line(benchmark)), output, draw_gemm_benchmark(benchmark))
@@ -159,6 +162,11 @@ COMMANDS = (
             *parameters(_BENCH_INPUTS, (measured,)),
             click.Argument(["topics"], nargs=-1, metavar="[TOPIC]... | gemm [SHAPE]..."),
             click.Option(["--type", "data_type"], default="bf16", metavar="TYPE", help="Type of the shapes of `gemm`."),
+            click.Option(
+                ["--dependent", "is_dependent"],
+                is_flag=True,
+                help="Start kernels of `gemm` before those before them have ended.",
+            ),
             click.Option(["--save"], type=output_file, metavar="FILE", help="Write the numbers of `gemm` as JSON."),
             *output_options(),
         ],

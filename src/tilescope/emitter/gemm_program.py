@@ -50,6 +50,19 @@ _CUDA_TYPE = {
     "u8": "CUDA_R_8U",
     "s32": "CUDA_R_32I",
 }
+_CUDA_NUMBER = {  # of the names above, for scripts that load cuBLAS
+    "CUDA_R_16BF": 14,
+    "CUDA_R_16F": 2,
+    "CUDA_R_32F": 0,
+    "CUDA_R_8F_E4M3": 28,
+    "CUDA_R_8F_E5M2": 29,
+    "CUDA_R_8I": 3,
+    "CUDA_R_8U": 8,
+    "CUDA_R_32I": 10,
+    "CUBLAS_COMPUTE_32F": 68,
+    "CUBLAS_COMPUTE_32F_FAST_TF32": 77,
+    "CUBLAS_COMPUTE_32I": 72,
+}
 _CUDA_COMPUTE = {"tf32": "CUBLAS_COMPUTE_32F_FAST_TF32", "s8": "CUBLAS_COMPUTE_32I", "u8": "CUBLAS_COMPUTE_32I"}
 
 SUMS_NOT_CONVERTED = EMIT.worded(
@@ -170,6 +183,9 @@ class ProductFacts:
     cuda_type: str  # as cuBLAS names them
     cuda_output_type: str
     cuda_compute: str
+    cublas_type: int  # the same as numbers
+    cublas_output_type: int
+    cublas_compute: int
     rank: int = 2
 
 
@@ -218,6 +234,9 @@ def _product(
     gemm: GemmPlan, row: Multiplied, operands: dict[str, GemmOperand], conversion: str, columns: int
 ) -> ProductFacts:
     bits = gemm.output_type.bits
+    cuda_type = _CUDA_TYPE[gemm.data_type.ptx]
+    cuda_output_type = _CUDA_TYPE[gemm.output_type.ptx]
+    cuda_compute = _CUDA_COMPUTE.get(gemm.data_type.ptx, "CUBLAS_COMPUTE_32F")
     stmatrix_count = 0
     if gemm.epilogue is not None and bits == 16:
         stmatrix_count = 4 if columns % 16 == 0 else 2
@@ -246,9 +265,12 @@ def _product(
         schedule=gemm.schedule,
         tile_lines=_tile_lines(gemm),
         moved_bytes=_moved_bytes(gemm),
-        cuda_type=_CUDA_TYPE[gemm.data_type.ptx],
-        cuda_output_type=_CUDA_TYPE[gemm.output_type.ptx],
-        cuda_compute=_CUDA_COMPUTE.get(gemm.data_type.ptx, "CUBLAS_COMPUTE_32F"),
+        cuda_type=cuda_type,
+        cuda_output_type=cuda_output_type,
+        cuda_compute=cuda_compute,
+        cublas_type=_CUDA_NUMBER[cuda_type],
+        cublas_output_type=_CUDA_NUMBER[cuda_output_type],
+        cublas_compute=_CUDA_NUMBER[cuda_compute],
     )
 
 
@@ -421,8 +443,15 @@ def _roles(
             "copy a": copy_lines("tma_load(a{}, &a_map, full + 8 * slot, {});", product.a.copies),
             "copy b": copy_lines("tma_load(b{}, &b_map, full + 8 * slot, {});", product.b.copies),
         },
-        opening={"t": tile, "k_tile": [f"const int k = {first_k};", stages]},
+        opening={
+            "t": tile,
+            "k_tile": [f"const int k = {first_k};", stages],
+            "early": _early_lines(first_k, "early", "b"),
+            "late": _early_lines(first_k, "late", "a"),
+        },
         notes={
+            "griddepcontrol wait": "the kernel before this one has written A",
+            "griddepcontrol launch": "the next one may start",
             "wait empty": "passes at once while the slots are fresh",
             "expect full": "A and B",
             "tail empty": "every stage was read",
@@ -464,6 +493,15 @@ def _roles(
         unrolled=("slice",),
     )
     return RolesFacts.of(pipeline, producer, consumer, arrivals)
+
+
+def _early_lines(first_k: str, counter: str, matrix: str) -> list[str]:
+    """The k and the stage of one matrix, for the loops of a dependent launch."""
+    name = matrix.upper()
+    return [
+        f"const int k = {first_k.replace('k_tile', counter)};",
+        f"const unsigned {matrix} = base + {name}_OFFSET + slot * {name}_STAGE_BYTES;",
+    ]
 
 
 def _multiply_lines(work: WgmmaWork | MmaWork, share: str) -> list[str]:

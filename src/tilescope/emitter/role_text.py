@@ -30,6 +30,7 @@ _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "fence": "fence_proxy_async()",
     "sync": "{meeting}()",
     "cluster": "cluster_sync()",
+    "griddepcontrol": "griddepcontrol_{name}()",
 }
 
 
@@ -143,7 +144,7 @@ class _Printer:
             yield from _indented(self.block(loop.steps, ""), 2)
             yield "}"
             return
-        slot = _slot(loop)
+        slot = _slot(loop, has_opening=counter in self.work.opening)
         if str(loop.count) == "1":
             written_out = list(self.block(loop.steps, ""))
             code = " ".join(line.partition("//")[0] for line in written_out)
@@ -202,10 +203,10 @@ def _first_name(step: Step) -> str:
     return reference(step.op, str(step.targets[0]))[0]
 
 
-def _slot(loop: Loop) -> str:
-    """The stage that the first of several steps names, where it moves with the loop."""
+def _slot(loop: Loop, *, has_opening: bool) -> str:
+    """The stage that the first of several steps names, where it moves with the loop; declarations may need it for one."""
     steps = [step for step in loop.steps if isinstance(step, Step)]
-    if len(loop.steps) == 1 or len(steps) < len(loop.steps):
+    if (len(loop.steps) == 1 and not has_opening) or len(steps) < len(loop.steps):
         return ""
     stages = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
     if not stages or "instance" in stages[0]:  # every consumer has its own

@@ -105,16 +105,25 @@ def default_products() -> list[Asked]:
 
 
 def bench_gemm(
-    products: Sequence[Asked] = (), *, seed: int = 1, card: str | None = None, progress: Progress | None = None
+    products: Sequence[Asked] = (),
+    *,
+    seed: int = 1,
+    card: str | None = None,
+    dependent: bool = False,
+    progress: Progress | None = None,
 ) -> GemmBenchmark:
-    """Measure products (none: the default table); `card` names whose rates the planner uses, `seed` draws the numbers."""
+    """Measure products (none: the default table); `card` names whose rates the planner uses, `seed` draws the numbers.
+
+    `dependent`: our kernels are launched while the ones before them run, as layers of a model would be.
+    """
     asked = list(products) or default_products()
     with tempfile.TemporaryDirectory() as folder:
         device = Device(Path(folder))
         (Path(folder) / "normal.cubin").write_bytes(compiled("normal", f"{device.facts['arch']}a"))
         try:
             timing = GemmTiming(device)
-            times = _times(timing, asked, card, seed, progress)
+            planning = _Planning(card, dependent)
+            times = _times(timing, asked, planning, seed, progress)
         except CudaError as error:
             raise DeviceError(f"CUDA answered {error.args[0]} while products were measured.") from error
     return GemmBenchmark(
@@ -133,17 +142,25 @@ class _Built(NamedTuple):
     image: bytes
 
 
-def _build(product: Asked, card: str | None) -> _Built:
-    plan = plan_gemm(*product.shape, product.data_type, card=None if card is None else Card.named(card))
+class _Planning(NamedTuple):
+    """How products are planned."""
+
+    card: str | None
+    dependent: bool
+
+
+def _build(product: Asked, planning: _Planning) -> _Built:
+    card = None if planning.card is None else Card.named(planning.card)
+    plan = plan_gemm(*product.shape, product.data_type, card=card, dependent=planning.dependent)
     return _Built(plan, cubin(plan))
 
 
 def _times(
-    timing: GemmTiming, asked: Sequence[Asked], card: str | None, seed: int, progress: Progress | None
+    timing: GemmTiming, asked: Sequence[Asked], planning: _Planning, seed: int, progress: Progress | None
 ) -> list[GemmTime]:
     times = []
     with ProcessPoolExecutor() as executor:
-        built = executor.map(_build, asked, [card] * len(asked))
+        built = executor.map(_build, asked, [planning] * len(asked))
         for number, one in enumerate(built, 1):
             times.append(_time(timing, one, seed))
             if progress is not None:

@@ -75,7 +75,27 @@ class Loaded:
         """Start the kernel in the stream."""
         sizes = (self.blocks, 1, 1, self._threads, 1, 1, self._plan.smem_bytes)
         pointers = self._pointers(matrices)
+        if self._plan.schedule.dependent:
+            answered(self._bench.driver.cuLaunchKernelEx(self._dependent(), self._function, pointers.ctypes.data, 0))
+            return
         answered(self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0))
+
+    def _dependent(self) -> Any:
+        """How it is launched where it may start before the kernel before it in the stream has ended."""
+        driver = self._bench.driver
+        value = driver.CUlaunchAttributeValue()
+        value.programmaticStreamSerializationAllowed = 1
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value = value
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = self.blocks, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self._threads, 1, 1
+        config.sharedMemBytes = self._plan.smem_bytes
+        config.hStream = self._bench.stream
+        config.attrs = [attribute]
+        config.numAttrs = 1
+        return config
 
     def _pointers(self, matrices: Matrices) -> Any:
         """Where the kernel's parameters lie: the maps by value, then addresses."""

@@ -21,7 +21,7 @@ they stand here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
@@ -190,10 +190,12 @@ class _Loading:
     def _loop_counts(self) -> dict[str, int]:
         if self.gemm is None:
             return {"k_tiles": self.staging.steps}
+        counts = {"K_TILES": self.gemm.k_tiles}
+        if self.is_dependent:
+            counts["EARLY"] = min(self.staging.stages, self.gemm.k_tiles)
         if not self.gemm.schedule.persistent:
-            return {"K_TILES": self.gemm.k_tiles}
-        # two tiles for a block, so that parities are seen to count on
-        counts = {"K_TILES": self.gemm.k_tiles, "tiles": 2}
+            return counts
+        counts["tiles"] = 2  # for a block, so that parities are seen to count on
         if self.gemm.schedule.tail > 1:
             counts |= {"whole": 1, "TAIL_K_TILES": ceil_div(self.gemm.k_tiles, self.gemm.schedule.tail)}
         return counts
@@ -265,8 +267,10 @@ class _Loading:
         several = self.staging.producers > 1
         made: Steps = [_step(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
         filling: Steps = [{"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}, *self._filling()]
-        if several:  # they take turns
-            filling = [step | {"when": f"{self.step} % {self.staging.producers} == instance"} for step in filling]
+        filling = self._taking_turns(filling, self.step)
+        if self.is_dependent:  # the first stages were filled before
+            later = f"{self.step} >= EARLY"
+            filling = [step | {"when": _both(later, cast("str | None", step.get("when")))} for step in filling]
         tail: Step = {
             "loop": "j",
             "start": self._all_steps(),
@@ -278,8 +282,50 @@ class _Loading:
             "name": "producer",
             "threads": self.staging.copiers,
             "instances": self.staging.producers,
-            "steps": [*made, *meet, *self._loops(filling, [], []), tail],
+            "steps": [*made, *meet, *self._before_the_grid(), *self._loops(filling, [], []), tail],
         }
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether the kernel starts before the one before it has ended."""
+        return self.gemm is not None and self.gemm.schedule.dependent
+
+    def _taking_turns(self, steps: Steps, step: str) -> Steps:
+        """Steps of one stage, by the producer whose turn it is."""
+        if self.staging.producers == 1:
+            return steps
+        return [one | {"when": f"{step} % {self.staging.producers} == instance"} for one in steps]
+
+    def _before_the_grid(self) -> Steps:
+        """Dependent launch: the next kernel may start, and B of the first stages is fetched while the kernel before runs."""
+        gemm = self.gemm
+        if gemm is None or not self.is_dependent:
+            return []
+        first = "t * K_TILES + " if gemm.schedule.persistent else ""  # t is 0
+
+        def copies(counter: str, slot: str, plan: Plan, *, expects: bool) -> Step:
+            step = f"({first}{counter})" if first else counter
+            full = f"full[{step} % STAGES]"
+            total = sum(each.transaction_bytes for each in self.plans)
+            steps: Steps = [{"expect": full, "bytes": total}] if expects else []
+            steps.append(
+                {
+                    "copy": f"{slot}[{step} % STAGES]",
+                    "barrier": full,
+                    "tile": step,
+                    "bytes": plan.transaction_bytes,
+                }
+            )
+            return {"loop": counter, "count": "EARLY", "steps": self._taking_turns(steps, step)}
+
+        a, b = self.plans
+        steps: Steps = [
+            copies("early", "b", b, expects=True),
+            {"griddepcontrol": "wait"},
+            copies("late", "a", a, expects=False),
+        ]
+        launched: Step = {"griddepcontrol": "launch"}
+        return [launched, {"loop": "t", "count": 1, "steps": steps}] if first else [launched, *steps]
 
     def _all_steps(self) -> str:
         """How many stages a block fills."""
@@ -362,6 +408,8 @@ class _Loading:
                 ]
                 free |= {"release": f"empty[({tile}k_tile - 1) % STAGES]", "when": "k_tile > 0"}
         meet = self._meet(None if self.registers is None else self.registers.consumer)
+        if self.is_dependent:
+            meet.append({"griddepcontrol": "launch"})
         loops = self._loops([*self.filled, multiply, *read, free], [], [*last, *self._added(), *self._stored_slices()])
         return {
             "name": "consumer",

@@ -87,12 +87,13 @@ def plan_gemm(
     parts: int | None = None,
     group: int | None = None,
     tail: int | None = None,
+    dependent: bool = False,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
-    its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). PlanError says why the product, or the
-    tile, cannot be planned.
+    its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
+    launch; B must not come from the kernel before. PlanError says why the product, or the tile, cannot be planned.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
     >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
@@ -132,6 +133,7 @@ def plan_gemm(
         parts=None if parts is None else integer("parts", parts, 1, LARGEST_PARTS),
         group=None if group is None else integer("group", group, 0, LARGEST_MATRIX_EXTENT),
         tail=None if tail is None else integer("tail", tail, 1, LARGEST_PARTS),
+        dependent=flag("dependent", dependent),
     )
     return _best(product, wanted)
 

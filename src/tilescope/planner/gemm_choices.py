@@ -38,6 +38,7 @@ class Wanted(NamedTuple):
     parts: int | None
     group: int | None
     tail: int | None
+    dependent: bool
 
     def allows(self, schedule: Schedule) -> bool:
         """Whether a schedule is what was asked for."""
@@ -54,6 +55,7 @@ class Wanted(NamedTuple):
             parts=self.parts or 1,
             group=self.group or 0,
             tail=self.tail or 1,
+            dependent=self.dependent,
         )
 
 
@@ -73,7 +75,8 @@ def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[C
     found = []
     for tile, allowed in _by_tile(product, wanted, is_readable):
         times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
-        found.append(Choice(tile, min(times, key=lambda time: time[0])[1]))
+        fastest = min(times, key=lambda time: time[0])[1]
+        found.append(Choice(tile, replace(fastest, dependent=wanted.dependent)))
     found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
     return found
 

@@ -87,6 +87,8 @@ def _schedule(best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("tail", tiles=best.tail_tiles, parts=schedule.tail, workspace_bytes=best.workspace_bytes)
     if schedule.group:
         yield Reason.of("group", group=schedule.group)
+    if schedule.dependent:
+        yield Reason.of("dependent", stages=min(best.stages, best.k_tiles))
 
 
 def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:

@@ -1,6 +1,6 @@
 """How long a GEMM takes: a prediction with its parts, fitted to 1,222 kernels of this emitter on an H200.
 
-    launch      from one kernel of a graph to the next
+    launch      from one kernel of a graph to the next; less where it starts before that one has ended
     steps       the K steps of the busiest SM: a step takes what the longest of three takes
                     products    wgmma of all 64-row blocks, by its columns or by what it reads of shared memory
                     issue       one wait, one promise and two copies of a producer warp; two warps take turns
@@ -41,6 +41,7 @@ class GemmRates:
     """What the prediction rests on; times in microseconds, rates in GB/s."""
 
     launch_us: float
+    dependent_us: float  # of a dependent launch
     cycle_ns: float  # of the tensor cores, under load
     smem_cycles: float  # of wgmma, for every 128 bytes that it reads
     issue_us: float  # of a K step's copies
@@ -67,6 +68,7 @@ class GemmRates:
 # Fitted to 65 shapes of bf16 under driver 580.159.04, CUDA 13.0: 93 % of the kernels within 15 %.
 H200_RATES = GemmRates(
     launch_us=2.22,
+    dependent_us=0.7,
     cycle_ns=0.67,
     smem_cycles=1.344,
     issue_us=0.126,
@@ -138,7 +140,7 @@ def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | 
     bounds = {"steps": steps_us, "memory": memory_us, "power": _power_us(product, tile, work, fetched, rates)}
     share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
     return Prediction(
-        launch_us=rates.launch_us,
+        launch_us=rates.dependent_us if schedule.dependent else rates.launch_us,
         main_us=_longest(tuple(bounds.values()), rates.sharpness),
         bound=max(bounds, key=lambda name: bounds[name]),
         bounds_us=tuple(bounds.items()),

@@ -439,7 +439,7 @@ GEMM_SCHEDULE = rule(
     "gemm-schedule",
     "Blocks share a product as its tensor core and its tiles allow: swapped operands and shared k are planned for wgmma.",
     argument="split",
-    found="swapped, split, parts or tail with {consumer}",
+    found="swapped, split, parts, tail or dependent with {consumer}",
     limit="they are planned for wgmma",
     fix='Leave them out, or use consumer="wgmma" on sm_90.',
     source="tilescope's kernels",

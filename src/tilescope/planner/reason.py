@@ -95,6 +95,10 @@ SENTENCES = {
         "which add through {workspace_bytes} bytes of global memory."
     ),
     "group": "Tiles are taken in groups of {group} along m: what they share stays in the L2.",
+    "dependent": (
+        "Dependent launch: it starts while the kernel before it runs, fetches B for {stages:stage}, "
+        "and waits for that kernel before it reads A."
+    ),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",
     "would-lead": "{tile: x } would come first, but: {found}; {limit}.",
     "near-floors": (

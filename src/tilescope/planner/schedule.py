@@ -5,6 +5,7 @@ split         so many blocks of a cluster each take a part of k of one tile, and
 parts         so many clusters each take a part of k of one tile, and add their sums through global memory
 tail          the tiles of the last round, which would leave SMs idle, are each shared by so many blocks, as `parts` are
 group         so many tiles along m are taken before the next tile along n: what they share stays in the L2
+dependent     the kernel starts while the one before it still runs: it fetches B, and waits for that one before it reads A
 
                     k ─────────────────────────────▶
 split 2, parts 2    │ block 0 │ block 1 │ block 0 │ block 1 │
@@ -37,6 +38,7 @@ class Schedule(Value):
     parts: int = 1  # clusters that share it
     group: int = 0  # tiles along m taken together; 0: all
     tail: int = 1  # blocks that share a tile of the last round
+    dependent: bool = False  # it starts before the kernel before it has ended, and waits for that before it reads A
 
     @property
     def blocks_of_a_tile(self) -> int:

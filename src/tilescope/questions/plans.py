@@ -88,6 +88,7 @@ GEMM_OPTIONS = (
     Input("parts", "--parts", "Clusters that share k", "", read=number, unsaid="what is fastest"),
     Input("group", "--group", "Tiles along m taken together", "0: all.", read=number, unsaid="what is fastest"),
     Input("tail", "--tail", "Blocks that share a tile of the last round", "", read=number, unsaid="what is fastest"),
+    Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
 PATH_OF = Input("element", "--element", "Follow element", "as mn,k: its whole way, instead of the plan.", read=pair)
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)

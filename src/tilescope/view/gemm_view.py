@@ -238,6 +238,8 @@ def schedule_words(schedule: Schedule) -> str:
     words += [f"{name} {count}" for name, count in named if count > 1]
     if schedule.group:
         words.append(f"groups of {schedule.group}")
+    if schedule.dependent:
+        words.append("dependent launch")
     return ", ".join(words)
 
 
