@@ -24,7 +24,7 @@ from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
 from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_tiles import behind, rank, weighed
+from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.plans import Plan
@@ -158,7 +158,7 @@ def _best(product: Product, wanted: Wanted) -> GemmPlan:
             attempt = search.attempt(choice.tile, plain)  # what was not asked for need not be
         attempts.append(attempt)
     successes = [attempt for attempt in attempts if attempt.plans is not None]
-    lowest_us = min(attempt.cost.floor_us or 0.0 for attempt in successes or attempts)
+    lowest_us = min(time_us(attempt.cost) for attempt in successes or attempts)
     attempts.sort(key=lambda attempt: rank(attempt.cost, lowest_us))
     planned = [(attempt.cost, attempt.plans) for attempt in attempts if attempt.plans is not None]
     if not planned:  # the tile that passed most checks gives the most useful reasons

@@ -19,7 +19,8 @@ from tilescope.swizzle import CHUNK_BYTES
 
 _MOVES = {  # by what binds: what would make the product faster
     "steps": "larger tiles, or more SMs with a tile",
-    "memory": "operands of fewer bits, or rows that start at lines of 128 bytes",
+    "memory": "operands of fewer bits",
+    "L2": "larger tiles, or rows that start at lines of 128 bytes",
     "power": "fewer operand bytes for every product: larger tiles",
 }
 

@@ -10,9 +10,10 @@ The floor of a tile is the longest of four times, none of which a kernel with th
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
     memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
 
-A time whose rate the card's row does not have is left out. Shapes whose floor is within a tenth of the lowest are compared
-by the operand bytes that the busiest SM fetches, then by the tensor-core instructions of one K step; then the one with
-fewer rows comes first. So large matrices get large tiles, and where there is little work all SMs get some.
+A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 1 % of the shortest, or
+without a prediction whose floor is within a tenth of the lowest, are compared by the operand bytes that the busiest SM
+fetches, then by the tensor-core instructions of one K step; then the one with fewer rows comes first. So large matrices get
+large tiles, and where there is little work all SMs get some.
 
 4096 x 4096 x 4096 bf16 on an H200:
     tile           tiles   rounds   floor      busiest SM
@@ -46,6 +47,8 @@ TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
 LARGEST_ACCUMULATOR = 128 * 256
 K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
 _NEAR = 1.1  # floors this close count as equal
+_NEAR_TIME = 1.01  # predicted times likewise
+_SHARING = 0.25  # for every further block that shares k
 
 
 def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
@@ -205,25 +208,33 @@ def _block(extent: int, known: tuple[int, ...]) -> int:
     return max((size for size in known if extent % size == 0), default=known[0])
 
 
-def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
-    """What shapes are sorted by: the predicted time; where there is none, the floor.
+def time_us(tile: RankedTile) -> float:
+    """The predicted time; where there is none, the floor; 0 where neither is known."""
+    return tile.floor_us or 0.0 if tile.prediction is None else tile.prediction.us
 
-    `lowest_us` is the lowest floor of all: near floors count as equal.
+
+def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
+    """What shapes are sorted by: predicted time, or floor; the bytes of the busiest SM; instructions.
+
+    `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
+    further block that shares k, since blocks that share wait for each other.
     """
-    if tile.prediction is not None:
-        return tile.prediction.us, tile.busiest_bytes, tile.instructions
-    return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
+    near = _NEAR if tile.prediction is None else _NEAR_TIME
+    counted_bytes = tile.busiest_bytes * (1 + _SHARING * (tile.schedule.blocks_of_a_tile - 1))
+    return max(time_us(tile), near * lowest_us), counted_bytes, tile.instructions
 
 
 def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
-    if tile.prediction is not None and best.prediction is not None:
-        return Reason.of("behind-time", here=tile.prediction.us, there=best.prediction.us)
-    floor_us = rank(tile, lowest_us)[0]
-    if floor_us > rank(best, lowest_us)[0]:
-        return Reason.of("behind-floor", here=floor_us, there=lowest_us)
+    own = rank(tile, lowest_us)
+    first = rank(best, lowest_us)
+    if own[0] > first[0]:
+        named = "behind-floor" if tile.prediction is None else "behind-time"
+        return Reason.of(named, here=time_us(tile), there=lowest_us)
     here = tile.busiest_bytes
     there = best.busiest_bytes
+    if own[1] > first[1] and here <= there:
+        return Reason.of("behind-sharing", blocks=tile.schedule.blocks_of_a_tile)
     if here > there:
         return Reason.of(_behind_in_bytes(tile, best), here=here, there=there)
     if tile.instructions > best.instructions:

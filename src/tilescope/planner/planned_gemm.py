@@ -32,6 +32,7 @@ _WARP_COLUMNS = 8
 _BEHIND_IN = {  # the term that a reason is about
     "first": "",
     "behind-time": "time",
+    "behind-sharing": "sharing",
     "behind-floor": "floor",
     "behind-bytes": "bytes",
     "behind-few-bytes": "bytes",
@@ -63,7 +64,7 @@ class Prediction(Value):
 
     launch_us: float  # from one kernel to the next
     main_us: float  # the K steps of all rounds
-    bound: str  # the longest of steps, memory and power
+    bound: str  # the longest of steps, memory, L2 and power
     bounds_us: tuple[tuple[str, float], ...]  # these times, by name
     epilogue_us: float  # sums converted and stored
     adding_us: float  # of blocks that share k
@@ -99,7 +100,7 @@ class RankedTile(Value):
 
     @property
     def behind_in(self) -> str:
-        """The first term in which it is behind: floor, bytes, instructions, order; "" for the first."""
+        """The first term in which it is behind: time, floor, sharing, bytes, instructions, order; "" for the first."""
         return _BEHIND_IN[self.behind.name]
 
     @property
