@@ -93,12 +93,15 @@ def test_tiles_are_ranked_by_predicted_time_and_have_floors(shape, data_type, bi
     assert gemm.floor_us == gemm.ranked[0].floor_us < 1.05 * gemm.predicted_us
 
 
-def test_every_other_tile_says_how_much_longer_it_takes():
+def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
     gemm = ts.plan_gemm(16, 4096, 4096, "bf16")
     assert (gemm.ranked[0].behind_in, gemm.others) == ("", gemm.ranked[1:])
+    shortest = min(each.prediction.us for each in gemm.ranked)
     for each in gemm.others:
-        assert each.behind_in in ("time", "sharing", "bytes", "instructions", "order")
-        assert each.why == f"predicted {each.prediction.us:#.3g} us, not {gemm.predicted_us:#.3g} us"
+        near = each.prediction.us <= 1.01 * shortest
+        assert (each.behind_in == "time") != near
+        assert near or each.why.startswith(f"predicted {each.prediction.us:#.3g} us, more than 1 % above the shortest, ")
+    assert "bytes" in {each.behind_in for each in gemm.others}
 
 
 def test_ties_are_explained():
