@@ -12,6 +12,7 @@ from tilescope.ptx.syntax import BITS_OF_TYPE
 # Operands from this one on are amounts of bits
 _FIRST_AMOUNT = {"shl": 1, "shr": 1, "bfe": 1, "bfi": 2, "bmsk": 0, "szext": 1, "shf": 2}
 _OFTEN = ("cvt", "fma", "add", "mul", "sub", "setp", "mad")  # names with many forms, or that float kernels are made of
+_AMOUNTS = 66  # of bits: a shift by more than the register has is one of them
 _LOOP_TURNS = (2, 3, 5)
 _CARRY_CHAINS = (
     ("add.cc.{}", "addc.cc.{}", "addc.{}"),
@@ -49,15 +50,17 @@ def _with_operands(grower: Grower, form: Form) -> Line:
     name = form.opcode.split(".")[0]
     known = form.operation
     types = known.source_types
-    immediate_at = random.randrange(1, len(types)) if len(types) > 1 and random.random() < 0.15 else None
+    immediate_at = None
+    if len(types) > 1 and name != "cvt" and "x2" not in form.opcode and random.random() < 0.15:
+        immediate_at = random.randrange(1, len(types))
     sources: list[str] = []
     reads: list[Register] = []
     for position, type_name in enumerate(types):
+        is_amount = position >= _FIRST_AMOUNT.get(name, len(types))
         constant = _constant(grower, name, position)
-        if constant is None and position == immediate_at and name != "cvt":
-            constant = _immediate(grower, type_name)
+        if constant is None and position == immediate_at:
+            constant = str(random.randrange(_AMOUNTS)) if is_amount else _immediate(grower, type_name)
         if constant is None:
-            is_amount = position >= _FIRST_AMOUNT.get(name, len(types))
             register = grower.pick_amount() if is_amount and type_name == "u32" else grower.pick(type_name)
             reads.append(register)
             constant = register.name
