@@ -6,9 +6,10 @@ scratch memory or in its tensor. Both are compared.
 
 from __future__ import annotations
 
+from tilescope.arithmetic import rounded_up
 from tilescope.gpu.programs.grower import Grower, NoRoomError
-from tilescope.gpu.programs.program import Tensor
-from tilescope.gpu.programs.shared_steps import in_braces, initialised_mbarrier, other_address, own_address, wait
+from tilescope.gpu.programs.program import Tensor, in_braces
+from tilescope.gpu.programs.shared_steps import initialised_mbarrier, other_address, own_address, wait
 from tilescope.gpu.suites import Case, copies
 from tilescope.gpu.suites.maps import reach_bytes
 from tilescope.tensor_map import REDUCTIONS, TensorMap
@@ -17,6 +18,7 @@ ARCH = "sm_90"
 _MOST_TENSOR_BYTES = 16384
 _MOST_BOX_BYTES = 8192
 _SWIZZLE_ALIGN_BYTES = 1024
+_ALLOCATED_BYTES = 128  # a block gets shared memory in such pieces, and a box may end in the middle of 16 bytes
 _MBARRIER_BYTES = 8
 _UNTOUCHED = 0xEEEEEEEE
 _TENSOR_REDUCTIONS = [(operation, name) for operation, types in REDUCTIONS.items() for name in types]
@@ -104,7 +106,7 @@ def tensor_load(grower: Grower) -> None:
     """One box of a random map to shared memory, all bytes of which go to scratch memory."""
     case = _drawn(grower, stores=False)
     tensor_map = TensorMap.from_dict(case["map"])
-    image_bytes = case["smem"] + tensor_map.smem_bytes
+    image_bytes = rounded_up(case["smem"] + tensor_map.smem_bytes, _ALLOCATED_BYTES)
     base = grower.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
     barrier = grower.shared(_MBARRIER_BYTES)
     target = grower.scratch(image_bytes)
@@ -135,7 +137,7 @@ def tensor_store(grower: Grower) -> None:
         reduce, data_type = grower.random.choice(_TENSOR_REDUCTIONS)
     case = _drawn(grower, stores=True, reduce=reduce, data_type=data_type)
     tensor_map = TensorMap.from_dict(case["map"])
-    image_bytes = case["smem"] + tensor_map.smem_bytes
+    image_bytes = rounded_up(case["smem"] + tensor_map.smem_bytes, _ALLOCATED_BYTES)
     base = grower.shared(image_bytes, _SWIZZLE_ALIGN_BYTES)
     source = grower.scratch(image_bytes)
     number = grower.tensor(Tensor(tensor_map, case["memory"], _tensor_bytes(tensor_map), is_stored_to=True))

@@ -76,6 +76,13 @@ class Grower:
         amounts = [one.register for one in self._inputs if one.kind == "small"]
         return self.random.choice(amounts) if self.random.random() < 0.8 else self.pick("u32")
 
+    def pick_inputs(self, type_name: str, count: int) -> list[Register]:
+        """Registers as they were loaded: no compiler knows anything about them."""
+        bits = BITS_OF_TYPE[type_name]
+        fitting = [one.register for one in self._inputs if one.register.bits == bits]
+        alike = [register for register in fitting if register.type == plain_type(type_name)]
+        return self.random.choices(alike or fitting, k=count)
+
     def picks(self, type_name: str, count: int) -> list[Register]:
         """Several of them."""
         return [self.pick(type_name) for _ in range(count)]
@@ -121,10 +128,10 @@ class Grower:
         return len(self._steps)
 
     def program(self) -> Program:
-        """What has grown. Results that no step reads are kept, and half of the others."""
+        """What has grown. Results that no step reads are kept, and most of the others."""
         read = {register for step in self._steps for register in step.reads}
         written = [register for step in self._steps for register in step.writes]
-        kept = tuple(register for register in written if register not in read or self.random.random() < 0.5)
+        kept = tuple(register for register in written if register not in read or self.random.random() < 0.75)
         return Program(
             seed=self._seed,
             threads=self.threads,

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from tilescope.data_type import DataType
 from tilescope.gpu.programs.grower import Grower, NoRoomError, names
-from tilescope.gpu.programs.program import Register
-from tilescope.gpu.programs.shared_steps import in_braces
+from tilescope.gpu.programs.program import Register, in_braces
 from tilescope.gpu.suites.tensor_cores import opcodes
 from tilescope.layout import Major
 from tilescope.mma.descriptor import WgmmaDescriptor
@@ -20,6 +19,7 @@ _OPERAND_BYTES = 8192  # of shared memory, for one operand of wgmma
 _DESCRIPTOR_TRIES = 200
 _WGMMA_SWIZZLES = ("none", "32B", "64B", "128B")
 _MOST_N = 32
+_NARROW_FLOATS = ("e4m3", "e5m2")
 # What registers of an operand should hold
 _REGISTER_TYPES = {"f16": "f16x2", "bf16": "bf16x2", "f32": "f32", "tf32": "f32", "f64": "f64"}
 
@@ -59,8 +59,10 @@ def _register_type(type_name: str) -> str:
 def mma(grower: Grower) -> None:
     """One mma.sync of every warp; integers saturate now and then."""
     one = grower.random.choice(_multiplies("mma"))
-    a = grower.picks(_register_type(one.a_type), one.registers("A", one.a_type))
-    b = grower.picks(_register_type(one.b_type), one.registers("B", one.b_type))
+    # ptxas makes f16 of narrow floats, and takes the wrong half of those that it knows to be constant
+    pick = grower.pick_inputs if one.a_type in _NARROW_FLOATS else grower.picks
+    a = pick(_register_type(one.a_type), one.registers("A", one.a_type))
+    b = pick(_register_type(one.b_type), one.registers("B", one.b_type))
     c = grower.picks(_register_type(one.d_type), one.registers("C", one.d_type))
     d = [grower.new(_register_type(one.d_type)) for _ in c]
     grower.add([f"{one.opcode} {names(d)}, {names(a)}, {names(b)}, {names(c)};"], reads=(*a, *b, *c), writes=d)
@@ -80,7 +82,8 @@ def wgmma(grower: Grower) -> None:
     reads = [*values, *c]
     a_major: Major = "K"
     if a_in_registers:
-        a = grower.picks(_register_type(one.a_type), one.registers("A", one.a_type))
+        # where A is negated, ptxas 13.0 takes the low half of a 64-bit register for its high half
+        a = grower.pick_inputs(_register_type(one.a_type), one.registers("A", one.a_type))
         reads += a
         a_operand = names(a)
     else:

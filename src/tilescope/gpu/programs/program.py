@@ -197,3 +197,16 @@ class Program:
 def module_text(entries: Iterable[str]) -> str:
     """A module of entries."""
     return "\n".join([f".version {VERSION}", ".target sm_90a", ".address_size 64", "", *entries])
+
+
+def in_braces(lines: list[str], *, words: int = 0, wides: int = 0, predicates: int = 0) -> list[str]:
+    """Lines with registers of their own: %t0, %u0, %q0 and so on."""
+    declared = []
+    if words:
+        declared.append(f".reg .b32 %t<{words}>;")
+    if wides:
+        declared.append(f".reg .b64 %u<{wides}>;")
+    if predicates:
+        declared.append(f".reg .pred %q<{predicates}>;")
+    inner = [line if line.endswith(":") else f"  {line}" for line in (*declared, *lines)]
+    return ["{", *inner, "}"]

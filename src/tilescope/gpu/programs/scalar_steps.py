@@ -6,12 +6,15 @@ from typing import NamedTuple
 
 from tilescope.gpu.programs.forms import Form, forms_by_name
 from tilescope.gpu.programs.grower import Grower, names
-from tilescope.gpu.programs.program import Register
+from tilescope.gpu.programs.program import Register, in_braces
 from tilescope.ptx.syntax import BITS_OF_TYPE
 
 # Operands from this one on are amounts of bits
 _FIRST_AMOUNT = {"shl": 1, "shr": 1, "bfe": 1, "bfi": 2, "bmsk": 0, "szext": 1, "shf": 2}
 _OFTEN = ("cvt", "fma", "add", "mul", "sub", "setp", "mad")  # names with many forms, or that float kernels are made of
+_FOLDED_IF_EQUAL = ("min", "max")  # of a register with itself: ptxas makes it a copy, which keeps a NaN as it is
+# ptxas 13.0 converts what a guarded set leaves alone, and drops a guarded neg or abs of a NaN into a select
+_NEVER_GUARDED = ("set", "neg", "abs")
 _AMOUNTS = 66  # of bits: a shift by more than the register has is one of them
 _LOOP_TURNS = (2, 3, 5)
 _CARRY_CHAINS = (
@@ -32,17 +35,39 @@ class Line(NamedTuple):
     reads: tuple[Register, ...]
     result_types: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """Of the instruction, without its modifiers."""
+        return self.opcode.partition(".")[0]
+
     def text(self, *results: Register) -> str:
         """With the registers that take the results."""
         target = "|".join(register.name for register in results)
         return f"{self.opcode} {', '.join((target, *self.sources))};"
 
 
+def one_nan(result: Register) -> list[str]:
+    """Lines that make all NaNs of f64 alike, for a step in braces with %q0.
+
+    An instruction with two NaNs hands one of them on. Which one depends on the order of its operands, and ptxas exchanges
+    them where the sum stays the same.
+    """
+    if result.type != "f64":
+        return []
+    return [
+        f"setp.nan.f64 %q0, {result.name}, {result.name};",
+        f"@%q0 mov.b64 {result.name}, 0x7ff8000000000000;",
+    ]
+
+
 def draw_line(grower: Grower) -> Line:
     """A scalar instruction with its operands."""
     forms = forms_by_name()
     name = grower.random.choice(_OFTEN if grower.random.random() < 0.4 else tuple(forms))
-    return _with_operands(grower, grower.random.choice(forms[name]))
+    line = _with_operands(grower, grower.random.choice(forms[name]))
+    while name in _FOLDED_IF_EQUAL and len(set(line.sources)) < len(line.sources):
+        line = _with_operands(grower, grower.random.choice(forms[name]))
+    return line
 
 
 def _with_operands(grower: Grower, form: Form) -> Line:
@@ -98,14 +123,17 @@ def alone(grower: Grower) -> None:
     """One instruction."""
     line = draw_line(grower)
     results = [grower.new(name) for name in line.result_types]
-    grower.add([line.text(*results)], reads=line.reads, writes=results)
+    lines = [line.text(*results), *one_nan(results[0])]
+    if len(lines) > 1:
+        lines = in_braces(lines, predicates=1)
+    grower.add(lines, reads=line.reads, writes=results)
 
 
 def _single(grower: Grower) -> Line:
-    """An instruction with one result that is no predicate."""
+    """An instruction with one result that is no predicate, and that ptxas compiles soundly under a guard."""
     while True:
         line = draw_line(grower)
-        if len(line.result_types) == 1 and line.result_types[0] != "pred":
+        if len(line.result_types) == 1 and line.result_types[0] != "pred" and line.name not in _NEVER_GUARDED:
             return line
 
 
@@ -116,11 +144,12 @@ def guarded(grower: Grower) -> None:
     before = grower.pick(line.result_types[0])
     guard = grower.pick("pred")
     sign = grower.random.choice(("", "!"))
-    grower.add(
-        [f"mov.b{result.bits} {result.name}, {before.name};", f"@{sign}{guard.name} {line.text(result)}"],
-        reads=(before, guard, *line.reads),
-        writes=[result],
-    )
+    lines = [
+        f"mov.b{result.bits} {result.name}, {before.name};",
+        f"@{sign}{guard.name} {line.text(result)}",
+        *one_nan(result),
+    ]
+    grower.add(in_braces(lines, predicates=1), reads=(before, guard, *line.reads), writes=[result])
 
 
 def branch(grower: Grower) -> None:
@@ -132,18 +161,16 @@ def branch(grower: Grower) -> None:
     result = grower.new(line.result_types[0])
     guard = grower.pick("pred")
     number = grower.step_count
-    grower.add(
-        [
-            f"@{guard.name} bra else{number};",
-            line.text(result),
-            f"bra end{number};",
-            f"else{number}:",
-            other.text(result),
-            f"end{number}:",
-        ],
-        reads=(guard, *line.reads, *other.reads),
-        writes=[result],
-    )
+    lines = [
+        f"@{guard.name} bra else{number};",
+        line.text(result),
+        f"bra end{number};",
+        f"else{number}:",
+        other.text(result),
+        f"end{number}:",
+        *one_nan(result),
+    ]
+    grower.add(in_braces(lines, predicates=1), reads=(guard, *line.reads, *other.reads), writes=[result])
 
 
 def loop(grower: Grower) -> None:
@@ -155,23 +182,19 @@ def loop(grower: Grower) -> None:
     if first != line.reads[0].name:
         return
     result = grower.new(line.result_types[0])
-    turn = grower.new("u32")
-    more = grower.new("pred")
     repeated = line._replace(sources=(result.name, *rest))
     number = grower.step_count
-    grower.add(
-        [
-            f"mov.b{result.bits} {result.name}, {first};",
-            f"mov.u32 {turn.name}, 0;",
-            f"loop{number}:",
-            repeated.text(result),
-            f"add.u32 {turn.name}, {turn.name}, 1;",
-            f"setp.lt.u32 {more.name}, {turn.name}, {grower.random.choice(_LOOP_TURNS)};",
-            f"@{more.name} bra loop{number};",
-        ],
-        reads=line.reads,
-        writes=[result, turn, more],
-    )
+    lines = [
+        f"mov.b{result.bits} {result.name}, {first};",
+        "mov.u32 %t0, 0;",
+        f"loop{number}:",
+        repeated.text(result),
+        "add.u32 %t0, %t0, 1;",
+        f"setp.lt.u32 %q0, %t0, {grower.random.choice(_LOOP_TURNS)};",
+        f"@%q0 bra loop{number};",
+        *one_nan(result),
+    ]
+    grower.add(in_braces(lines, words=1, predicates=1), reads=line.reads, writes=[result])
 
 
 def carries(grower: Grower) -> None:

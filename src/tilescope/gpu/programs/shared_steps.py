@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tilescope.gpu.programs.grower import Grower, names
-from tilescope.gpu.programs.program import Register
+from tilescope.gpu.programs.program import Register, in_braces
+from tilescope.gpu.programs.scalar_steps import one_nan
 
 _MBARRIER_BYTES = 8
 _MEETING_WORDS = 4  # where all threads meet
@@ -67,19 +68,6 @@ def other_address(grower: Grower, register: str, base: int, size_bytes: int) -> 
         f"mad.lo.u32 {register}, {register}, {size_bytes}, %smem;",
         f"add.u32 {register}, {register}, {base};",
     ]
-
-
-def in_braces(lines: list[str], *, words: int = 0, wides: int = 0, predicates: int = 0) -> list[str]:
-    """Lines with registers of their own: %t0, %u0, %q0 and so on."""
-    declared = []
-    if words:
-        declared.append(f".reg .b32 %t<{words}>;")
-    if wides:
-        declared.append(f".reg .b64 %u<{wides}>;")
-    if predicates:
-        declared.append(f".reg .pred %q<{predicates}>;")
-    inner = [line if line.endswith(":") else f"  {line}" for line in (*declared, *lines)]
-    return ["{", *inner, "}"]
 
 
 def meeting(grower: Grower) -> list[str]:
@@ -164,7 +152,10 @@ def barrier_reduction(grower: Grower) -> None:
     form = grower.random.choice(("popc.u32", "and.pred", "or.pred"))
     result = grower.new("u32" if form == "popc.u32" else "pred")
     sign = grower.random.choice(("", "!"))
-    grower.add([f"bar.red.{form} {result.name}, 5, {sign}{said.name};"], reads=[said], writes=[result])
+    lines = [f"bar.red.{form} {result.name}, 5, {sign}{said.name};"]
+    if result.bits > 1:
+        lines.append(f"xor.b32 {result.name}, {result.name}, %lane;")
+    grower.add(lines, reads=[said], writes=[result])
 
 
 def _type_of(atomic: str) -> str:
@@ -199,8 +190,9 @@ def own_shared_atomic(grower: Grower) -> None:
         f"st.shared.b{8 * size_bytes} [%t0], {before.name};",
         f"atom.shared.{atomic} {results[0].name}, [%t0], {_listed(operands)};",
         f"ld.shared.b{8 * size_bytes} {results[1].name}, [%t0];",
+        *one_nan(results[1]),
     ]
-    grower.add(in_braces(lines, words=1), reads=(before, *operands), writes=results)
+    grower.add(in_braces(lines, words=1, predicates=1), reads=(before, *operands), writes=results)
 
 
 def own_global_atomic(grower: Grower) -> None:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from tilescope.gpu.programs.grower import Grower
+from tilescope.gpu.programs.program import Register, in_braces
 
 _ALL = "0xffffffff"
 _CLAMPS = (0x1F, 0x0, 0x181F, 0x1C1F, 0x1800, 0x1C03, 0x101F, 0x1E1F)  # of shfl: the last lane, and segments from bit 8 on
+
+
+def _by_lane(result: Register) -> str:
+    """A line that makes what all lanes have alike differ from lane to lane.
+
+    ptxas 13.0 gives every lane the result of one lane where it computes with numbers that it knows to be equal in all of
+    them (a bfe of a ballot), and with the predicate of elect.sync (a vote of its opposite).
+    """
+    return f"xor.b32 {result.name}, {result.name}, %lane;"
 
 
 def shuffle(grower: Grower) -> None:
@@ -33,8 +43,10 @@ def vote(grower: Grower) -> None:
     sign = grower.random.choice(("", "!"))
     type_name = "b32" if mode == "ballot" else "pred"
     result = grower.new(type_name)
-    text = f"vote.sync.{mode}.{type_name} {result.name}, {sign}{said.name}, {_ALL};"
-    grower.add([text], reads=[said], writes=[result])
+    lines = [f"vote.sync.{mode}.{type_name} {result.name}, {sign}{said.name}, {_ALL};"]
+    if mode == "ballot":
+        lines.append(_by_lane(result))
+    grower.add(lines, reads=[said], writes=[result])
 
 
 def match(grower: Grower) -> None:
@@ -44,7 +56,7 @@ def match(grower: Grower) -> None:
     masked = grower.new(f"u{bits}")
     result = grower.new("u32")
     writes = [masked, result]
-    lines = [f"and.b{bits} {masked.name}, {value.name}, {grower.random.choice((0, 1, 3, 0x80))};"]
+    lines = [f"and.b{bits} {masked.name}, {value.name}, {grower.random.choice((1, 3, 0x80))};"]
     if grower.random.random() < 0.5:
         lines.append(f"match.any.sync.b{bits} {result.name}, {masked.name}, {_ALL};")
     else:
@@ -61,14 +73,20 @@ def reduction(grower: Grower) -> None:
     form = grower.random.choice(
         ("add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32", "or.b32", "xor.b32")
     )
-    grower.add([f"redux.sync.{form} {result.name}, {value.name}, {_ALL};"], reads=[value], writes=[result])
+    lines = [f"redux.sync.{form} {result.name}, {value.name}, {_ALL};", _by_lane(result)]
+    grower.add(lines, reads=[value], writes=[result])
 
 
 def election(grower: Grower) -> None:
     """elect.sync: which lane was chosen, and whether it is this one."""
     leader = grower.new("u32")
-    is_leader = grower.new("pred")
-    grower.add([f"elect.sync {leader.name}|{is_leader.name}, {_ALL};"], writes=[leader, is_leader])
+    is_leader = grower.new("u32")
+    lines = [
+        f"elect.sync {leader.name}|%q0, {_ALL};",
+        _by_lane(leader),
+        f"selp.b32 {is_leader.name}, %thread, %lane, %q0;",
+    ]
+    grower.add(in_braces(lines, predicates=1), writes=[leader, is_leader])
 
 
 def parted_shuffle(grower: Grower) -> None:
