@@ -5,7 +5,8 @@ A pattern stands for several instructions; alternatives stand in braces:
     add{,.sat}.{s32,f16}      add.s32  add.f16  add.sat.s32  add.sat.f16
 
 Functions with .approx are left out: no document fixes their bits. So are conversions between bf16 and 8 bits, for which
-ptxas wants other registers than for all others, and abs and neg of s16: ptxas goes on in 32 bits, where -32768 has an opposite.
+ptxas wants other registers than for all others; abs and neg of s16, since ptxas goes on in 32 bits, where -32768 has an
+opposite; and abs and neg of floats: alone they make a NaN canonical, as part of the next instruction they do not.
 """
 
 from __future__ import annotations
@@ -62,8 +63,7 @@ PATTERNS = (
     f"fma.rn{{,.relu,.oob,.oob.relu}}.{_BRAINS}",
     f"fma.rn.oob{{,.relu}}.{_HALVES}",
     f"{{div,rcp,sqrt}}{_ROUNDINGS}{{.ftz.f32,.f32,.f64}}",
-    "{abs,neg}{,.ftz}.{f32,f16,f16x2}",
-    "{abs,neg}.{f64,bf16,bf16x2}",
+    "{abs,neg}.f64",
     "copysign.{f32,f64}",
     "testp.{finite,infinite,number,notanumber,normal,subnormal}.{f32,f64}",
     "{min,max}{,.ftz}{,.NaN}{,.xorsign.abs}.{f32,f16,f16x2}",

@@ -13,15 +13,13 @@ from tilescope.ptx.syntax import BITS_OF_TYPE
 _FIRST_AMOUNT = {"shl": 1, "shr": 1, "bfe": 1, "bfi": 2, "bmsk": 0, "szext": 1, "shf": 2}
 _OFTEN = ("cvt", "fma", "add", "mul", "sub", "setp", "mad")  # names with many forms, or that float kernels are made of
 _FOLDED_IF_EQUAL = ("min", "max")  # of a register with itself: ptxas makes it a copy, which keeps a NaN as it is
-# ptxas 13.0 converts what a guarded set leaves alone, and drops a guarded neg or abs of a NaN into a select
-_NEVER_GUARDED = ("set", "neg", "abs")
+# ptxas converts what a guarded set leaves alone
+_NEVER_GUARDED = ("set",)
 _AMOUNTS = 66  # of bits: a shift by more than the register has is one of them
 _LOOP_TURNS = (2, 3, 5)
 _CARRY_CHAINS = (
     ("add.cc.{}", "addc.cc.{}", "addc.{}"),
     ("sub.cc.{}", "subc.cc.{}", "subc.{}"),
-    ("add.cc.{}", "subc.{}"),
-    ("sub.cc.{}", "addc.{}"),
     ("mad.lo.cc.{}", "madc.hi.cc.{}", "addc.{}"),
     ("mad.hi.cc.{}", "madc.lo.{}"),
 )
@@ -109,7 +107,7 @@ def _immediate(grower: Grower, type_name: str) -> str | None:
     """A number in the text, for the types whose immediates have all their bits."""
     random = grower.random
     if type_name == "f32":
-        return f"0f{random.choice((0x3F800000, 0xBF000000, 0x40490FDB, 0x7F7FFFFF, random.getrandbits(32))):08X}"
+        return f"0f{random.choice((0x40000000, 0xBF000000, 0x40490FDB, 0x7F7FFFFF, random.getrandbits(32))):08X}"
     if type_name == "f64":
         return f"0d{random.choice((0x3FF0000000000000, 0xC000000000000000, random.getrandbits(64))):016X}"
     if type_name in ("u32", "b32"):
@@ -152,11 +150,16 @@ def guarded(grower: Grower) -> None:
     grower.add(in_braces(lines, predicates=1), reads=(before, guard, *line.reads), writes=[result])
 
 
+def _fit_one_register(one: str, other: str) -> bool:
+    """Whether results of two types may lie in one register; f64 alone has NaNs that are made alike."""
+    return BITS_OF_TYPE[one] == BITS_OF_TYPE[other] and (one == "f64") == (other == "f64")
+
+
 def branch(grower: Grower) -> None:
     """Threads part for a few instructions, and meet again."""
     line = _single(grower)
     other = _single(grower)
-    while BITS_OF_TYPE[other.result_types[0]] != BITS_OF_TYPE[line.result_types[0]]:
+    while not _fit_one_register(line.result_types[0], other.result_types[0]):
         other = _single(grower)
     result = grower.new(line.result_types[0])
     guard = grower.pick("pred")

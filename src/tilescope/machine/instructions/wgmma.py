@@ -7,8 +7,7 @@
 
 Measured on an H200: the bits of a descriptor that belong to no field are not looked at; that of the first warp counts for
 all four; an operand that lies outside of the block's shared memory is an illegal address (addresses do not wrap at 2**18), and a
-warpgroup without one of its warps an illegal instruction. A of 8-bit floats in registers is not negated by imm-scale-a: see
-`negated_in_registers`.
+warpgroup without one of its warps an illegal instruction.
 """
 
 from __future__ import annotations
@@ -249,7 +248,7 @@ class Issued(NamedTuple):
         if decoded.a:
             a = decoded.a_tile.gathered(cluster, decoded.a, groups)[:, 0]
             if decoded.a_read.sign_mask:
-                a = negated_in_registers(a, decoded.a_read.sign_mask)
+                a ^= a.dtype.type(decoded.a_read.sign_mask)
         else:
             a = decoded.a_read.matrices(cluster, own_first, self.a_descriptors[chosen])
         b = decoded.b_read.matrices(cluster, own_first, self.b_descriptors[chosen])
@@ -257,20 +256,6 @@ class Issued(NamedTuple):
         before[~self.adds_d[chosen]] = 0
         decoded.d_tile.fill(cluster, decoded.d, groups, decoded.product.summed(cluster, a, b, before))
         cluster.pc = waiting_pc
-
-
-def negated_in_registers(codes: Elements, sign_mask: int) -> Elements:
-    """What imm-scale-a = -1 makes of an A in registers: the signs of its elements are changed, but not those of 8 bits.
-
-    Measured on an H200: of e4m3 and e5m2 the whole register is negated, as an integer of 32 bits. Four ones become
-
-    >>> negated_in_registers(np.array([0x38, 0x38, 0x38, 0x38], np.uint8), 0x80)  # -1.875, -1.75 three times
-    array([200, 199, 199, 199], dtype=uint8)
-    """
-    if codes.dtype.itemsize > 1:
-        return codes ^ codes.dtype.type(sign_mask)
-    registers = np.ascontiguousarray(codes).view("<u4")
-    return np.negative(registers).view(codes.dtype)
 
 
 def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> Turn:
