@@ -144,11 +144,17 @@ class Verification(MadeOnCard):
 
 
 def verify(
-    suites: Iterable[str] = (), *, count: int | None = None, seed: int = 1, progress: Progress | None = None
+    suites: Iterable[str] = (),
+    *,
+    count: int | None = None,
+    seed: int = 1,
+    only: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Verification, Capture]:
     """Compare tilescope with the card of this machine; also gives the capture of what the card did.
 
-    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own).
+    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own); `only` is the
+    number of the one case to run, as a difference names it.
     """
     chosen = [suite_named(name) for name in suites or SUITE_NAMES]
     compared = []
@@ -157,6 +163,8 @@ def verify(
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
         for suite in here:
             cases = suite.cases(suite.count if count is None else count, seed, arch)
+            if only is not None:
+                cases = suite.cases(only + 1, seed, arch)[only:]
             try:
                 card.compile(suite.kernels)
                 outcomes = card.outcomes(

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError
 from tilescope.gpu.programs.inputs import numbers
 from tilescope.gpu.programs.program import Program, Register, module_text
 from tilescope.gpu.suites import Bytes, Piece, pool, splitmix_bytes
@@ -148,7 +147,3 @@ def run_on(device: Device, programs: Sequence[Program]) -> Iterator[list[npt.NDA
         yield [piece.numbers for piece in pieces(program, after)]
         device.free()
 
-
-def refused(error: RuleError) -> str:
-    """Why the machine does not take a text, in a few words."""
-    return str(error).splitlines()[0]
