@@ -10,5 +10,6 @@ shared_steps.py     shared memory with barriers and mbarriers, atomics, ldmatrix
 copy_steps.py       cp.async, bulk copies, tensor copies with random maps
 product_steps.py    mma.sync and wgmma
 growing.py          a seed → a program
+doubtful.py         programs of which compilers make something of their own
 running.py          a program here and on the card
 """
