@@ -67,8 +67,7 @@ def bulk_load(grower: Grower) -> None:
         f"@%q1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%t0], {size_bytes};",
         f"add.u32 %t1, %smem, {base};",
         f"add.s64 %u0, %scratch, {source.start};",
-        "@%q1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%t1], [%u0], {size_bytes}, [%t0];",
+        f"@%q1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%t1], [%u0], {size_bytes}, [%t0];",
         *wait("%t0", 0, f"wait{grower.step_count}"),
         f"rem.u32 %t2, %thread, {size_bytes // 4};",
         "mad.lo.u32 %t2, %t2, 4, %t1;",

@@ -1,11 +1,11 @@
 """The numbers that a program's threads start from: special values, close exponents, wide exponents, random bits.
 
-    kind       of a register with     numbers
-    f16 … f64  its own bits           NaN with payloads, infinities, subnormals, exponents near 1, wide ones, any bits
-    f16x2 …    32                     two of them
-    u16 … u64  its own bits           extremes, short ones, any bits
-    small      32                     mostly 0 to 65: shift amounts, lengths and starts of fields
-    pred       1                      0 or 1
+kind       of a register with     numbers
+f16 … f64  its own bits           NaN with payloads, infinities, subnormals, exponents near 1, wide ones, any bits
+f16x2 …    32                     two of them
+u16 … u64  its own bits           extremes, short ones, any bits
+small      32                     mostly 0 to 65: shift amounts, lengths and starts of fields
+pred       1                      0 or 1
 """
 
 from __future__ import annotations
@@ -98,7 +98,17 @@ def _special_floats(form: FloatBits) -> list[int]:
     infinity = ((1 << form.exponent) - 1) << form.fraction
     one = form.bias << form.fraction
     quiet = 1 << form.fraction - 1
-    return [0, 1, (1 << form.fraction) - 1, 1 << form.fraction, infinity - 1, one, infinity, infinity | quiet, infinity | 1]
+    return [
+        0,
+        1,
+        (1 << form.fraction) - 1,
+        1 << form.fraction,
+        infinity - 1,
+        one,
+        infinity,
+        infinity | quiet,
+        infinity | 1,
+    ]
 
 
 def _integers(bits: int, words: Words) -> Words:

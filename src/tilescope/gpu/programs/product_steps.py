@@ -132,12 +132,10 @@ def _descriptor(grower: Grower, type_name: str, major: Major, rows: int, k: int)
     raise NoRoomError
 
 
-def _filled_operand(
-    grower: Grower, values: list[Register], descriptor: WgmmaDescriptor, register: str
-) -> list[str]:
+def _filled_operand(grower: Grower, values: list[Register], descriptor: WgmmaDescriptor, register: str) -> list[str]:
     """Lines that fill an operand's part of shared memory, and put its descriptor into a register."""
     base = grower.shared(_OPERAND_BYTES, 1024)
-    lines = [f"mad.lo.u32 %t0, %thread, 16, %smem;"]
+    lines = ["mad.lo.u32 %t0, %thread, 16, %smem;"]
     row_bytes = 16 * _WARPGROUP_THREADS
     for number, offset in enumerate(range(0, _OPERAND_BYTES, row_bytes)):
         rotated = values[number:] + values[:number]

@@ -152,7 +152,10 @@ class Program:
     def _declarations(self) -> list[str]:
         registers = [one.register for one in self.inputs]
         registers += [register for step in self.steps for register in step.writes]
-        lines = ["  .reg .b32 %thread, %lane, %offset, %smem, %word;", "  .reg .b64 %inputs, %results, %scratch, %wide;"]
+        lines = [
+            "  .reg .b32 %thread, %lane, %offset, %smem, %word;",
+            "  .reg .b64 %inputs, %results, %scratch, %wide;",
+        ]
         for bits, prefix in PREFIX_OF_BITS.items():
             numbers = [register.number for register in registers if register.bits == bits]
             if numbers:

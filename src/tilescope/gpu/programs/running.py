@@ -1,8 +1,8 @@
 """A program here and on the card: the same text, the same bytes at the start, and what is compared at the end.
 
-    results    the kept registers, one after the other, a number for every thread
-    scratch    scratch memory
-    tensors    those that were stored to
+results    the kept registers, one after the other, a number for every thread
+scratch    scratch memory
+tensors    those that were stored to
 """
 
 from __future__ import annotations
@@ -146,4 +146,3 @@ def run_on(device: Device, programs: Sequence[Program]) -> Iterator[list[npt.NDA
         )
         yield [piece.numbers for piece in pieces(program, after)]
         device.free()
-

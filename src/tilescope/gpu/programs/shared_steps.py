@@ -251,7 +251,7 @@ def meeting_shared_atomic(grower: Grower) -> None:
 
 
 def load_matrices(grower: Grower) -> None:
-    """ldmatrix of rows that threads wrote."""
+    """Ldmatrix of rows that threads wrote."""
     count = grower.random.choice((1, 2, 4))
     transposed = grower.random.choice(("", ".trans"))
     base = grower.shared(16 * grower.threads)
@@ -268,7 +268,7 @@ def load_matrices(grower: Grower) -> None:
 
 
 def store_matrices(grower: Grower) -> None:
-    """stmatrix over words that threads wrote, and what threads read afterwards."""
+    """Stmatrix over words that threads wrote, and what threads read afterwards."""
     count = grower.random.choice((1, 2, 4))
     transposed = grower.random.choice(("", ".trans"))
     base = grower.shared(16 * grower.threads)

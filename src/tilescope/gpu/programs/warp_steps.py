@@ -6,7 +6,16 @@ from tilescope.gpu.programs.grower import Grower
 from tilescope.gpu.programs.program import Register, in_braces
 
 _ALL = "0xffffffff"
-_CLAMPS = (0x1F, 0x0, 0x181F, 0x1C1F, 0x1800, 0x1C03, 0x101F, 0x1E1F)  # of shfl: the last lane, and segments from bit 8 on
+_CLAMPS = (
+    0x1F,
+    0x0,
+    0x181F,
+    0x1C1F,
+    0x1800,
+    0x1C03,
+    0x101F,
+    0x1E1F,
+)  # of shfl: the last lane, and segments from bit 8 on
 
 
 def _by_lane(result: Register) -> str:
