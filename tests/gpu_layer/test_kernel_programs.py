@@ -155,7 +155,6 @@ def test_ptxas_assembles_programs(tmp_path):
         pytest.skip("needs ptxas (the wheel nvidia-cuda-nvcc)")
     source = tmp_path / "programs.ptx"
     source.write_text(module_text(grown(seed).entry_text(f"program{seed}").text for seed in range(40)))
-    made = subprocess.run(
-        [found[0], "-arch=sm_90a", "-O1", "-o", tmp_path / "programs.cubin", source], capture_output=True, text=True
-    )
+    command = [found[0], "-arch=sm_90a", "-O1", "-o", tmp_path / "programs.cubin", source]
+    made = subprocess.run(command, check=False, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr[:500]

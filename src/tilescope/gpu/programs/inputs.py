@@ -56,12 +56,12 @@ def numbers(kind: str, count: int, seed: int) -> npt.NDArray[np.generic]:
     """`count` numbers of a kind, as unsigned integers.
 
     >>> numbers("f32", 4, 7).dtype, [hex(number) for number in numbers("small", 4, 7).tolist()]
-    (dtype('uint32'), ['0xe', '0x1b', '0x17', '0x6'])
+    (dtype('uint32'), ['0xb', '0x11', '0x31', '0x33'])
     """
     if kind in ("f16x2", "bf16x2"):
         return numbers(kind.removesuffix("x2"), 2 * count, seed).view(np.uint32)
-    mixed = splitmix_bytes(seed, 32 * count).view("<u8").reshape(4, count).astype(np.uint64)
-    words: Words = mixed
+    words: Words = splitmix_bytes(seed, 32 * count).view("<u8").reshape(4, count).astype(np.uint64)
+    found: Words
     if kind == "pred":
         found = words[0] & np.uint64(1)
     elif kind == "small":
@@ -70,7 +70,8 @@ def numbers(kind: str, count: int, seed: int) -> npt.NDArray[np.generic]:
         found = _floats(FLOATS[kind], words)
     else:
         found = _integers(BITS_OF_KIND[kind], words)
-    return found.astype(f"u{BITS_OF_KIND[kind] // 8}")
+    bits: npt.NDArray[np.generic] = found.astype(f"u{BITS_OF_KIND[kind] // 8}")
+    return bits
 
 
 def _floats(form: FloatBits, words: Words) -> Words:
@@ -82,9 +83,10 @@ def _floats(form: FloatBits, words: Words) -> Words:
     specials = np.array(_special_floats(form), np.uint64)
     special = sign | specials[(words[1] % np.uint64(len(specials))).astype(np.intp)]
     any_bits = words[3] & np.uint64((1 << form.bits) - 1)
-    found = np.where(choice < 4, close, wide)
+    found: Words = np.where(choice < 4, close, wide)
     found = np.where(choice == 6, special, found)
-    return np.where(choice == 7, any_bits, found)
+    found = np.where(choice == 7, any_bits, found)
+    return found
 
 
 def _exponents(form: FloatBits, word: Words, reach: int) -> Words:
@@ -118,5 +120,6 @@ def _integers(bits: int, words: Words) -> Words:
     choice = words[0] % np.uint64(_CHOICES)
     short = (words[1] & mask) >> words[2] % np.uint64(bits)
     extreme = extremes[(words[2] % np.uint64(len(extremes))).astype(np.intp)]
-    found = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3]))
-    return found & mask
+    found: Words = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3]))
+    found = found & mask
+    return found

@@ -13,11 +13,12 @@ from tilescope.layout import Major
 from tilescope.mma.descriptor import WgmmaDescriptor
 from tilescope.mma.fragment import fragment
 from tilescope.mma.instruction import Operand
+from tilescope.swizzle import SwizzleName
 
 _WARPGROUP_THREADS = 128
 _OPERAND_BYTES = 8192  # of shared memory, for one operand of wgmma
 _DESCRIPTOR_TRIES = 200
-_WGMMA_SWIZZLES = ("none", "32B", "64B", "128B")
+_WGMMA_SWIZZLES: tuple[SwizzleName, ...] = ("none", "32B", "64B", "128B")
 _MOST_N = 32
 _NARROW_FLOATS = ("e4m3", "e5m2")
 # What registers of an operand should hold

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilescope.gpu.device import Device
 
 _MOST_STEPS = 200_000
-_DTYPE_OF_BYTES = {2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
+_DTYPE_OF_BYTES: dict[int, np.dtype[np.generic]] = {size: np.dtype(f"<u{size}") for size in (2, 4, 8)}
 _SEED_BITS = 30  # of splitmix_bytes
 
 

@@ -231,14 +231,15 @@ def _tiny_for_ftz(arithmetic: _Arithmetic, form: FloatFormat, mode: Rounding) ->
     raised_smallest = np.uint64((1 + _RAISED) << form.fraction_bits)
 
     def compute_tiny(*sources: Array) -> Array:
-        result = compute(*sources)
+        result: Array = compute(*sources)
         is_smallest = result & magnitude_mask == smallest
         if not np.count_nonzero(is_smallest):
             return result
         exact = arithmetic.wide(*[widened(source, form) for source in sources], mode)
         raised = rounded(exact * 2.0**_RAISED, form, mode) & raised_mask
         is_tiny = is_smallest & (raised < raised_smallest)
-        return result - is_tiny.astype(result.dtype)
+        flushable: Array = result - is_tiny.astype(result.dtype)
+        return flushable
 
     return compute_tiny
 
