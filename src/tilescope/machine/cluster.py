@@ -69,10 +69,12 @@ class Cluster:
         self.lane_count = self.blocks * self.block_lanes
         self.first_block = first_block
         self.pc = 0  # of the step that runs now
-        lane_of_block = np.arange(self.lane_count) % self.block_lanes
+        self._all_lanes: LaneNumbers = np.arange(self.lane_count)
+        self._all_lanes.flags.writeable = False
+        lane_of_block = self._all_lanes % self.block_lanes
         self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
-        self.block_of_lane: npt.NDArray[np.intp] = np.arange(self.lane_count) // self.block_lanes
+        self.block_of_lane: npt.NDArray[np.intp] = self._all_lanes // self.block_lanes
         self.shared_stride = launch.shared_stride
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
@@ -125,7 +127,7 @@ class Cluster:
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
-        return np.arange(self.lane_count) if isinstance(at, slice) else at
+        return self._all_lanes if isinstance(at, slice) else at
 
     def grouping(self, group_lanes: int) -> LaneGrouping:
         """The warps (32 lanes) or warpgroups (128) of all blocks; each block begins a new one."""
@@ -212,9 +214,10 @@ class Cluster:
         self.version += 1
         words[chosen] = values
         if order is not None and len(places) > 1:
-            lost = np.flatnonzero(~_sameness(words[chosen], values)())
-            if len(lost):
-                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+            stored = words[chosen]
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                order.touching.two_values("shared", int(self.lanes(at)[lost]), int(places[lost]))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -222,15 +225,13 @@ class Cluster:
                 self.memory.store(addresses, values)
                 return
             count = values.shape[1] if values.ndim > 1 else 1
-            held = self.memory.load(addresses, values.dtype, count)
-            self.memory.store(addresses, values)
+            held, stored = self.memory.exchange(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
             self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
-            if len(lanes) > 1:
-                lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
-                if len(lost):
-                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""

@@ -17,8 +17,10 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
+from tilescope.errors import Violation
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
+from tilescope.machine.barrier_advice import barrier_advice
 from tilescope.machine.bound import Bound
 from tilescope.machine.compiled.triton_host import TritonHost
 from tilescope.machine.costs import Costs
@@ -34,10 +36,11 @@ from tilescope.machine.proof.described import Recorded
 from tilescope.machine.proof.log import EventLog
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
+from tilescope.machine.remedy import try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
 from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
+from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
@@ -177,6 +180,7 @@ class Kernel:
         findings: bool = True,
         record: bool = True,
         remedies: bool = True,
+        advice: bool = False,
         smem_block: Sequence[int] | None = None,
         smem_at: str | int | None = None,
     ) -> KernelRun:
@@ -192,7 +196,8 @@ class Kernel:
         clock. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker run.
         Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
         findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
-        `remedies=False` does without.
+        `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
+        and a note names those that ordered nothing.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
@@ -220,19 +225,24 @@ class Kernel:
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
-            order=LaunchOrder(self.program) if findings else None,
+            order=LaunchOrder(self.program, contents_of(own_memory)) if findings else None,
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
             watch=watch,
         )
         wanted = _wanted(blocks, shape.grid)
-        untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
+        wants_remedies = flag("remedies", remedies)
+        wants_advice = flag("advice", advice)
+        is_tried_again = wants_remedies or wants_advice
+        untouched = launch.memory.copied(COPIED_BYTES) if is_tried_again and findings else None
+        before = None if untouched is None else Before(untouched, seed, wanted)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted))
         smem = None if watch is None else watch.picture(launch)
-        if untouched is not None:
-            try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
-        return with_memory(_told(launch, result), parameters.arrays(bound.sources), last_writers(launch), smem)
+        if before is not None and wants_remedies:
+            try_remedies(self.ptx, launch, result, before)
+        notes = barrier_advice(launch, result, before) if wants_advice else ()
+        return with_memory(_told(launch, result, notes), parameters.arrays(bound.sources), last_writers(launch), smem)
 
     def _asked_shape(
         self,
@@ -322,11 +332,12 @@ def _memory(memory: object) -> Memory:
 def _seconds(max_seconds: object) -> float | None:
     if max_seconds is None:
         return None
-    if isinstance(max_seconds, int | float) and 0 < max_seconds < _MOST_SECONDS:
+    is_truth = isinstance(max_seconds, bool)
+    if isinstance(max_seconds, int | float) and not is_truth and 0 < max_seconds < _MOST_SECONDS:
         return float(max_seconds)
     raise ARGUMENT_TYPE.error(
         argument="max_seconds",
-        found=printed(max_seconds),
+        found=f"max_seconds = {printed(max_seconds)}",
         limit="a positive number of seconds",
         fix="Use 2.0, for example.",
     )
@@ -434,7 +445,7 @@ def _recorded(launch: Launch, result: GridRun) -> Recorded:
     return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
 
 
-def _told(launch: Launch, result: GridRun) -> KernelRun:
+def _told(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
     _end_log(result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
@@ -472,7 +483,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
-        findings=findings_of(launch, result),
+        findings=(*findings_of(launch, result), *notes),
         instructions=tuple(rows),
         copies=tuple(_copy(launch, record) for record in launch.copies),
         barriers=tuple(_phase(launch, record) for record in launch.phases),

@@ -149,6 +149,11 @@ class Launch:
         """Count what one instruction does one after another: the first action is counted by the step itself."""
         self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
 
+    def known_map(self, content: bytes) -> AnyMap | None:
+        """The map that some bytes are, if a copy went through it."""
+        number = self._map_numbers.get(content)
+        return None if number is None else self.maps[number]
+
     def map_number(self, content: bytes) -> int:
         """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none.
 

@@ -114,11 +114,12 @@ def launched(
     smem_at: str | None = None,
     max_seconds: float | None = None,
     remedies: bool = True,
+    advice: bool = False,
 ) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
 
-    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, and `remedies=False` tries
-    none, as `Kernel.run` has them.
+    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, `remedies=False` tries
+    none, and `advice` asks which barriers order nothing, as `Kernel.run` has them.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -155,6 +156,7 @@ def launched(
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
         max_seconds=max_seconds,
         remedies=remedies,
+        advice=advice,
         smem_block=smem_block,
         smem_at=smem_at,
     )

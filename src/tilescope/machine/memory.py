@@ -13,7 +13,7 @@ import bisect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,21 @@ class Region:
             return self
         content = self.content.copy()
         return Region(self.address, content, content, content.__array_interface__["data"][0])
+
+
+class Exchanged(NamedTuple):
+    """Words that were written: what lay there before, and what lies there now."""
+
+    before: npt.NDArray[np.generic]
+    after: npt.NDArray[np.generic]
+
+
+class _Piece(NamedTuple):
+    """Words of one array that lanes write, and where in it."""
+
+    words: npt.NDArray[np.generic]
+    places: npt.NDArray[np.int64]
+    lanes: slice | npt.NDArray[np.int64]
 
 
 class GlobalMemory:
@@ -157,24 +172,37 @@ class GlobalMemory:
 
     def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
         """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        for piece in self._written_pieces(addresses, values):
+            piece.words[piece.places] = values[piece.lanes]
+
+    def exchange(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> Exchanged:
+        """Write words as `store` does; what lay there before, and what lies there now."""
+        before = np.empty_like(values)
+        after = np.empty_like(values)
+        for piece in self._written_pieces(addresses, values):
+            before[piece.lanes] = piece.words[piece.places]
+            piece.words[piece.places] = values[piece.lanes]
+            after[piece.lanes] = piece.words[piece.places]
+        return Exchanged(before, after)
+
+    def _written_pieces(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> list[_Piece]:
+        """Where words are written, array by array; a fault before the first is written."""
         count = values.shape[1] if values.ndim > 1 else 1
         size_bytes = values.dtype.itemsize * count
         self.version += 1
         region = self._one_region(addresses, size_bytes)
-        pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
-        for region, lanes in pieces:
+        regions = [(region, slice(None))] if region else self._by_region(addresses, size_bytes)
+        pieces = []
+        for region, lanes in regions:
             if not region.content.flags.writeable:
-                address = int(addresses[lanes[0]])
+                lane = 0 if isinstance(lanes, slice) else int(lanes[0])
                 raise KernelFaultError(
-                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), address, is_global=True
+                    ILLEGAL_ADDRESS, "a store to a read-only array", lane, int(addresses[lane]), is_global=True
                 )
-        for region, lanes in pieces:
-            places = (addresses[lanes] - region.address) // values.dtype.itemsize
-            words = region.words(values.dtype)
-            if count == 1:
-                words[places] = values[lanes]
-            else:
-                words[places[:, None] + np.arange(count)] = values[lanes]
+            first = (addresses[lanes] - region.address) // values.dtype.itemsize
+            places = first if count == 1 else first[:, None] + np.arange(count)
+            pieces.append(_Piece(region.words(values.dtype), places, lanes))
+        return pieces
 
     def bytes_at(self, address: int, size_bytes: int) -> Bytes:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""

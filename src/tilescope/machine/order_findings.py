@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 
 from tilescope.errors import Severity, Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.element import Element, array_element, tile_element
 from tilescope.machine.launch import Launch
 from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.places import (
+    LineFacts,
     array_named,
     block_of,
     instruction_named,
-    ptx_lines,
+    line_facts,
     shared_variable,
     thread_index,
 )
@@ -440,6 +442,7 @@ _IN_CUDA: dict[str | int, str] = {
 def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
     """Mbarriers that nobody can pass because other bytes came than were expected; those of several blocks once."""
     blocks: dict[tuple[str, int, int], list[BlockIndex]] = {}
+    lines: dict[tuple[str, int, int], LineFacts] = {}
     for schedule in schedules:
         cluster = schedule.cluster
         if cluster.order is None:
@@ -453,8 +456,12 @@ def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
             where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
             key = (where, barrier.expected_bytes, barrier.came_bytes)
             blocks.setdefault(key, []).append(block_of(cluster, address >> SHARED_RANK_SHIFT))
-    for (where, expected, came), (block, *others) in blocks.items():
-        yield EXPECTED_BYTES.violation(where=where, block=block, others=len(others), expected=expected, came=came)
+            lines.setdefault(key, line_facts(cluster.program, *sorted(barrier.byte_pcs)))
+    for key, (block, *others) in blocks.items():
+        where, expected, came = key
+        yield EXPECTED_BYTES.violation(
+            where=where, block=block, others=len(others), expected=expected, came=came, **lines[key]
+        )
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -533,7 +540,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
-        "ptx_lines": ptx_lines(launch.program, now.pc, *([] if before is None else [before.pc])),
+        **line_facts(launch.program, now.pc, *([] if before is None else [before.pc])),
         "times": conflict.times if conflict.times > 1 else None,
         "block": conflict.block,
     }
@@ -543,7 +550,9 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
         return facts
     facts["who"] = _thread(launch, conflict, now)
     facts["does"] = _VERB[now.how]
-    facts["what"] = _bytes(launch, conflict)
+    element = _element(launch, conflict)
+    facts["what"] = _bytes(launch, conflict, element)
+    facts["element"] = None if element is None else element.facts
     facts["address"] = conflict.address
     if before is None or (conflict.mistake == "race" and before is now):
         return facts
@@ -581,7 +590,18 @@ def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
     return _Told(named, verb)
 
 
-def _bytes(launch: Launch, conflict: Conflict) -> str | None:
+def _element(launch: Launch, conflict: Conflict) -> Element | None:
+    """The element of a tile or an array that two accesses meet at, where a map or an array says which."""
+    if conflict.space == "shared":
+        return tile_element(launch, conflict)
+    address = conflict.address
+    region = None if address is None else launch.memory.region_at(address)
+    if address is None or region is None or launch.order is None or region.array.dtype.itemsize == 1:
+        return None
+    return array_element(launch, region, address, launch.order.memory.cell_bytes)
+
+
+def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
     """The bytes that two accesses meet at."""
     address = conflict.address
     if address is None:
@@ -592,10 +612,12 @@ def _bytes(launch: Launch, conflict: Conflict) -> str | None:
         region = launch.memory.region_at(address)
         if region is None:
             return f"global address {address:#x}"
-        return f"byte {address - region.address} of {array_named(launch, region)}"
+        byte = f"byte {address - region.address}"
+        return f"{byte} of {array_named(launch, region)}" if element is None else f"{element.named} ({byte})"
     rank, offset = divmod(address, launch.shared_stride)
     variable = shared_variable(launch.program, offset)
-    told = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+    known_as = [one for one in (variable, None if element is None else element.named) if one is not None]
+    told = f"shared address {offset:#x}" + (f" ({': '.join(known_as)})" if known_as else "")
     own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
     return (
         told

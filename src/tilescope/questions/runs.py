@@ -33,6 +33,7 @@ BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
 SMEM_PICTURE = "smem"
+_TOLD_WITH_PROOF = ("sentence", "way")  # parts of a timeline
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
@@ -89,6 +90,7 @@ def answer(asked: Asked) -> Answer:
         asked["read_array"],
         max_seconds=asked.limit("seconds"),
         remedies=not asked.get("no_remedies"),
+        advice=asked.get("advice", False),
         **picture,
     )
     seconds = time.perf_counter() - start
@@ -100,7 +102,7 @@ def answer(asked: Asked) -> Answer:
         asked.get("compiled", ""),
         run.printed.rstrip(),
         _replayed(done),
-        proof.told if proof is not None else "",
+        "" if proof is None else proof.told(is_verdict_said=not errors),
         _undrawn(picture, run),
     )
     printed = [text for text in told_of if text]
@@ -132,7 +134,7 @@ def answer(asked: Asked) -> Answer:
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
-        told_above=("outcome", "printed"),
+        told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
         files=_saved(asked.get("saved", ()), done),
     )
 
@@ -179,13 +181,12 @@ class _Proof(NamedTuple):
             return f"Not proven: {self.refusal}"
         return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
 
-    @property
-    def told(self) -> str:
-        """The verdict, what it holds for, and the way into a mistake with its source lines."""
+    def told(self, *, is_verdict_said: bool) -> str:
+        """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
-        lines = [self.verdict]
+        lines = [] if is_verdict_said else [self.verdict]
         if self.simulation is not None and self.simulation.verdict == "proven":
-            lines.append("That holds for the way that every warp of its first cluster took in this run.")
+            lines.append("The proof holds for the way that every warp of the first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
         return "\n".join(lines)
@@ -390,6 +391,12 @@ RUN = Question(
         ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
         Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
+        Input(
+            "advice",
+            "--advice",
+            "Run it again without some of its barriers, and name those that ordered nothing",
+            read=flag,
+        ),
         Input(
             "prove",
             "--prove",

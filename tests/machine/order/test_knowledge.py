@@ -19,6 +19,13 @@ class PlainClocks:
         self.fenced = [[0] * LANES for _ in range(LANES)]
         self.executed = [[0] * LANES for _ in range(LANES)]
         self.now = [1] * LANES
+        self.time = 1
+
+    def advance(self, lanes):
+        """Epochs are taken from one clock."""
+        self.time += 1
+        for lane in lanes:
+            self.now[lane] = self.time
 
     def of(self, lanes):
         known = [max(self.known[lane][other] for lane in lanes) for other in range(LANES)]
@@ -38,12 +45,11 @@ class PlainClocks:
         _, _, executed = self.of(lanes)
         for lane in lanes:
             self.executed[lane] = list(executed)
-            self.now[lane] += 1
+        self.advance(lanes)
 
     def fence(self, lane):
         self.fenced[lane] = [max(pair) for pair in zip(self.fenced[lane], self.known[lane], strict=True)]
         self.fenced[lane][lane] = self.now[lane]
-        self.now[lane] += 1
 
 
 some_lanes = st.lists(st.integers(0, LANES - 1), min_size=1, max_size=LANES, unique=True).map(sorted)
@@ -63,6 +69,7 @@ def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
             knowledge.fence(np.array(lanes), [FENCED_SHARED])
             for lane in lanes:
                 plain.fence(lane)
+            plain.advance(lanes)
             continue
         if step == "come together":
             knowledge.come_together(np.array(lanes), LANES)
@@ -70,8 +77,7 @@ def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
             continue
         clock = knowledge.release(np.array(lanes))
         plain_clock = plain.of(lanes)
-        for lane in lanes:
-            plain.now[lane] += 1
+        plain.advance(lanes)
         learning = lanes if step == "meet" else others
         if step == "meet":
             knowledge.meet(np.array(lanes), clock)

@@ -96,6 +96,8 @@ class Conflict:
     address: int | None
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
+    copies_made: int = 0  # of the launch, when it was met
+    writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
 

@@ -54,7 +54,7 @@ class Fences:
         self.early.write(flags, lanes, addresses)
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.reach)
-            self._witness.knowledge.own[lanes] += 1
+            self._witness.knowledge.advance(lanes)
             return
         for reach in range(meaning.reach, -1, -1):
             is_fenced = self.epochs[reach, lanes] > 0
@@ -95,11 +95,20 @@ class Fences:
         """fence.acq_rel, fence.sc, membar."""
         knowledge = self._witness.knowledge
         if self._seen:
-            ranks = self._witness.cluster.block_of_lane
-            for lane in lanes.tolist():
-                for left in self._seen.pop(lane, ()):
-                    if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
-                        knowledge.acquire(np.array([lane]), left.clock)
+            self._learn_seen(lanes, reach)
         for nearer in range(reach + 1):
             self.epochs[nearer, lanes] = knowledge.own[lanes]
-        knowledge.own[lanes] += 1
+        knowledge.advance(lanes)
+
+    def _learn_seen(self, lanes: LaneNumbers, reach: int) -> None:
+        """What relaxed loads of some lanes saw is learnt, by all at once who saw the same."""
+        ranks = self._witness.cluster.block_of_lane
+        seen: dict[int, Left] = {}
+        seen_by: dict[int, list[int]] = {}
+        for lane in lanes.tolist():
+            for left in self._seen.pop(lane, ()):
+                if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
+                    seen[id(left)] = left
+                    seen_by.setdefault(id(left), []).append(lane)
+        for key in reversed(seen):  # what was left later says more
+            self._witness.knowledge.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_RANK_SHIFT
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
 from tilescope.machine.order.knowledge import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
 from tilescope.machine.order.witness import Witness
+from tilescope.machine.records import MbarrierUse
 from tilescope.machine.step import LaneNumbers
 
 _BARRIER_BYTES = 8
@@ -68,6 +69,7 @@ class MbarrierOrder:
     waits: dict[int, Moments] = field(
         default_factory=dict
     )  # by pc: who saw the last phase end, and nobody has heard of it
+    byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -105,6 +107,12 @@ class MbarrierOrder:
         self.waits.clear()
         self.expected_bytes = 0
         self.came_bytes = 0
+        self.byte_pcs.clear()
+
+    def expect(self, expected_bytes: int, pc: int) -> None:
+        """An instruction says how many bytes are to come in this phase."""
+        self.expected_bytes += expected_bytes
+        self.byte_pcs.add(pc)
 
     def handed_on(self, knowledge: Knowledge) -> Clock:
         """What the end of the last phase tells those who see it."""
@@ -126,6 +134,7 @@ class Mbarriers:
         self._witness = witness
         self._fences = fences
         self.at: dict[int, MbarrierOrder] = {}
+        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
         self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(witness.shared.writes), np.bool_)  # by cell
 
     def named(self, address: int) -> MbarrierOrder:
@@ -146,6 +155,8 @@ class Mbarriers:
     def forget(self, address: int, lane: int) -> None:
         """mbarrier.inval: everybody must be done with it."""
         self._require_done(address, lane)
+        if address in self.at:
+            self._keep_use(address)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
         held = self.named(address)
         self.at[address] = MbarrierOrder(held.column, phases=held.phases)
@@ -169,6 +180,20 @@ class Mbarriers:
                 before = Side(pc, "arrival", user)
                 self._witness.tell("barrier reuse", before, now, "shared", self._witness.place(address))
                 return
+
+    def uses(self, rank: int) -> dict[int, MbarrierUse]:
+        """By offset: the mbarriers of a block, those that were taken away included, and how they were used."""
+        for address in self.at:
+            self._keep_use(address)
+        own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
+        return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
+
+    def _keep_use(self, address: int) -> None:
+        state = self._witness.cluster.mbarriers.get(address)
+        if state is not None:
+            before = self._uses.get(address, MbarrierUse(state.count, frozenset()))
+            pcs = {pc for _, pc in self.at[address].users.values()}
+            self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
     def fence_init(self, lanes: LaneNumbers) -> None:
         """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster."""

@@ -56,6 +56,8 @@ class Order:
         """All threads of a block have ended: nothing may still read or write its shared memory."""
         witness = self.witness
         witness.ended_blocks.add(rank)
+        if not witness.launch.mbarrier_uses:
+            witness.launch.mbarrier_uses = self.mbarriers.uses(rank)
         lanes = np.flatnonzero(witness.cluster.block_of_lane == rank)
         clock = witness.knowledge.clock(lanes)
         before_end = self.barriers.before_end.get(rank)

@@ -163,7 +163,7 @@ class TensorMemoryOrder:
         """The stamp of the next thing that somebody does."""
         actor.epoch += 1
         actor.last_pc = self._witness.cluster.pc
-        return int(stamped(stamp_base(actor.last_pc), actor.column, actor.epoch))
+        return int(stamped(stamp_base(actor.last_pc, is_asynchronous=True), actor.column, actor.epoch))
 
     def move(self, move: TmemMove, moving: Moving) -> None:
         """tcgen05.ld or st of a warp."""
@@ -349,7 +349,7 @@ class TensorMemoryOrder:
         witness.tell_of_unwritten(cells, now)
         actor = self._actor("core", lane)
         actor.ranks.add(rank)
-        stamp = int(stamped(stamp_base(witness.cluster.pc), actor.column, actor.epoch + 1))
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), actor.column, actor.epoch + 1))
         witness.shared.read_by_unit(cells, witness.tensor_unit, stamp)
 
     # Commits and fences ------------------------------------------------------------------------------------------------

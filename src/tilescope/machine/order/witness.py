@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
@@ -16,7 +18,7 @@ from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, W
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
@@ -36,14 +38,15 @@ TENSOR_HOWS: dict[str, How] = {
 class LaunchOrder:
     """What all clusters of a launch share."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: GlobalMemory) -> None:
         self.meanings: list[Meaning | None] = meanings(program)
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
-        self.memory = GlobalCells(cell_bytes(program, "global"))
+        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
+        self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
 class Witness:
@@ -68,6 +71,15 @@ class Witness:
     def bulk_unit(self) -> int:
         """The slot of `shared` in which reads by bulk copies are kept."""
         return self.warpgroups
+
+    def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
+        """The warpgroups of lanes, which are in ascending order."""
+        first = int(self.warpgroup_of_lane[lanes[0]])
+        last = int(self.warpgroup_of_lane[lanes[-1]])
+        if last - first <= 1:
+            return range(first, last + 1)
+        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        return warpgroups
 
     @property
     def tensor_unit(self) -> int:
@@ -164,7 +176,12 @@ class Witness:
         cluster = self.cluster
         rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
         block = block_index(cluster.first_block, cluster.launch.cluster, rank)
-        self.launch.conflicts.add(Conflict(mistake, before, now, space, address, block, facts))
+        conflict = Conflict(mistake, before, now, space, address, block, facts)
+        conflict.copies_made = len(cluster.launch.copies)
+        if space == "shared" and address is not None:
+            stamp = int(self.shared.writes[address // self.cell_bytes])
+            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+        self.launch.conflicts.add(conflict)
 
 
 def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
