@@ -10,8 +10,8 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.gpu import device as device_module
 from tilescope.gpu.benchmark import SETTINGS
+from tilescope.gpu.compiling import source
 from tilescope.gpu.device import Device
-from tilescope.gpu.isolation import source
 from tilescope.gpu.streaming import run
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 
@@ -71,11 +71,12 @@ def device(monkeypatch, tmp_path):
         launched.append(place)
         return prepared(made, place, *values, **sizes)
 
-    def start(_device, kernel, _sizes, numbers):
+    def start(_device, kernel, _sizes, contents):
         file = launched[-1].split(":")[0]
         parameters = declared(file, kernel)
-        assert len(numbers) == len(parameters), (kernel, parameters)
-        for number, parameter in zip(numbers.tolist(), parameters, strict=True):
+        assert len(contents) == len(parameters), (kernel, parameters)
+        for content, parameter in zip(contents, parameters, strict=True):
+            number = int.from_bytes(content, "little")
             assert driver.holds(number) == ("*" in parameter), (kernel, parameter, hex(number))
 
     monkeypatch.setattr(Device, "_prepared", remembered)

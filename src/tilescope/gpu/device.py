@@ -146,10 +146,11 @@ class Device:
         for array, pointer in zip(out, pointers, strict=True):
             self.download(pointer, array)
 
-    def load(self, ptx: str) -> str:
-        """Compile a PTX text by the driver; gives the name for `launch`, "name:entry"."""
+    def load(self, image: str | bytes) -> str:
+        """Load a cubin, or a PTX text, which the driver compiles; gives the name for `launch`, "name:entry"."""
+        contents = image.encode() + b"\0" if isinstance(image, str) else image
         name = f"text {len(self._modules)}"
-        self._modules[name] = _value(self._driver.cuModuleLoadData(ptx.encode() + b"\0"))
+        self._modules[name] = _value(self._driver.cuModuleLoadData(contents))
         return name
 
     def seconds(self, place: str, *values: KernelValue, **sizes: int) -> float:

@@ -1,4 +1,4 @@
-"""Random PTX programs for `tilescope verify kernels`: a seed gives a text, its launch and its inputs.
+"""Random PTX programs and whole kernels for `tilescope verify kernels`: a seed gives a text, its launch and its inputs.
 
 program.py          a program: steps of PTX whose only ties are registers; its text; the part that one result needs
 inputs.py           the numbers that threads start from
@@ -12,4 +12,5 @@ product_steps.py    mma.sync and wgmma
 growing.py          a seed → a program
 doubtful.py         programs of which compilers make something of their own
 running.py          a program here and on the card
+whole_kernels.py    whole kernels: their launches, here and on the card
 """

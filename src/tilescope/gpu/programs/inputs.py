@@ -40,6 +40,8 @@ class FloatBits(NamedTuple):
 
 
 FLOATS = {"f16": FloatBits(5, 10), "bf16": FloatBits(8, 7), "f32": FloatBits(8, 23), "f64": FloatBits(11, 52)}
+_FACTOR_FLOATS = {**FLOATS, "tf32": FLOATS["f32"], "e4m3": FloatBits(4, 3), "e5m2": FloatBits(5, 2)}
+_CLOSE_BINADES = 6
 BITS_OF_KIND = {
     "pred": 32,
     "small": 32,
@@ -74,6 +76,28 @@ def numbers(kind: str, count: int, seed: int) -> npt.NDArray[np.generic]:
     return bits
 
 
+def factors(type_name: str, count: int, seed: int) -> npt.NDArray[np.generic]:
+    """Numbers to multiply and add up, as unsigned integers: integers of any bits; floats below 1, so that sums stay finite.
+
+    Three of four floats have exponents close to each other, the others any exponent.
+
+    >>> [hex(number) for number in factors("f16", 4, 7).tolist()]
+    ['0xa80f', '0x3179', '0x3809', '0xaae0']
+    """
+    words: Words = splitmix_bytes(seed, 32 * count).view("<u8").reshape(4, count).astype(np.uint64)
+    if type_name not in _FACTOR_FLOATS:
+        integers: npt.NDArray[np.generic] = words[0].astype(np.uint8)
+        return integers
+    form = _FACTOR_FLOATS[type_name]
+    sign = (words[0] & np.uint64(1)) << np.uint64(form.bits - 1)
+    binades = np.where(words[1] % np.uint64(4) == 0, np.uint64(form.bias), np.uint64(_CLOSE_BINADES))
+    exponent = np.uint64(form.bias - 1) - words[2] % binades
+    fraction = words[3] & np.uint64((1 << form.fraction) - 1)
+    found: Words = sign | exponent << np.uint64(form.fraction) | fraction
+    bits: npt.NDArray[np.generic] = found.astype(f"u{form.bits // 8}")
+    return bits
+
+
 def _floats(form: FloatBits, words: Words) -> Words:
     choice = words[0] % np.uint64(_CHOICES)
     sign = (words[0] >> np.uint64(40) & np.uint64(1)) << np.uint64(form.bits - 1)
@@ -83,9 +107,7 @@ def _floats(form: FloatBits, words: Words) -> Words:
     specials = np.array(_special_floats(form), np.uint64)
     special = sign | specials[(words[1] % np.uint64(len(specials))).astype(np.intp)]
     any_bits = words[3] & np.uint64((1 << form.bits) - 1)
-    found: Words = np.where(choice < 4, close, wide)
-    found = np.where(choice == 6, special, found)
-    found = np.where(choice == 7, any_bits, found)
+    found: Words = np.select([choice < 4, choice == 6, choice == 7], [close, special, any_bits], wide)
     return found
 
 
@@ -120,6 +142,5 @@ def _integers(bits: int, words: Words) -> Words:
     choice = words[0] % np.uint64(_CHOICES)
     short = (words[1] & mask) >> words[2] % np.uint64(bits)
     extreme = extremes[(words[2] % np.uint64(len(extremes))).astype(np.intp)]
-    found: Words = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3]))
-    found = found & mask
+    found: Words = np.where(choice < 2, extreme, np.where(choice < 5, short, words[3])) & mask
     return found

@@ -115,12 +115,12 @@ def _place(program: Program, first_lines: Sequence[int], step: int, register: Re
 _HEADER_LINES = 4  # of a module, before its first entry
 
 
-def differing_step(program: Program, piece: int, place: int) -> int:
-    """The number of the step that made number `place` of a piece."""
+def differing_step(program: Program, piece: int, place: int) -> int | None:
+    """The number of the step that made number `place` of a piece; None for scratch memory that no step should change."""
     if piece < len(program.kept):
         return program.writer(program.kept[piece])
     if piece == len(program.kept):
-        return next(number for number, step in enumerate(program.steps) if place in step.scratch)
+        return next((number for number, step in enumerate(program.steps) if place in step.scratch), None)
     stored = [number for number, tensor in program.used_tensors().items() if tensor.is_stored_to]
     tensor = stored[piece - len(program.kept) - 1]
     return next(number for number, step in enumerate(program.steps) if step.tensor == tensor)
