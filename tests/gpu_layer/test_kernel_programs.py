@@ -1,5 +1,6 @@
 """verify kernels: random PTX programs are the same for a seed, sound, and cut down to what a difference depends on."""
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -7,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tilescope as ts
 from tilescope.gpu.programs.doubtful import is_doubtful
 from tilescope.gpu.programs.forms import forms_by_name
 from tilescope.gpu.programs.growing import grown
 from tilescope.gpu.programs.inputs import BITS_OF_KIND, numbers
 from tilescope.gpu.programs.program import Input, Program, Register, Step, module_text
 from tilescope.gpu.programs.running import run_here
+from tilescope.gpu.programs.whole_kernels import KERNEL_NAMES, drawn_kernel, launch_of, run_kernel_here
 from tilescope.gpu.suites import Outcome, suite_named
 from tilescope.gpu.suites.kernels import smallest_program
 
@@ -134,6 +137,11 @@ def program_of(*steps, kept=()):
     ("first", "second"),
     [
         ("abs.s32 %r1, %r0;", "cvt.rm.f32.u32 %r2, %r1;"),
+        ("abs.s32 %r1, %r0;", "sub.cc.s32 %r2, %r0, %r1;"),
+        ("cvt.rm.bf16.f16 %r1, %r0;", "cvt.rzi.sat.s32.f16 %r2, %r1;"),
+        ("cvt.f16.bf16 %r1, %r0;", "cvt.rzi.sat.u64.f16 %r2, %r1;"),
+        ("mul.f32 %r1, %r0, %r0;", "slct.u32.f32 %r2, %r0, %r0, %r1;"),
+        ("mul.ftz.f16 %r1, %r0, %r0;", "add.ftz.sat.f16 %r2, %r0, %r1;"),
         ("cnot.b32 %r1, %r0;", "cvt.rn.f32.u32 %r2, %r1;"),
         ("mul.f32 %r1, %r0, %r0;", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32 {%r2};"),
         ("mul.f16x2 %r1, %r0, %r0;", "add.f16x2 %r2, %r1, %r0;"),
@@ -146,6 +154,111 @@ def test_what_compilers_join_in_their_own_way_is_drawn_again(first, second):
     other = Step(lines=(second,), reads=(r0,), writes=(r2,))
     assert is_doubtful(program_of(writer, reader, kept=(r1, r2)))
     assert not is_doubtful(program_of(writer, other, kept=(r1, r2)))
+
+
+def test_scratch_memory_that_no_step_changes_is_shown_with_the_whole_program():
+    suite = suite_named("kernels")
+    cases = suite.cases(40, 3, "sm_90")
+    case = next(case for case in cases if "program" in case and not any(step.scratch for step in grown_steps(case)))
+    parts = [piece.numbers.copy() for piece in suite.predict(case)]
+    scratch = len(grown(case["program"]).kept)
+    parts[scratch][5] ^= 1
+    assert smallest_program(case, Outcome(b"".join(part.tobytes() for part in parts))) == grown(case["program"])
+
+
+def grown_steps(case):
+    return grown(case["program"]).steps
+
+
+@pytest.fixture(scope="module")
+def own_launches():
+    """A case and its launch of every kernel of the package; the first GEMM of a seed."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    found = {}
+    source = random.Random(4)
+    while len(found) < len(KERNEL_NAMES):
+        try:
+            case = drawn_kernel(source)
+        except ts.RuleError:
+            continue
+        found.setdefault(case["kernel"], case)
+    return found
+
+
+def finished(case):
+    launch = launch_of(case)
+    assert run_kernel_here(launch) == "finished"
+    return launch
+
+
+def words(launch, name, dtype="<u4"):
+    return launch.arrays[name].view(dtype)
+
+
+def test_block_sums_add_up(own_launches):
+    launch = finished(own_launches["block_sums"])
+    assert words(launch, "sums").sum(dtype=np.uint32) == words(launch, "numbers").sum(dtype=np.uint32)
+
+
+def test_histograms_count_every_byte(own_launches):
+    launch = finished(own_launches["histogram"])
+    counted = np.bincount(launch.arrays["bytes"][: launch.parameters[-1]], minlength=256)
+    assert np.array_equal(words(launch, "bins"), counted)
+
+
+@pytest.mark.slow
+def test_whole_kernels_compute_what_they_say(own_launches):
+    launch = finished(own_launches["running_sums"])
+    of_blocks = words(launch, "numbers").reshape(launch.blocks, -1)
+    assert np.array_equal(
+        words(launch, "sums").reshape(launch.blocks, -1), np.cumsum(of_blocks, axis=1, dtype=np.uint32)
+    )
+    launch = finished(own_launches["transposed"])
+    width = 32 * launch.parameters[-1]
+    matrix, turned = (words(launch, name).reshape(width, width) for name in ("matrix", "turned"))
+    assert np.array_equal(turned, matrix.T)
+    launch = finished(own_launches["cluster_turn"])
+    clusters = words(launch, "numbers").reshape(-1, 2 * launch.threads)
+    assert np.array_equal(words(launch, "turned").reshape(clusters.shape), clusters[:, ::-1])
+    launch = finished(own_launches["last_block"])
+    parts = np.bitwise_xor.reduce(words(launch, "numbers", "<u8").reshape(launch.blocks, -1)[:, :32], axis=1)
+    total = 0
+    for part in parts.tolist():
+        total = (3 * total + part) % 2**64
+    assert words(launch, "total", "<u8").tolist() == [total]
+    launch = finished(own_launches["divergent_floats"])
+    assert len(set(words(launch, "turns").tolist())) > 5
+
+
+@pytest.mark.slow
+def test_emitted_gemms_are_close_to_a_plain_product(own_launches):
+    case = own_launches["gemm"]
+    launch = finished(case)
+    m, n, k = case["shape"]
+    row = ts.DataType.named(case["data_type"])
+    a, b = (launch.arrays[name].view(row.numpy).astype(np.float64) for name in "AB")
+    major = case["options"]
+    a = a.reshape(m, k) if major["a_major"] == "K" else a.reshape(k, m).T
+    b = b.reshape(n, k) if major["b_major"] == "K" else b.reshape(k, n).T
+    output = ts.DataType.named(major["output_type"]).numpy
+    c = launch.arrays["C"].view(output).astype(np.float64).reshape(m, n)
+    assert np.abs(c - a @ b.T).max() <= 2**-7 * np.abs(a @ b.T).max()
+
+
+def test_a_whole_kernel_that_differs_is_told_by_its_array(own_launches):
+    suite = suite_named("kernels")
+    case = own_launches["running_sums"]
+    parts = [piece.numbers.copy() for piece in suite.predict(case)]
+    parts[1][9] ^= 1
+    outcome = Outcome(b"".join(part.tobytes() for part in parts))
+    assert suite.difference(case, outcome).startswith("running_sums: sums, byte 9: card 0x")
+    assert suite.note([case], [outcome]) == ""
+    assert suite.difference(case, suite.expected(case)) == ""
+
+
+def test_one_case_of_some_is_a_whole_kernel():
+    cases = suite_named("kernels").cases(60, 1, "sm_90")
+    assert 1 <= sum("kernel" in case for case in cases) <= 6
 
 
 @pytest.mark.slow

@@ -79,7 +79,8 @@ def wgmma(grower: Grower) -> None:
     values = grower.picks(_register_type(one.a_type), 8)
     c = grower.picks(_register_type(one.d_type), one.registers("D", one.d_type))
     d = [grower.new(_register_type(one.d_type)) for _ in c]
-    lines = [f"mov.b32 {target.name}, {source.name};" for target, source in zip(d, c, strict=True)]
+    # Not a copy: ptxas 13.0 may let an accumulator have the register that it was copied from, though others read it later
+    lines = [f"xor.b32 {target.name}, {source.name}, 0x80000000;" for target, source in zip(d, c, strict=True)]
     reads = [*values, *c]
     a_major: Major = "K"
     if a_in_registers:

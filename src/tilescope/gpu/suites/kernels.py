@@ -23,7 +23,6 @@ from tilescope.gpu.programs.running import differing_step, pieces, run_here, run
 from tilescope.gpu.programs.whole_kernels import drawn_kernel, kernel_pieces, launch_of, run_kernel_here, run_kernel_on
 from tilescope.gpu.suites import Case, Outcome, Piece, Result, Suite
 from tilescope.rule import rule
-from tilescope.sentence import counted
 
 _SEED_BITS = 48  # of a program
 _PROGRAMS_PER_KERNEL = 24
@@ -125,7 +124,7 @@ def _note(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     if not found:
         return ""
     smallest = min(found, key=lambda program: len(program.steps))
-    return f"The smallest of {counted(len(found), 'program')} that differ (program {smallest.seed}):\n{smallest.text()}"
+    return f"Programs that differ: {len(found)}. The smallest (program {smallest.seed}):\n{smallest.text()}"
 
 
 KERNELS = Suite(
