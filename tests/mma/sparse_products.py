@@ -39,7 +39,7 @@ class Form(NamedTuple):
     selector: int
     ordered: bool = False  # mma.sp::ordered_metadata
     saturates: bool = False
-    a_in_registers: bool = True
+    a_in_registers: bool = False
     a_sign: int = 1
     trans_a: int = 0
     trans_b: int = 0
@@ -211,6 +211,8 @@ def wgmma_lines(form):
     lines += ["  fence.proxy.async.shared::cta;", "  bar.sync 0;"]
     lines += ["  ld.param.u64 %base, [descriptors];", "  mul.wide.u32 %offset, %case, 16;"]
     lines += ["  add.u64 %from, %base, %offset;", "  ld.global.v2.b64 {%da, %db}, [%from];"]
+    lines += ["  cvt.u64.u32 %offset, %t;", "  shr.u64 %offset, %offset, 4;"]  # the tile lies behind what the driver takes
+    lines += ["  add.u64 %da, %da, %offset;", "  add.u64 %db, %db, %offset;"]
     lines += ["  setp.eq.u32 %all, 0, 0;", "  wgmma.fence.sync.aligned;"]
     clamp = ".satfinite" if form.saturates else ""
     a = vector("a", form.a_words) if form.a_in_registers else "%da"
@@ -278,7 +280,7 @@ KINDS = ("close", "wide", "few", "bits")
 def packed(elements, bits):
     """Elements (…, n) as words of 32 bits, the first in the lowest."""
     per_word = 32 // bits
-    parts = elements.reshape(*elements.shape[:-1], -1, per_word).astype(np.uint64)
+    parts = elements.reshape(*elements.shape[:-1], elements.shape[-1] // per_word, per_word).astype(np.uint64)
     shifts = np.arange(per_word, dtype=np.uint64) * np.uint64(bits)
     return (parts << shifts).sum(axis=-1, dtype=np.uint64).astype(np.uint32)
 
@@ -339,27 +341,33 @@ def digest(result):
     return np.frombuffer(hashlib.sha256(result.tobytes()).digest()[:8], np.uint64)[0]
 
 
-def recorded_by_card(cubin):
-    """D of every case of every form, (cases, registers, lanes), by the card."""
+def recorded_by_card(cubin, forms):
+    """D of every case of some forms, (cases, registers, lanes), by the card; what came before a fault."""
     import cupy
 
     module = cupy.RawModule(path=str(cubin))
     results = {}
-    for form in FORMS:
+    for form in forms:
         given = operands(form)
         on_card = [cupy.asarray(array if array.size else np.zeros(16, np.uint8)) for array in given]
         result = cupy.zeros((form.cases, form.d_words, form.lanes), np.uint32)
-        module.get_function(form.name)((form.cases,), (form.lanes,), (*on_card, result))
-        results[form.name] = result.get()
+        try:
+            module.get_function(form.name)((form.cases,), (form.lanes,), (*on_card, result))
+            results[form.name] = result.get()
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            print(form.name, error)
+            break
     return results
 
 
 def main():
-    folder = Path(sys.argv[1])
-    results = recorded_by_card(folder / "sparse_products.cubin")
+    folder, family, first, end = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    forms = [form for form in FORMS if form.family == family][first:end]
+    results = recorded_by_card(folder / "sparse_products.cubin", forms)
     names = list(results)
     arrays = {f"d{number}": results[name] for number, name in enumerate(names)}
-    np.savez_compressed(folder / "sparse_products_all.npz", names=np.array(json.dumps(names)), **arrays)
+    file = folder / f"{family}_{first}.npz"
+    np.savez_compressed(file, names=np.array(json.dumps(names)), **arrays)
     print(len(names), "forms", sum(len(result) for result in results.values()), "products")
 
 
