@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tilescope.machine.memory import Memory
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
+    from tilescope.mma.compression import compress, decompress
     from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
     from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.emulation import emulate_mma
@@ -117,6 +118,7 @@ _NAMES_IN = {
     "machine.memory": ("Memory",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
+    "mma.compression": ("compress", "decompress"),
     "mma.consumer": ("tcgen05_descriptors", "wgmma_descriptors"),
     "mma.descriptor": ("Tcgen05Descriptor", "WgmmaDescriptor"),
     "mma.emulation": ("emulate_mma",),
@@ -184,8 +186,10 @@ __all__ = [
     "bulk_store",
     "canonical_layout",
     "compatible",
+    "compress",
     "convert_layout",
     "decode_tensor_map",
+    "decompress",
     "descriptor_readings",
     "emit",
     "emulate_mma",

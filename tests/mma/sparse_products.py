@@ -197,7 +197,11 @@ def mma_lines(form):
 
 def wgmma_lines(form):
     lines = ["  ld.param.u64 %base, [smem];", f"  mul.wide.u32 %offset, %case, {form.smem_bytes};"]
-    lines += ["  add.u64 %from, %base, %offset;", "  mul.wide.u32 %offset, %lane, 16;", "  add.u64 %from, %from, %offset;"]
+    lines += [
+        "  add.u64 %from, %base, %offset;",
+        "  mul.wide.u32 %offset, %lane, 16;",
+        "  add.u64 %from, %from, %offset;",
+    ]
     lines += ["  mov.u32 %t, tile;", "  shl.b32 %u, %lane, 4;", "  add.u32 %u, %t, %u;"]
     step = 16 * WARPGROUP
     for first in range(0, form.smem_bytes, step):
@@ -211,7 +215,10 @@ def wgmma_lines(form):
     lines += ["  fence.proxy.async.shared::cta;", "  bar.sync 0;"]
     lines += ["  ld.param.u64 %base, [descriptors];", "  mul.wide.u32 %offset, %case, 16;"]
     lines += ["  add.u64 %from, %base, %offset;", "  ld.global.v2.b64 {%da, %db}, [%from];"]
-    lines += ["  cvt.u64.u32 %offset, %t;", "  shr.u64 %offset, %offset, 4;"]  # the tile lies behind what the driver takes
+    lines += [
+        "  cvt.u64.u32 %offset, %t;",
+        "  shr.u64 %offset, %offset, 4;",
+    ]  # the tile lies behind what the driver takes
     lines += ["  add.u64 %da, %da, %offset;", "  add.u64 %db, %db, %offset;"]
     lines += ["  setp.eq.u32 %all, 0, 0;", "  wgmma.fence.sync.aligned;"]
     clamp = ".satfinite" if form.saturates else ""

@@ -33,7 +33,7 @@ GROUP_UNITS = 4
 KEPT_UNITS = 2
 ORDERED_NIBBLES = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)  # two places, the lower first
 PIECE_ELEMENTS = {4: 2, 8: 1, 16: 1, 32: 1}  # elements that stay together, by bits of an element in shared memory
-_TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
+TF32_NIBBLES = np.array([0x4, 0xE], np.uint8)
 # What four of are a group, by bits of an element: codes of 4 bits have a byte each, so that a pair has 16.
 _UNIT_DTYPES = {4: np.uint16, 8: np.uint8, 16: np.uint16, 32: np.uint16}
 
@@ -62,8 +62,8 @@ def group_elements(data_type: DataType) -> int:
 class Compressed(NamedTuple):
     """A sparse A as it is stored."""
 
-    stored: Matrix  # half of the elements (m, k / 2)
-    nibbles: Nibbles  # their metadata: a nibble for a group of a row
+    values: Matrix  # half of the elements (m, k / 2)
+    metadata: npt.NDArray[np.unsignedinteger[Any]]  # a nibble for a group of a row, or as an instruction takes it
 
 
 def compressed(a: Matrix, data_type: DataType) -> Compressed:
@@ -82,7 +82,7 @@ def compressed(a: Matrix, data_type: DataType) -> Compressed:
         raise _too_many_nonzero(used, pieces, data_type)
     positions = np.sort(np.argsort(~filled, axis=-1, kind="stable")[..., :kept], axis=-1)
     stored = np.take_along_axis(pieces, positions[..., None], axis=2).reshape(len(a), -1)
-    nibbles = _TF32_NIBBLES[positions[..., 0]] if kept == 1 else (positions @ [1, 4]).astype(np.uint8)
+    nibbles = TF32_NIBBLES[positions[..., 0]] if kept == 1 else (positions @ [1, 4]).astype(np.uint8)
     return Compressed(stored, nibbles)
 
 
@@ -107,6 +107,29 @@ def _too_many_nonzero(used: npt.NDArray[np.int64], pieces: Matrix, data_type: Da
     )
 
 
+def entries_of_elements(nibbles: Nibbles, data_type: DataType, entry_bits: int) -> Nibbles:
+    """Metadata as tensor memory has it: an entry for every element of A (m, k); a pair of 4-bit elements shares one.
+
+    >>> entries_of_elements(np.array([[0xD]], np.uint8), DataType.named("f16"), 1).tolist()  # 1 0 1 1, the lowest bit first
+    [[1, 0, 1, 1]]
+    """
+    entries = nibbles[..., None] >> _entry_shifts(data_type) & np.uint8((1 << entry_bits) - 1)
+    return entries.reshape(len(nibbles), -1)
+
+
+def nibbles_of_entries(entries: Nibbles, data_type: DataType) -> Nibbles:
+    """The nibbles that were cut into entries of elements."""
+    shifts = _entry_shifts(data_type)
+    groups = entries.reshape(*entries.shape[:-1], -1, len(shifts))
+    return np.bitwise_or.reduce(groups << shifts, axis=-1)
+
+
+def _entry_shifts(data_type: DataType) -> Nibbles:
+    """The first bit of every element's entry in the nibble of its group."""
+    group = group_elements(data_type)
+    return (GROUP_UNITS * np.arange(group) // group).astype(np.uint8)
+
+
 def expanded(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
     """A (m, k) as the tensor core sees it: the stored elements at the positions that the metadata names."""
     dense = np.zeros((len(stored), 2 * stored.shape[1]), stored.dtype)
@@ -114,7 +137,7 @@ def expanded(stored: Matrix, nibbles: Nibbles, data_type: DataType) -> Matrix:
     kept = stored.reshape(*pieces.shape[:2], pieces.shape[2] // 2, pieces.shape[3])
     positions = np.stack([nibbles & 3, nibbles >> 2], axis=-1).astype(np.int64)
     if pieces.shape[2] == 2:
-        positions = (nibbles == _TF32_NIBBLES[1]).astype(np.int64)[..., None]
+        positions = (nibbles == TF32_NIBBLES[1]).astype(np.int64)[..., None]
     np.put_along_axis(pieces, positions[..., None], kept, axis=2)
     return pieces.reshape(dense.shape)
 

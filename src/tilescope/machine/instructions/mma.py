@@ -175,9 +175,7 @@ def _sparse_mma(assembler: Assembler, instruction: Instruction, product: Product
         left = tiles.a.gathered(cluster, a, warps)[:, 0]
         right = tiles.b.gathered(cluster, b, warps)[:, 0]
         before = tiles.c.gathered(cluster, c, warps)[:, 0]
-        tiles.d.fill(
-            cluster, d, warps, product.sparse_summed(cluster, left, right, before, e.nibbles(cluster, warps))
-        )
+        tiles.d.fill(cluster, d, warps, product.sparse_summed(cluster, left, right, before, e.nibbles(cluster, warps)))
 
     return Collective(multiply)
 
