@@ -29,8 +29,10 @@ class MetadataOperand(NamedTuple):
     def nibbles(self, cluster: Cluster, groups: LaneGroups) -> Nibbles:
         """The metadata of warps or warpgroups: (warps, m, groups of k)."""
         places = _places(self.instruction, self.data_type, self.selector)
-        words = cluster.registers[self.register][groups.lanes].reshape(groups.group_count, -1)
-        return (words[:, places.lane] >> places.first_bit & 0xF).astype(np.uint8)
+        registers = cluster.registers[self.register][groups.lanes].astype(np.uint32)
+        words = registers.reshape(groups.group_count, -1)
+        nibbles: Nibbles = (words[:, places.lane] >> places.first_bit & 0xF).astype(np.uint8)
+        return nibbles
 
 
 def metadata_operand(

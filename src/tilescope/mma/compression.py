@@ -193,7 +193,8 @@ class _LaneForm(NamedTuple):
         of_lanes = np.zeros((*tiles.shape[:2], self.held.threads, _NIBBLES_OF_WORD), np.uint32)
         of_lanes[..., thread[0], value[0]] = tiles
         shifts = NIBBLE_BITS * np.arange(_NIBBLES_OF_WORD, dtype=np.uint32)
-        return np.bitwise_or.reduce(of_lanes << shifts, axis=-1)
+        words: Words = np.bitwise_or.reduce(of_lanes << shifts, axis=-1)
+        return words
 
     def nibbles(self, metadata: Matrix) -> Nibbles:
         thread, value = self.held.holders(self.selector)

@@ -168,7 +168,7 @@ def emulate_mma(
     >>> bool((emulate_mma(a, b, data_type="bf16", a_layout=tile) == d).all())
     True
     >>> sparse = np.where(np.arange(64) % 4 < 2, a, 0)
-    >>> bool((emulate_mma(sparse, b, data_type="bf16", sparse=True) == sparse @ b).all())
+    >>> bool((emulate_mma(sparse, b, data_type="bf16", sparse=True, swizzle="64B") == sparse @ b).all())
     True
     >>> ones = np.full((128, 4), 127, np.uint8)  # 2 ** 0 in ue8m0
     >>> a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5

@@ -121,7 +121,8 @@ def nibbles_of_entries(entries: Nibbles, data_type: DataType) -> Nibbles:
     """The nibbles that were cut into entries of elements."""
     shifts = _entry_shifts(data_type)
     groups = entries.reshape(*entries.shape[:-1], -1, len(shifts))
-    return np.bitwise_or.reduce(groups << shifts, axis=-1)
+    nibbles: Nibbles = np.bitwise_or.reduce(groups << shifts, axis=-1)
+    return nibbles
 
 
 def _entry_shifts(data_type: DataType) -> Nibbles:

@@ -1,14 +1,15 @@
-"""Products of a sparse A, as the card was asked for them: PTX of every form, operands from a seed, the recorder.
+"""Products of a sparse A, as a card was asked for them: PTX of every form, operands from a seed, the recorder.
 
-    python tests/mma/sparse_products.py OUT_FOLDER    # on a machine with an H200, beside sparse_products.cubin in OUT_FOLDER
+    python tests/machine/sparse_products.py text sparse.ptx            # then: ptxas -arch sm_90a sparse.ptx -o sparse.cubin
+    python tests/machine/sparse_products.py record sparse.cubin NPZ    # with an H200 and cupy
 
 Every entry executes one instruction a case. Registers hold random codes, shared memory random bytes, and the metadata of all
 lanes random nibbles, also those of lanes that the selector does not choose.
 """
 
 import hashlib
-import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -348,34 +349,26 @@ def digest(result):
     return np.frombuffer(hashlib.sha256(result.tobytes()).digest()[:8], np.uint64)[0]
 
 
-def recorded_by_card(cubin, forms):
-    """D of every case of some forms, (cases, registers, lanes), by the card; what came before a fault."""
-    import cupy
-
-    module = cupy.RawModule(path=str(cubin))
-    results = {}
-    for form in forms:
+def recorded_by_card(cubin):
+    """D of every case of every form, (cases, registers, lanes), by the card."""
+    cupy = import_module("cupy")
+    module = cupy.RawModule(path=cubin)
+    for form in FORMS:
         given = operands(form)
         on_card = [cupy.asarray(array if array.size else np.zeros(16, np.uint8)) for array in given]
         result = cupy.zeros((form.cases, form.d_words, form.lanes), np.uint32)
-        try:
-            module.get_function(form.name)((form.cases,), (form.lanes,), (*on_card, result))
-            results[form.name] = result.get()
-        except cupy.cuda.runtime.CUDARuntimeError as error:
-            print(form.name, error)
-            break
-    return results
+        module.get_function(form.name)((form.cases,), (form.lanes,), (*on_card, result))
+        yield result.get()
 
 
 def main():
-    folder, family, first, end = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    forms = [form for form in FORMS if form.family == family][first:end]
-    results = recorded_by_card(folder / "sparse_products.cubin", forms)
-    names = list(results)
-    arrays = {f"d{number}": results[name] for number, name in enumerate(names)}
-    file = folder / f"{family}_{first}.npz"
-    np.savez_compressed(file, names=np.array(json.dumps(names)), **arrays)
-    print(len(names), "forms", sum(len(result) for result in results.values()), "products")
+    action, first, *others = sys.argv[1:]
+    if action == "text":
+        Path(first).write_text(text())
+    else:
+        digests = [digest(case) for result in recorded_by_card(first) for case in result]
+        names = "\n".join(form.name for form in FORMS)
+        np.savez_compressed(others[0], forms=np.array(names), digests=np.array(digests, np.uint64))
 
 
 if __name__ == "__main__":
