@@ -48,9 +48,8 @@ class Form(NamedTuple):
     @property
     def name(self):
         parts = [self.family, f"n{self.n}k{self.k}", self.d, self.a, self.b, f"s{self.selector}"]
-        for word in ("ordered", "saturates", "a_in_registers", "trans_a", "trans_b"):
-            if getattr(self, word):
-                parts.append(word)
+        flags = ("ordered", "saturates", "a_in_registers", "trans_a", "trans_b")
+        parts += [word for word in flags if getattr(self, word)]
         if self.a_sign < 0:
             parts.append("negative")
         return "_".join(parts)

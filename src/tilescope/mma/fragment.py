@@ -98,6 +98,20 @@ class Fragment(Value):
     feature: str  # what an architecture must have (see arch.py)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the operand is of mma.sp or wgmma.sp."""
+        return ".sp." in self.instruction
+
+    @property
+    def content(self) -> str:
+        """What the values are: elements of the type, or nibbles of metadata.
+
+        >>> fragment("mma.sp.m16n8k32", operand="E", data_type="f16").content
+        'nibbles (A of float16)'
+        """
+        return f"nibbles (A of {self.data_type.name})" if self.operand == "E" else self.data_type.name
+
+    @property
     def threads(self) -> int:
         """32 for a warp, 128 for a warpgroup."""
         return self.tv_layout.parts[0].size
