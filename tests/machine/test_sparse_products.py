@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sparse_products import FORMS, digest, operands, text
 
-from tilescope import Kernel, RuleError
+from tilescope import Kernel, RuleError, compress, fragment
 
 RECORDED = np.load(Path(__file__).parent.parent / "golden" / "sparse_products.npz")
 FIRST = dict(zip([form.name for form in FORMS], np.cumsum([0, *(form.cases for form in FORMS)]), strict=False))
@@ -80,3 +80,28 @@ def test_what_no_card_has_is_refused_with_its_reason(instruction):
     with pytest.raises(RuleError) as refused:
         Kernel(f"{HEADER}.visible .entry k() {{ {body} }}")
     assert REFUSED[instruction] in refused.value.violations[0].limit
+
+
+@pytest.mark.parametrize(
+    ("k", "data_type", "selector"), [(16, "f16", 3), (32, "bf16", 1), (16, "tf32", 1), (8, "tf32", 2)]
+)
+def test_what_compress_gives_is_what_mma_takes(k, data_type, selector):
+    form = next(each for each in MMA if (each.k, each.a, each.d, each.selector) == (k, data_type, "f32", selector))
+    name = f"mma.sp.m16n8k{k}"
+    random = np.random.default_rng(k)
+    group = 2 if data_type == "tf32" else 4
+    a = np.where(np.arange(k) % group < group // 2, random.integers(-4, 5, (16, k)), 0)
+    a = np.roll(a, 1, axis=1)  # not the first places of a group
+    b = random.integers(-4, 5, (k, 8))
+    values, metadata = compress(a, data_type, instruction=name, selector=selector)
+    numpy_type = values.dtype
+    words = np.zeros((form.cases, form.words, form.lanes), np.uint32)
+    a_registers = fragment(name, "A", data_type).distribute(values).view(np.uint32)
+    b_registers = fragment(name, "B", data_type).distribute(b.astype(numpy_type)).view(np.uint32)
+    words[0] = np.concatenate([a_registers.T, b_registers.T, np.zeros((4, 32), np.uint32), metadata[0]])
+    result = np.zeros((form.cases, 4, 32), np.float32)
+    unused = np.zeros(16, np.uint8)
+    run = Kernel(text([form])).run(form.cases // 8, 256, [words, unused, unused, result])
+    assert run.outcome == "finished", run.findings
+    d = fragment(name, "D", "f32").collect(np.ascontiguousarray(result[0].T))
+    assert (d == a @ b).all()
