@@ -7,6 +7,7 @@ share one namespace; those with `>>>` are compared like doctests.
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
@@ -210,6 +211,7 @@ def test_every_example_runs_and_ends_as_it_should(example):
         "lost_wait": "lost waits noticed: 2 of 2",
         "pytest_kernel": "2 passed",
         "run_kernel": "equal to numpy: True",
+        "run_triton": "equal to numpy: True" if importlib.util.find_spec("triton") else "Triton is not installed",
         "invalid_value": "accepted: box (64, 64), strides (8208,)",
         "tile_to_tensor_core": "emulated product is right: True",
         "wrong_parity": "consumer reads a[0] before anything has filled it",

@@ -211,6 +211,7 @@ CALLS = {
     ts.Kernel: {"ptx": KERNEL},
     ts.Kernel(KERNEL).run: {"grid": 1, "block": 32, "args": [7]},
     ts.Memory: NONE,
+    ts.pack: {"field": 7},
     ts.Memory().place: {"array": np.zeros(4, np.float32)},
     ts.Memory().map: {"array": np.zeros((64, 64), np.float16), "box": (64, 8)},
     ts.Mbarrier: {"count": 2},

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tilescope.layout import Layout
     from tilescope.machine.kernel import Kernel
     from tilescope.machine.memory import Memory
+    from tilescope.machine.packing import pack
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
     from tilescope.mma.compression import compress, decompress
@@ -116,6 +117,7 @@ _NAMES_IN = {
     "emitter": ("emit", "snippet"),
     "machine.kernel": ("Kernel",),
     "machine.memory": ("Memory",),
+    "machine.packing": ("pack",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
     "mma.compression": ("compress", "decompress"),
@@ -203,6 +205,7 @@ __all__ = [
     "load",
     "load_multicast",
     "load_tiles",
+    "pack",
     "pack_scales",
     "parse_layout",
     "plan",

@@ -396,6 +396,12 @@ def test_the_exported_file_hovers_steps_and_saves_from_disk(chromium, tmp_path, 
     context.close()
 
 
+def test_the_text_of_a_kernel_opens_at_its_worst_finding(open_page):
+    page = open_page("/run")
+    row, box = page.locator("#line-47").bounding_box(), page.locator(".listed .scroll").bounding_box()
+    assert box["y"] < row["y"] < box["y"] + box["height"] - row["height"]
+
+
 def test_a_kernel_is_mended_on_its_page(open_page):
     page = open_page("/run")
     page.locator(".violations li", has_text="run-race").get_by_role("link", name="line 47").click()

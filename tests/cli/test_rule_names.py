@@ -8,7 +8,16 @@ from tilescope.questions import topics
 from tilescope.rule import RULES
 
 # Rules about files, ports, cards and tilescope itself, which no expression breaks: their sources say why.
-WITHOUT_EXAMPLES = {"bench-save", "capture", "capture-format", "plan-proof", "serve-port"}
+WITHOUT_EXAMPLES = {
+    "bench-save",
+    "capture",
+    "capture-format",
+    "plan-proof",
+    "serve-port",
+    "cuda-compile",
+    "triton-compile",
+    "triton-parameters",
+}
 SOURCE = Path(tilescope.__file__).parent
 ROWS_OF_ARGUMENTS = ("errors.py", "rule.py")  # below the rule book: what they say of arguments has rows in rule.py
 BARE_NAME = re.compile(r"(?<!\.)\b(?:Violation|broken)\(\s*f?\"")

@@ -454,3 +454,49 @@ def test_remedies_are_tried_unless_they_are_not_wanted(capsys, tmp_path):
     status, out, _ = printed(capsys, *words, "--no-remedies")
     assert status == 1
     assert "tried" not in out
+
+
+TURN = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry turn(.param .u64 a) {
+    .shared .align 128 .b8 s[256];
+    .reg .b32 %r<6>; .reg .b64 %d<3>;
+    ld.param.u64 %d1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, s;
+    mad.lo.u32 %r3, %r1, 4, %r2; st.shared.u32 [%r3], %r1;
+    bar.sync 0;
+    bar.sync 0;
+    sub.u32 %r4, 63, %r1; mad.lo.u32 %r4, %r4, 4, %r2; ld.shared.u32 %r5, [%r4];
+    mad.wide.u32 %d2, %r1, 4, %d1; st.global.u32 [%d2], %r5;
+    ret;
+}
+"""
+TURNED = ["turn.ptx", "--grid", "1", "--block", "64", "--arg", "u32:64:zeros"]
+
+
+def test_advice_names_barriers_that_ordered_nothing(capsys):
+    Path("turn.ptx").write_text(TURN)
+    status, out, _ = printed(capsys, *TURNED, "--advice")
+    assert status == 0
+    assert "Good to know\nrun-idle-barrier  1 of the 2 bar.sync that ran ordered nothing: PTX line 9;" in out
+    assert "run-idle-barrier" not in printed(capsys, *TURNED)[1]
+
+
+@pytest.mark.parametrize("drawn", ["smem", "timeline"])
+def test_costs_by_line_and_a_picture_stand_below_each_other(drawn, capsys):
+    Path("turn.ptx").write_text(TURN)
+    status, out, _ = printed(capsys, *TURNED, "--by", "line", "--draw", drawn, "--svg", "turn.svg")
+    assert status == 0
+    costs = out.index("What it costs, by source line, worst first")
+    picture = out.index("Lines of 128 bytes" if drawn == "smem" else "Timeline (")
+    assert costs < picture
+    assert "What it costs" in Path("turn.svg").read_text("utf-8")
+
+
+def test_a_proof_is_said_once_and_what_it_holds_for_below(capsys):
+    Path("turn.ptx").write_text(TURN)
+    _, out, _ = printed(capsys, *TURNED, "--prove", "--draw", "timeline", "--svg", "turn.svg")
+    assert out.count("Proven for every order") == 1
+    assert out.splitlines()[0].endswith("no hang, no race.")
+    assert "The proof holds for the way that every warp of the first cluster took in this run." in out
+    assert "Proven for every order" in Path("turn.svg").read_text("utf-8")

@@ -16,9 +16,9 @@ def launches(monkeypatch):
     seen = []
     told = kernel_module._told
 
-    def told_and_kept(launch, result):
+    def told_and_kept(launch, result, notes):
         seen.append(launch)
-        return told(launch, result)
+        return told(launch, result, notes)
 
     monkeypatch.setattr(kernel_module, "_told", told_and_kept)
     return seen

@@ -72,6 +72,9 @@ HANG = frozenset({"run-hang"})
 ARRIVALS = frozenset({"run-launch-failure"})  # more than an mbarrier has room for
 UNWRITTEN = frozenset({"run-unwritten"})
 SWIZZLE = frozenset({"run-swizzle-mismatch"})
+UNWRITTEN_OPERAND = frozenset({"run-unwritten-operand"})
+EARLY_LOAD = frozenset({"run-early-load"})
+PHASE_PARITY = frozenset({"run-phase-parity"})
 
 TABLE = (
     Pairs(
@@ -163,6 +166,7 @@ TABLE = (
             "no-wait": ACCUMULATORS,
             "all-but-one": ACCUMULATORS,
             "wait-too-late": ACCUMULATORS,
+            "other-slot": UNWRITTEN_OPERAND,
         },
     ),
     Pairs("wgmma_fence_after_barrier", product(1, 1), {"no-fence": PROXY_FENCE, "fence-of-warp-0": PROXY_FENCE}),
@@ -275,6 +279,23 @@ TABLE = (
             "release-before-read": EITHER_ORDER,
         },
         block=96,
+    ),
+    Pairs(
+        "ring_drained",
+        summed_tiles(6, np.arange(64)),
+        {"other-parity": PHASE_PARITY | HANG},  # which of the two depends on who is faster
+        block=96,
+    ),
+    Pairs(
+        "two_tiles_one_barrier",
+        summed_tiles(2, np.arange(32)),
+        {
+            "not-waited-for": PHASE_PARITY | HANG | ARRIVALS,
+            "own-wait": PHASE_PARITY | HANG,
+            "second-only": PHASE_PARITY,  # passes two phases too early, or waits for a phase that it may not see
+            "no-shuffle": PHASE_PARITY | HANG,
+        },
+        block=64,
     ),
     Pairs(
         "ring_writers",
@@ -487,6 +508,27 @@ TABLE = (
         },
         grid=4,
         block=32,
+    ),
+    Pairs(
+        "volatile_words",
+        passed_on,
+        {
+            "no-barrier": EARLY_LOAD,
+            "no-fence-before": EARLY_LOAD,
+            "no-fence-behind": EARLY_LOAD,
+        },
+        grid=2,
+    ),
+    Pairs(
+        "turns_in_loop",
+        added_in_turns,
+        {
+            "no-barrier-first": RACE,
+            "no-barrier-behind": RACE,
+            "one-look": RACE,
+        },
+        grid=4,
+        block=64,
     ),
     Pairs(
         "split_k_turns",

@@ -276,23 +276,24 @@ def test_cp_async_is_counted_on_both_sides(copy, size, wavefronts, sectors):
     assert sectors_of(run, "cp.async.c") == sectors
 
 
-# A naive recount: warp by warp and byte by byte, without patterns that are found again ---------------------------------
+# A naive recount: warp by warp and byte by byte -----------------------------------------------------------------------
 
 
 def recounted(execution, count):
     """(cost, least) of an execution."""
     cost = least = 0
-    for row, addresses in enumerate(execution.addresses):
-        lanes = np.ones(len(addresses), np.bool_) if execution.mask is None else execution.mask[row]
+    for warp in sorted({lane // 32 for lane in execution.lanes.tolist()}):
+        is_own = execution.lanes // 32 == warp
+        addresses = execution.addresses[is_own]
         if count is wavefronts_by_rule:
-            unasked = 32 - len(addresses)
-            report = ts.bank_report(
-                execution.kind.shared_op, np.pad(addresses, (0, unasked)), np.pad(lanes, (0, unasked))
-            )
+            lane_address, is_active = np.zeros(32, np.int64), np.zeros(32, np.bool_)
+            lane_address[execution.lanes[is_own] % 32] = addresses
+            is_active[execution.lanes[is_own] % 32] = True
+            report = ts.bank_report(execution.kind.shared_op, lane_address, is_active)
             cost += report.wavefronts
             least += report.ideal
         else:
-            touched = {place + byte for place in addresses[lanes].tolist() for byte in range(execution.kind.size_bytes)}
+            touched = {place + byte for place in addresses.tolist() for byte in range(execution.kind.size_bytes)}
             cost += len({byte // 32 for byte in touched})
             least += -(-len(touched) // 32)
     return cost, least
@@ -302,18 +303,16 @@ def recounted(execution, count):
 def test_counts_equal_those_of_a_naive_recount(name, monkeypatch, launches):
     expected = {}
 
-    def noting(method):
-        def noted(counter, execution, *rest):
-            key = (counter.count, execution.pc)
-            cost, least = recounted(execution, counter.count)
-            known_cost, known_least = expected.get(key, (0, 0))
-            expected[key] = (known_cost + cost, known_least + least)
-            method(counter, execution, *rest)
+    add = AccessCounter.add
 
-        return noted
+    def noted(counter, execution):
+        key = (counter.count, execution.pc)
+        cost, least = recounted(execution, counter.count)
+        known_cost, known_least = expected.get(key, (0, 0))
+        expected[key] = (known_cost + cost, known_least + least)
+        add(counter, execution)
 
-    monkeypatch.setattr(AccessCounter, "add", noting(AccessCounter.add))
-    monkeypatch.setattr(AccessCounter, "add_lane", noting(AccessCounter.add_lane))
+    monkeypatch.setattr(AccessCounter, "add", noted)
     run_again(name, seed=1)
     costs = launches[0].costs
     counters = (costs.wavefronts, costs.sectors)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from ptx_texts import kernel
 
+import tilescope as ts
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.memory import Memory
 
@@ -350,3 +351,59 @@ def test_a_finding_has_the_lines_of_its_instructions():
         }"""
     (race,) = Kernel(text).run(1, 64).findings
     assert race.values["ptx_lines"] == (8, 7)
+
+
+def test_threads_that_add_to_one_word_are_told_to_use_an_atomic():
+    add = """
+        .shared .align 4 .b32 sum;
+        mov.u32 %r1, %tid.x;
+        setp.eq.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [sum], 0;
+        bar.sync 0;
+        mov.u32 %r2, sum;
+        ld.shared.u32 %r3, [%r2];
+        add.u32 %r3, %r3, 1;
+        st.shared.u32 [%r2], %r3;
+    """
+    races = [finding for finding in kernel(add, "").run(1, 64).findings if finding.rule == "run-race"]
+    assert races
+    assert all("atomic" in race.fix and "bar.sync" not in race.fix for race in races)
+
+
+# Lines: a page and an editor find the instructions of every finding by its values.
+
+RUN_RULES = sorted(name for name, row in ts.RULES.items() if name.startswith("run-") and "findings" in str(row.failing))
+
+
+@pytest.mark.parametrize("name", RUN_RULES)
+def test_every_finding_of_a_run_has_the_lines_of_its_instructions(name):
+    findings = eval(ts.RULES[name].failing, {"ts": ts, "np": np})  # the rule book's own example
+    assert name in {finding.rule for finding in findings}
+    for finding in findings:
+        assert finding.values["ptx_lines"], finding
+        assert isinstance(finding.values["source_lines"], tuple)
+
+
+def test_a_finding_has_the_source_lines_of_both_instructions():
+    body = """
+    .loc 1 3 0
+    .shared .align 16 .b8 s[256];
+    mov.u32 %r1, %tid.x;
+    st.shared.u32 [s], %r1;
+    .loc 1 9 0
+    ld.shared.u32 %r2, [s];
+    """
+    run = kernel(body, "", before='.file 1 "turn.cu"').run(1, 64, remedies=False)
+    found = {finding.rule: finding.values["source_lines"] for finding in run.findings if "reads" in finding.found}
+    assert found == {"run-race": ("turn.cu:9", "turn.cu:3")}
+
+
+def test_bytes_that_never_come_name_the_instructions_that_expect_and_bring_them():
+    findings = eval(ts.RULES["run-expected-bytes"].failing, {"ts": ts, "np": np})
+    (found,) = [finding for finding in findings if finding.rule == "run-expected-bytes"]
+    assert found.values["ptx_lines"] == (1,)  # the example stands on one line
+
+
+def test_a_truth_value_is_no_number_of_seconds():
+    with pytest.raises(ts.RuleError, match="max_seconds"):
+        kernel("", "").run(1, 32, max_seconds=True)

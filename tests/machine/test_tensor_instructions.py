@@ -367,7 +367,7 @@ REFUSED = {
         "operand D takes registers of 64 bits, unlike %f"
     ),
     "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
-        "kind::f8f6f4 is of sm_120"
+        "kind::f8f6f4 is of sm_120, and the text is for sm_90a"
     ),
     "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r, %r, %r}, [%r]": ".x1, .x2 or .x4",
     "movmatrix.sync.aligned.m8n8.b16 %r, %r": "has no .trans",

@@ -1,6 +1,7 @@
 """The drawing of what a run costs: lines with their source, the worst access by bank, copies by map, operands."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 from tilescope import view
 from tilescope.machine.run import InstructionCount, KernelRun
@@ -122,7 +123,7 @@ def test_copies_and_operands_stand_below():
     drawing = drawn(a_run(traffic=(traffic,), operands=(operand,)), {})
     assert drawing["traffic"].rows == (("map 0", "load", "2", "96", "128", "12288", "64B", "128B"),)
     assert drawing["operands"].rows == (
-        ("PTX line 40", "B", "24", "128 x 16", "16", "MN", "128B", "4096", "1024", "0", "4", "0x8400"),
+        ("PTX line 40", "B", "1", "24", "128 x 16", "16", "MN", "128B", "4096", "1024", "0", "0x8400"),
     )
 
 
@@ -131,3 +132,29 @@ def test_the_picture_has_the_lines():
     said = "".join(picture.itertext())
     assert "216 / 48" in said
     assert "out[t * 8] = x;" in said
+
+
+def test_operands_of_one_line_that_differ_by_their_start_alone_are_one_row():
+    first = OperandRead(
+        ptx_line=40,
+        source_line="mm.py:10",
+        operand="A",
+        rows=64,
+        k=16,
+        element_bits=16,
+        major="K",
+        swizzle="128B",
+        leading_bytes=0,
+        stride_bytes=1024,
+        base_offset=0,
+        first_start=0x420,
+        starts=3,
+        reads=24,
+    )
+    second = replace(first, ptx_line=44, first_start=0x400, reads=12)
+    other = replace(first, ptx_line=48, stride_bytes=512)
+    rows = drawn(a_run(operands=(first, second, other)), {})["operands"].rows
+    assert [(row[2], row[3], row[9], row[11]) for row in rows] == [
+        ("2", "36", "1024", "0x400"),
+        ("1", "24", "512", "0x420"),
+    ]

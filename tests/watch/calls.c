@@ -133,6 +133,47 @@ static void fork_two(void) {
     while (wait(NULL) > 0) {}
 }
 
+/* ---- launches: double_all(float *a, unsigned n) of tests/cli/double.ptx, its arrays reached in three ways ---- */
+
+enum { LENGTH = 40 };
+static float numbers[LENGTH];
+static float *pointers[2]; /* memory that holds a pointer */
+
+static void double_numbers(void **parameters) {
+    unsigned count;
+    memcpy(&count, parameters[1], sizeof count);
+    for (unsigned i = 0; i < count && i < LENGTH; i++) numbers[i] *= 2;
+}
+
+static struct standin_kernel plain = {"double_all", 2, {0, 8}, {8, 4}, double_numbers};
+static struct standin_kernel through = {"through_memory", 2, {0, 8}, {8, 4}, double_numbers};
+
+static void place(void) {
+    static int is_placed;
+    if (is_placed) return;
+    is_placed = 1;
+    for (int i = 0; i < LENGTH; i++) numbers[i] = (float)i;
+    pointers[1] = numbers;
+    standin_allocation(numbers, sizeof numbers);
+    standin_allocation(pointers, sizeof pointers);
+}
+
+static void launch(struct standin_kernel *kernel, const void *first) {
+    unsigned count = LENGTH;
+    void *parameters[] = {&first, &count};
+    cuLaunchKernel((CUfunction)(void *)kernel, 2, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL);
+}
+
+static void launch_clustered(void) {
+    const void *first = numbers;
+    unsigned count = LENGTH;
+    void *parameters[] = {&first, &count};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
+    CUlaunchConfig config = {.gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
+                             .blockDimZ = 1, .sharedMemBytes = 1024, .attrs = &attribute, .numAttrs = 1};
+    cuLaunchKernelEx(&config, (CUfunction)(void *)&plain, parameters, NULL);
+}
+
 static void take(const char *word) {
     const char *value = strchr(word, '=');
     long number = value ? atol(value + 1) : 0;
@@ -155,6 +196,12 @@ static void take(const char *word) {
     else if (IS("null")) unreadable(NULL, box, 2);
     else if (IS("wild")) unreadable((const cuuint64_t *)16, box, 2);
     else if (IS("rank")) unreadable(dims, box, (cuuint32_t)number);
+    else if (IS("launch")) place(), launch(&plain, numbers);
+    else if (IS("launch-inside")) place(), launch(&plain, numbers + 2);
+    else if (IS("launch-through")) place(), launch(&through, pointers);
+    else if (IS("launch-clustered")) place(), launch_clustered();
+    else if (IS("capture")) standin_capture((int)number);
+    else if (IS("fault")) standin_fault((CUresult)number);
     else if (IS("close-all")) close_all();
     else if (IS("fork")) fork_two();
     else if (IS("sleep")) usleep((useconds_t)number * 1000);

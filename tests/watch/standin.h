@@ -16,4 +16,18 @@ void standin_think(void);
 int standin_is_thinking(void);
 void standin_let_go(unsigned microseconds);
 
+/* What the stand-in driver takes for a CUfunction: a kernel that is run on the host, on memory of the host. */
+struct standin_kernel {
+    const char *name;
+    unsigned parameters;
+    size_t offsets[8], sizes[8];
+    void (*run)(void **parameters);
+};
+
+/* of libcuda: memory that it takes for an allocation of the device's */
+void standin_allocation(const void *start, size_t bytes);
+/* of libcuda: whether streams are captured into a graph, and the answer to the next wait */
+void standin_capture(int is_capturing);
+void standin_fault(CUresult result);
+
 #endif

@@ -35,6 +35,14 @@ CUptiResult CUPTIAPI cuptiGetDeviceId(CUcontext context, uint32_t *device) {
     return context ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_CONTEXT;
 }
 
+/* The name of the kernel that a call launches. */
+static const char *symbol_of(uint32_t id, const void *parameters) {
+    const struct standin_kernel *kernel = NULL;
+    if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel) kernel = (void *)((const cuLaunchKernel_params *)parameters)->f;
+    if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx) kernel = (void *)((const cuLaunchKernelEx_params *)parameters)->f;
+    return kernel ? kernel->name : NULL;
+}
+
 void standin_callback(uint32_t id, const char *name, const void *parameters, CUresult *result, int is_exit) {
     CUpti_CallbackFunc callback = subscriber;
     if (!callback || !enabled[id]) return;
@@ -42,6 +50,7 @@ void standin_callback(uint32_t id, const char *name, const void *parameters, CUr
     CUpti_CallbackData data = {.callbackSite = is_exit ? CUPTI_API_EXIT : CUPTI_API_ENTER,
                                .functionName = name,
                                .functionParams = parameters,
+                               .symbolName = symbol_of(id, parameters),
                                .functionReturnValue = result,
                                .context = *result == CUDA_ERROR_INVALID_CONTEXT ? NULL : (CUcontext)&subscriber,
                                .contextUid = 1,

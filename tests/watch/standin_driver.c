@@ -106,3 +106,76 @@ CUresult CUDAAPI cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataTy
 CUresult CUDAAPI cuTensorMapReplaceAddress(CUtensorMap *map, void *address) {
     ANSWER(cuTensorMapReplaceAddress, map, map, address);
 }
+
+/* ---- launches ---- */
+
+static struct {
+    uintptr_t start;
+    size_t bytes;
+} allocations[8];
+static int allocation_count, is_capturing;
+static CUresult fault;
+
+void standin_allocation(const void *start, size_t bytes) {
+    allocations[allocation_count].start = (uintptr_t)start;
+    allocations[allocation_count++].bytes = bytes;
+}
+
+void standin_capture(int capturing) { is_capturing = capturing; }
+void standin_fault(CUresult result) { fault = result; }
+
+CUresult CUDAAPI cuCtxSynchronize(void) {
+    CUresult result = fault;
+    fault = CUDA_SUCCESS;
+    return result;
+}
+
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr address) {
+    for (int i = 0; i < allocation_count; i++)
+        if (address - allocations[i].start < allocations[i].bytes) {
+            *start = allocations[i].start;
+            *bytes = allocations[i].bytes;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction function, size_t number, size_t *offset, size_t *bytes) {
+    const struct standin_kernel *kernel = (const void *)function;
+    if (number >= kernel->parameters) return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->offsets[number];
+    *bytes = kernel->sizes[number];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+    (void)stream;
+    *status = is_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult run_kernel(uint32_t id, const char *name, const void *call, CUfunction function, void **parameters) {
+    CUresult result = answer;
+    if (callback) callback(id, name, call, &result, 0);
+    if (!result) ((const struct standin_kernel *)(const void *)function)->run(parameters);
+    if (callback) callback(id, name, call, &result, 1);
+    return result;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                unsigned block_y, unsigned block_z, unsigned smem_bytes, CUstream stream,
+                                void **parameters, void **extra) {
+    cuLaunchKernel_params call = {function, grid_x,     grid_y, grid_z,     block_x, block_y,
+                                  block_z,  smem_bytes, stream, parameters, extra};
+    return run_kernel(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, "cuLaunchKernel", &call, function, parameters);
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+    cuLaunchKernelEx_params call = {config, function, parameters, extra};
+    return run_kernel(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, "cuLaunchKernelEx", &call, function, parameters);
+}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilescope.tma.array_file import Array
 
 STDIN = "-"
+LARGEST_LAUNCH_BYTES = 1 << 30
 MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of which some are missing
 
 
@@ -143,27 +144,83 @@ def with_pasted_words(asked: Asked, _: Output) -> Asked:
 
 
 def with_kernel(asked: Asked, _: Output) -> Asked:
-    """The text of a kernel, the launch file, and how arrays are read; what a launch file names lies beside it."""
-    from tilescope.cli.map_source import read_input
-    from tilescope.machine.launch_file import read_launch
+    """The text of a kernel, or the kernel that is compiled; the launch file, and how arrays are read.
 
+    What a launch file names lies beside it, or inside it where it is an archive.
+    """
     if asked.get("kernel") == asked.get("launch") == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
-    folder = Path()
-    if "launch" in asked:
-        name: str = asked["launch"]
-        launch = read_launch(read_input(name), "stdin" if name == STDIN else Path(name).name)
-        asked = asked.saying(described=launch)
-        folder = Path() if name == STDIN else Path(name).parent
-        if "kernel" not in asked and launch.ptx:
-            asked = asked.saying(kernel=str(folder / launch.ptx))
+    _require_one_source(asked)
+    asked = with_launch(asked)
+    if "triton" in asked or "cuda" in asked:
+        return with_compiled(asked)
     if "kernel" not in asked:
         raise click.UsageError('name a file of PTX, or a --launch file with ptx = "kernel.ptx".')
+    from tilescope.cli.map_source import read_input
+
     text = read_input(asked["kernel"]).decode("utf-8", errors="replace")
-    folders = (folder, Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
+    folders = (*asked["folders"], Path() if asked["kernel"] == STDIN else Path(asked["kernel"]).parent)
+    return asked.saying(ptx=text, read_source=lambda name: read_source_beside(folders, name))
+
+
+def _require_one_source(asked: Asked) -> None:
+    given = [
+        option for name, option in (("kernel", "FILE.ptx"), ("triton", "--triton"), ("cuda", "--cuda")) if name in asked
+    ]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} both name a kernel; keep one of them.")
+    if "triton" not in asked and ("signature" in asked or "constexprs" in asked):
+        raise click.UsageError("--signature and --constexpr are for --triton.")
+    if "options" in asked and "triton" not in asked and "cuda" not in asked:
+        raise click.UsageError("--option is for --triton and --cuda.")
+
+
+def with_launch(asked: Asked) -> Asked:
+    """What the launch file says, and how the arrays that it names are read."""
+    from tilescope.cli.map_source import read_input
+    from tilescope.machine.launch_archive import is_archive, read_archive
+    from tilescope.machine.launch_file import read_launch
+
+    if "launch" not in asked:
+        return asked.saying(folders=(), read_array=lambda name: read_array_beside(Path(), name))
+    name: str = asked["launch"]
+    shown = "stdin" if name == STDIN else Path(name).name
+    folder = Path() if name == STDIN else Path(name).parent
+    content = read_input(name, LARGEST_LAUNCH_BYTES)
+    if is_archive(content):
+        archive = read_archive(content, shown)
+        asked = asked.saying(described=archive.launch, read_array=archive.array, folders=(folder,))
+    else:
+        launch = read_launch(content, shown)
+        asked = asked.saying(
+            described=launch, read_array=lambda file: read_array_beside(folder, file), folders=(folder,)
+        )
+    ptx = asked["described"].ptx
+    has_kernel = any(source in asked for source in ("kernel", "triton", "cuda"))
+    return asked if has_kernel or not ptx else asked.saying(kernel=str(folder / ptx))
+
+
+def with_compiled(asked: Asked) -> Asked:
+    """The kernel that is compiled first."""
+    from tilescope.cli.compiled_kernel import cuda_kernel, triton_kernel
+
+    arch = asked.get("arch")
+    options = asked.get("options", ())
+    if "cuda" in asked:
+        source = Path(asked["cuda"])
+        compiled = cuda_kernel(asked["cuda"], asked.get("entry"), options, arch)
+    else:
+        if "entry" in asked:
+            raise click.UsageError("--entry is for texts of several kernels; --triton names one.")
+        if "signature" not in asked:
+            raise click.UsageError('--triton needs --signature "*fp16, *fp16, i32": the types of its parameters.')
+        source = Path(asked["triton"].rpartition(":")[0])
+        compiled = triton_kernel(asked["triton"], asked["signature"], asked.get("constexprs", ()), options, arch)
+    folders = (*asked["folders"], source.parent)
     return asked.saying(
-        ptx=text,
-        read_array=lambda name: read_array_beside(folder, name),
+        made_kernel=compiled.kernel,
+        compiled=compiled.sentence,
+        kernel=str(source),
         read_source=lambda name: read_source_beside(folders, name),
     )
 

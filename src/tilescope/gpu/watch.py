@@ -31,7 +31,8 @@ from typing import IO
 from tilescope.errors import DeviceError
 from tilescope.gpu import watch_text
 from tilescope.gpu.watch_build import built_library, find_cupti
-from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, SITES, Call, Counts, Verdict, judged
+from tilescope.gpu.watch_call import CALL, HELLO, LARGEST_PACKET_BYTES, LAUNCH, SITES, Call, Counts, Verdict, judged
+from tilescope.gpu.watch_recording import Recording, recorded_launch, write_recording
 from tilescope.gpu.watch_signals import HeldSignals
 from tilescope.view.drawing import Drawing
 from tilescope.view.parts import Table
@@ -56,8 +57,12 @@ def watch(
     verbose: bool = False,
     as_json: bool = False,
     is_quiet: bool = False,
+    recording: Recording | None = None,
 ) -> int:
-    """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us."""
+    """Run a program, tell of its tensor maps on stderr, and return its exit status; a signal that ended it ends us.
+
+    With `recording`, one launch of a kernel is written to a file.
+    """
     if INJECTION in os.environ:
         raise DeviceError(f"{INJECTION} is set already, and the driver loads one library: unset it to watch.")
     cupti = find_cupti()
@@ -74,8 +79,12 @@ def watch(
         if not is_quiet:
             teller.say(watch_text.LIMITS)
         environment = os.environ | {INJECTION: str(library), SOCKET: path, CUPTI: str(cupti.library)}
+        if recording is not None:
+            environment |= recording.environment(folder)
         pid = signals.spawn(list(command), environment)
         status = _follow(pid, signals, Reader(listener), teller)
+        if recording is not None:
+            teller.tell_recording(recording)
     teller.end()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else _end_by(-code)
@@ -196,6 +205,9 @@ class Teller:
     unwatched: list[str] = field(default_factory=list)
     told: dict[tuple[Hashable, ...], int] = field(default_factory=dict)  # the process of which it was told
     failures: set[str] = field(default_factory=set)
+    kernels: list[str] = field(default_factory=list)  # launched, where a launch is to be recorded
+    recorded: list[str] = field(default_factory=list)  # files of the library
+    unrecorded: list[str] = field(default_factory=list)  # why a launch was not
 
     @contextmanager
     def going_on(self, reader: Reader) -> Iterator[None]:
@@ -220,6 +232,12 @@ class Teller:
             if reason:
                 self.unwatched.append(f"{process.name}: {reason}")
                 self.say(f"cannot watch {self.unwatched[-1]}. The program runs on.")
+        elif call.record.kind == LAUNCH:
+            lists = {"kernel": self.kernels, "recorded": self.recorded, "unrecorded": self.unrecorded}
+            for word, listed in lists.items():
+                said = call.told(word)
+                if said:
+                    listed.append(said)
         elif call.record.kind == CALL:
             verdict = judged(call)
             self.heard.append((verdict, process))
@@ -271,6 +289,27 @@ class Teller:
             with suppress(OSError):
                 self.out.close()
             self.out = None
+
+    def tell_recording(self, recording: Recording) -> None:
+        """Write the launch that was recorded, or say why there is none."""
+        for reason in self.unrecorded:
+            self.say(f"the launch was not recorded: {reason}.")
+        if not self.recorded:
+            if not self.unrecorded:
+                self.say(recording.missed(list(dict.fromkeys(self.kernels))))
+            return
+        try:
+            found = recorded_launch(Path(self.recorded[0]).read_bytes())
+            write_recording(found, recording.path)
+        except (OSError, DeviceError) as error:
+            self.say(f"the launch was not recorded: {error}.")
+            return
+        if self.as_json:
+            self._write(json.dumps({"recording": str(recording.path), "launch": found.launch.to_dict()}))
+        self.say(f"recorded {found.sentence}. Run it here with the program's PTX:")
+        self.say(f"  tilescope run KERNEL.ptx --launch {recording.path}")
+        if len(self.recorded) > 1:
+            self.say(f"{len(self.recorded)} processes launched it; this is the first of them.")
 
     def end(self) -> None:
         """Print the summary of what was seen, the repeats that were only counted included."""

@@ -41,6 +41,7 @@ from tilescope.tensor_map.rules.tensor import RANK
 
 HELLO = 1  # kinds of packets
 CALL = 2
+LAUNCH = 3
 SITES = 16384
 State = Literal["accepted", "refused", "disagreement", "failed"]
 DECODED_ARCH = "sm_90"  # whose descriptors decode_tensor_map reads

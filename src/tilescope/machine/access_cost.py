@@ -1,17 +1,15 @@
 """How many wavefronts of shared memory, or sectors of global memory, the executions of each instruction take.
 
-A loop asks for the same pattern at other addresses, and neither count changes when all lanes of a warp move by whole words (or
-sectors): so a pattern is counted once, and found again by the distances from its first lane.
+Executions wait until there are enough of them to be counted together, warp by warp: a thousand warps take little longer than one.
 
-    lanes at 0x400 0x480 0x500 …     →  0 0x80 0x100 …  ←     lanes at 0xc00 0xc80 0xd00 …
-
-What is not known yet waits until there is enough of it to be counted together: addresses that follow no pattern cost
-little more than those that do.
+    pc 12   lanes 0 … 63    addresses …       →    warp 0   32 addresses
+    pc 12   lanes 32, 33    addresses …            warp 1   32 addresses
+                                                   warp 1    2 addresses
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -29,8 +27,7 @@ from tilescope.smem.op import SMEM_OP, SmemOp
 Mask = npt.NDArray[np.bool_]
 SECTOR_BYTES = 32
 _SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
-_PATTERNS_KEPT = 1024  # of each kind of count; beyond them all are forgotten
-_WARPS_WAITING = 512  # executions by one warp that wait to be counted together
+_MOST_WAITING = 1 << 15  # lanes whose addresses wait to be counted together
 
 
 class AccessKind(NamedTuple):
@@ -38,6 +35,11 @@ class AccessKind(NamedTuple):
 
     size_bytes: int
     shared_op: SmemOp | None  # how shared memory serves it; None: no card was measured
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes of a warp give an address, from the first one on."""
+        return WARP_LANES if self.shared_op is None else self.shared_op.lanes
 
 
 def access_kind(verb: Literal["ld", "st", "cp.async"], size_bytes: int) -> AccessKind:
@@ -71,16 +73,12 @@ class Where(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """An instruction, as some warps of a cluster executed it together.
-
-    Addresses are (warps, lanes); lanes that do not take part stand where the first one stands that does.
-    """
+    """An instruction, as some lanes of a cluster executed it together, in ascending order."""
 
     pc: int
     kind: AccessKind
+    lanes: LaneNumbers
     addresses: Addresses
-    mask: Mask | None
-    first_lanes: LaneNumbers  # of each warp, any lane that is in it
     where: Where
 
 
@@ -113,20 +111,6 @@ class WarpCounts(NamedTuple):
     least: LaneNumbers
 
 
-class PatternCost(NamedTuple):
-    """What an execution by one or more warps costs, and the warp with the largest excess."""
-
-    cost: int
-    least: int
-    worst_row: int
-    worst_cost: int
-    worst_least: int
-
-
-_ONE_LANE = PatternCost(1, 1, 0, 1, 1)
-PatternKey = tuple[AccessKind, bytes, bytes]
-
-
 def wavefronts_of(kind: AccessKind, addresses: Addresses, mask: Mask | None) -> WarpCounts:
     """Turns of shared memory, by the measured rule."""
     assert kind.shared_op is not None
@@ -154,9 +138,37 @@ def _different(in_order: Addresses) -> Addresses:
     return count
 
 
-class _Waiting(NamedTuple):
-    key: PatternKey
-    execution: Execution
+class WarpRows(NamedTuple):
+    """Executions taken apart: a row for every warp that took part in one.
+
+    Addresses are (rows, lanes); lanes that do not take part stand where the first one stands that does.
+    """
+
+    execution: LaneNumbers  # which of the executions
+    first_lane: LaneNumbers  # of the cluster, the first that takes part
+    addresses: Addresses
+    mask: Mask | None  # None: all lanes take part
+
+
+def warp_rows(executions: Sequence[Execution]) -> WarpRows:
+    """The warps of executions of one kind."""
+    width = executions[0].kind.lanes
+    lanes = np.concatenate([one.lanes for one in executions])
+    addresses = np.concatenate([one.addresses for one in executions])
+    execution = np.repeat(np.arange(len(executions)), [len(one.lanes) for one in executions])
+    warps = lanes // WARP_LANES
+    is_first = np.ones(len(lanes), np.bool_)
+    is_first[1:] = (warps[1:] != warps[:-1]) | (execution[1:] != execution[:-1])
+    starts = np.flatnonzero(is_first)
+    if len(starts) * width == len(lanes):
+        return WarpRows(execution[starts], lanes[starts], addresses.reshape(-1, width), None)
+    row = np.cumsum(is_first) - 1
+    column = lanes % WARP_LANES
+    by_warp = np.repeat(addresses[starts][:, None], width, axis=1)
+    by_warp[row, column] = addresses
+    mask = np.zeros(by_warp.shape, np.bool_)
+    mask[row, column] = True
+    return WarpRows(execution[starts], lanes[starts], by_warp, mask)
 
 
 @dataclass(slots=True)
@@ -165,94 +177,63 @@ class AccessCounter:
 
     count: Callable[[AccessKind, Addresses, Mask | None], WarpCounts]
     tallies: dict[int, Tally] = field(default_factory=dict)  # by the instruction's place in the program
-    _patterns: dict[PatternKey, PatternCost] = field(default_factory=dict)
-    _waiting: dict[tuple[AccessKind, bool], list[_Waiting]] = field(default_factory=dict)
-    _warps_waiting: int = 0
+    _waiting: dict[AccessKind, list[Execution]] = field(default_factory=dict)
+    _lanes_waiting: int = 0
 
-    def add(self, execution: Execution, step_bytes: int) -> None:
-        """Count an execution; its cost is that of any other whose warps moved by multiples of `step_bytes`."""
-        addresses = execution.addresses
-        mask = execution.mask
-        first = addresses[:, :1] & -step_bytes
-        key = (execution.kind, (addresses - first).tobytes(), b"" if mask is None else mask.tobytes())
-        found = self._patterns.get(key)
-        if found is not None:
-            self._tally(execution, found)
-            return
-        self._waiting.setdefault((execution.kind, mask is None), []).append(_Waiting(key, execution))
-        self._warps_waiting += len(addresses)
-        if self._warps_waiting >= _WARPS_WAITING:
+    def add(self, execution: Execution) -> None:
+        """Count an execution, sooner or later."""
+        self._waiting.setdefault(execution.kind, []).append(execution)
+        self._lanes_waiting += len(execution.addresses)
+        if self._lanes_waiting >= _MOST_WAITING:
             self.finish()
-
-    def add_lane(self, execution: Execution) -> None:
-        """Count an execution by one lane, which meets no other."""
-        self._tally(execution, _ONE_LANE)
 
     def finish(self) -> None:
         """Count what waits."""
-        for waiting in self._waiting.values():
-            self._count_together(waiting)
+        for executions in self._waiting.values():
+            self._count_together(executions)
         self._waiting.clear()
-        self._warps_waiting = 0
+        self._lanes_waiting = 0
 
-    def _count_together(self, waiting: list[_Waiting]) -> None:
-        executions = [one.execution for one in waiting]
-        first = executions[0]
-        addresses = np.concatenate([one.addresses for one in executions])
-        mask = None
-        if first.mask is not None:
-            mask = np.concatenate([one.mask for one in executions if one.mask is not None])
-        counts = self.count(first.kind, addresses, mask)
-        start = 0
-        for key, execution in waiting:
-            end = start + len(execution.addresses)
-            found = _summed(WarpCounts(counts.cost[start:end], counts.least[start:end]))
-            start = end
-            if len(self._patterns) >= _PATTERNS_KEPT:
-                self._patterns.clear()
-            self._patterns[key] = found
-            self._tally(execution, found)
+    def _count_together(self, executions: list[Execution]) -> None:
+        rows = warp_rows(executions)
+        counts = self.count(executions[0].kind, rows.addresses, rows.mask)
+        pcs = np.array([one.pc for one in executions])[rows.execution]
+        places = np.array([one.where.first_block for one in executions])[rows.execution]  # x, y, z
+        excess = counts.cost - counts.least
+        # Of an instruction's rows the worst comes first, of equal ones the first of the grid.
+        in_order = np.lexsort((rows.addresses[:, 0], rows.first_lane // WARP_LANES, *places.T, -excess, pcs))
+        pcs_in_order = pcs[in_order]
+        starts = np.flatnonzero(np.diff(pcs_in_order, prepend=-1))
+        costs = np.add.reduceat(counts.cost[in_order], starts)
+        leasts = np.add.reduceat(counts.least[in_order], starts)
+        for start, cost, least in zip(starts.tolist(), costs.tolist(), leasts.tolist(), strict=True):
+            tally = self.tallies.setdefault(int(pcs_in_order[start]), Tally())
+            tally.cost += cost
+            tally.least += least
+            row = int(in_order[start])
+            self._compare(tally, executions[int(rows.execution[row])], rows, counts, row)
 
-    def _tally(self, execution: Execution, found: PatternCost) -> None:
-        tally = self.tallies.get(execution.pc)
-        if tally is None:
-            tally = self.tallies[execution.pc] = Tally()
-        tally.cost += found.cost
-        tally.least += found.least
-        excess = found.worst_cost - found.worst_least
-        if excess < tally.worst_excess:
-            return
-        row = found.worst_row
-        warp = int(execution.first_lanes[row]) // WARP_LANES
-        place = (*execution.where.first_block[::-1], warp, int(execution.addresses[row, 0]))
-        if excess > tally.worst_excess or place < tally.worst_place:
+    def _compare(self, tally: Tally, execution: Execution, rows: WarpRows, counts: WarpCounts, row: int) -> None:
+        """Keep one warp's execution as the worst of its instruction, if it is."""
+        excess = int(counts.cost[row] - counts.least[row])
+        warp = int(rows.first_lane[row]) // WARP_LANES
+        place = (*execution.where.first_block[::-1], warp, int(rows.addresses[row, 0]))
+        if excess > tally.worst_excess or (excess == tally.worst_excess and place < tally.worst_place):
             tally.worst_excess = excess
             tally.worst_place = place
-            tally.worst = _instance(execution, found)
+            tally.worst = _instance(execution, rows, counts, row)
 
 
-def _summed(counts: WarpCounts) -> PatternCost:
-    worst_row = int((counts.cost - counts.least).argmax())
-    return PatternCost(
-        int(counts.cost.sum()),
-        int(counts.least.sum()),
-        worst_row,
-        int(counts.cost[worst_row]),
-        int(counts.least[worst_row]),
-    )
-
-
-def _instance(execution: Execution, found: PatternCost) -> Instance:
-    """The worst warp of an execution."""
-    row = found.worst_row
+def _instance(execution: Execution, rows: WarpRows, counts: WarpCounts, row: int) -> Instance:
+    """One warp's execution."""
     where = execution.where
-    rank, lane_of_block = divmod(int(execution.first_lanes[row]), where.block_lanes)
-    places = execution.addresses[row].tolist()
-    active = [True] * len(places) if execution.mask is None else execution.mask[row].tolist()
+    rank, lane_of_block = divmod(int(rows.first_lane[row]), where.block_lanes)
+    places = rows.addresses[row].tolist()
+    active = [True] * len(places) if rows.mask is None else rows.mask[row].tolist()
     return Instance(
         execution.kind,
-        found.worst_cost,
-        found.worst_least,
+        int(counts.cost[row]),
+        int(counts.least[row]),
         block_index(where.first_block, where.cluster, rank),
         lane_of_block // WARP_LANES,
         tuple(place if taken else None for place, taken in zip(places, active, strict=True)),

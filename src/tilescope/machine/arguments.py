@@ -3,7 +3,7 @@
 .param .u64 a                  an array (placed for this run), or an address
 .param .u32 n                  an integer;  .param .f32: a float
 .param .align 64 .b8 m[128]    a tensor map, or 128 bytes
-.param .align 8 .b8 s[24]      bytes: a struct by value
+.param .align 8 .b8 s[24]      bytes: a struct by value, which `pack` makes of its fields
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.errors import Violation, raise_all
+from tilescope.machine.host_array import host_array, is_array
 from tilescope.machine.memory import Memory, contents_of
+from tilescope.machine.packing import PackedStruct
 from tilescope.machine.program import Program
 from tilescope.machine.run import ArgumentArray
 from tilescope.ptx.syntax import BITS_OF_TYPE, Variable
@@ -49,6 +51,11 @@ ARGUMENT_KIND = rule(
     source="PTX ISA, .entry: kernel parameters",
     passing=f'ts.Kernel("{_PTX}").run(1, 32, [7])',
     failing=f"ts.Kernel(\"{_PTX}\").run(1, 32, ['seven'])",
+)
+OTHER_SIZE = ARGUMENT_KIND.worded(
+    found="{given_bytes:byte}[[, by ts.pack: {layout}]]",
+    limit="{name} has {wanted_bytes:byte}",
+    fix="Pass {wanted_bytes:byte}: look for a field of another type or alignment, or one that is missing.",
 )
 
 _MOST_ARGUMENTS = 4096  # that are counted; the parameters of a kernel take at most 32764 bytes
@@ -94,8 +101,8 @@ class Parameters:
         return tuple(self._array_of(argument) for argument in given)
 
     def _array_of(self, argument: Argument) -> ArgumentArray | None:
-        if _is_array(argument):
-            return ArgumentArray(np.asarray(argument), self._memory.place(argument))
+        if is_array(argument):
+            return ArgumentArray(host_array(argument), self._memory.place(argument))
         address = argument.address if isinstance(argument, AnyMap) else plain_int(argument)
         region = None if address is None else contents_of(self._memory).region_at(address)
         if region is None or region.address != address:
@@ -111,7 +118,7 @@ class Parameters:
         bits = BITS_OF_TYPE[parameter.type]
         if size_bytes * 8 != bits:
             return None
-        if _is_array(argument):
+        if is_array(argument):
             return self._memory.place(argument).to_bytes(8, "little") if bits == 64 else None
         return _number_bytes(parameter.type, bits, argument)
 
@@ -123,13 +130,6 @@ class Parameters:
         held = name.ljust(DESCRIPTOR_BYTES, b"\xff")
         self.given_maps[held] = tensor_map
         return held
-
-
-def _is_array(argument: Argument) -> bool:
-    """Whether an argument is memory, not a number: numpy's scalars have an array interface too."""
-    if isinstance(argument, np.ndarray):
-        return argument.ndim > 0
-    return hasattr(argument, "__array__") and not isinstance(argument, np.generic)
 
 
 def _number_bytes(type_name: str, bits: int, argument: Argument) -> bytes | None:
@@ -159,6 +159,12 @@ def _float_bytes(number: float, bits: int) -> bytes | None:
 
 def _misfit(index: int, parameter: Variable, argument: Argument) -> Violation:
     size_bytes = parameter.size_bytes or 0
+    if isinstance(argument, bytes | bytearray | memoryview):
+        layout = argument.layout if isinstance(argument, PackedStruct) else None
+        given_bytes = len(bytes(argument))
+        return OTHER_SIZE.violation(
+            index=index, name=parameter.name, given_bytes=given_bytes, wanted_bytes=size_bytes, layout=layout
+        )
     bits = BITS_OF_TYPE[parameter.type]
     if size_bytes * 8 != bits:
         declared = f"{size_bytes} bytes"

@@ -28,7 +28,7 @@ _SHORTENED_CHARACTERS = 120
 
 UNSUPPORTED = rule(
     "ptx-unsupported",
-    "The machine runs the instructions of PTX that kernels for sm_80 to sm_90a are made of.",
+    "The machine runs the instructions of PTX that kernels for sm_80 to sm_103a and sm_120a are made of.",
     argument="line {line}",
     found="line {line}[[ ({source})]]: {text}",
     limit="{reason}",
@@ -54,6 +54,7 @@ def assemble(module: Module, entry: Function) -> Program:
             turn.start = program.functions[turn.function]
     assembler.place_dynamic_memory()
     _wait_for_accumulators(program)
+    _wait_for_loads(program)
     _find_straight_runs(program)
     return program
 
@@ -208,6 +209,31 @@ def _settled(step: Step, use: RegisterUse) -> Step:
             cluster.order.products.touch(cluster.lanes(at), use)
 
     return take_when_settled
+
+
+def _wait_for_loads(program: Program) -> None:
+    """Let every instruction that names a register of a tcgen05.ld finish the load first."""
+    for pc, instruction in enumerate(program.instructions):
+        named = program.registers_named[pc] & program.loaded_registers
+        if instruction is None or not named:
+            continue
+        step = program.steps[pc]
+        turn = program.turns[pc]
+        if step is not None:
+            program.steps[pc] = _behind_loads(step, named)
+        elif isinstance(turn, Collective):
+            program.turns[pc] = replace(turn, step=_behind_loads(turn.step, named))
+
+
+def _behind_loads(step: Step, registers: frozenset[int]) -> Step:
+    def take_when_loaded(cluster: Cluster, at: Lanes) -> None:
+        if cluster.pending.works:
+            cluster.pending.settle_loads(registers, cluster.lanes(at))
+        if cluster.order is not None:
+            cluster.order.tensor.touch(registers, cluster.lanes(at))
+        step(cluster, at)
+
+    return take_when_loaded
 
 
 def _find_straight_runs(program: Program) -> None:

@@ -108,14 +108,14 @@ def change(cluster: Cluster, address: int, lane: int, to_next: Change, *, expect
     cluster.mbarriers[address] = after
     cluster.version += 1
     running = cluster.running_phases.get(address, _FRESH)
-    if cluster.order is not None:
-        cluster.order.mbarriers.named(address).expected_bytes += expected_bytes
     if expected_bytes:
+        if cluster.order is not None:
+            cluster.order.mbarriers.named(address).expect(expected_bytes, cluster.pc)
         running = RunningPhase(running.number, running.bytes + expected_bytes)
     if after.phase != before.phase:
         _note_phase(cluster, address, before, running)
         if cluster.order is not None:
-            cluster.order.mbarriers.named(address).end_phase()
+            cluster.order.mbarriers.end_phase(address, lane)
         running = RunningPhase(running.number + 1)
     cluster.running_phases[address] = running
     return before.encode() & _TOKEN_MASK

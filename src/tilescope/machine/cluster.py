@@ -9,6 +9,7 @@ warps, so that lane // 32 is a warp. Lanes that pad a block never run.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from tilescope.machine.address import (
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, KernelFaultError
 from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.operand_reads import Marks
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
@@ -35,6 +37,7 @@ from tilescope.machine.program import AddressOf, Constant, Program
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
+from tilescope.machine.tensor_memory import TensorMemories
 from tilescope.machine.thread_tiles import StoreMarks
 from tilescope.pipeline.mbarrier import Mbarrier
 from tilescope.sentence import counted
@@ -66,10 +69,12 @@ class Cluster:
         self.lane_count = self.blocks * self.block_lanes
         self.first_block = first_block
         self.pc = 0  # of the step that runs now
-        lane_of_block = np.arange(self.lane_count) % self.block_lanes
+        self._all_lanes: LaneNumbers = np.arange(self.lane_count)
+        self._all_lanes.flags.writeable = False
+        lane_of_block = self._all_lanes % self.block_lanes
         self.exists: npt.NDArray[np.bool_] = lane_of_block < self.block_threads
         self.live: npt.NDArray[np.bool_] = self.exists.copy()
-        self.block_of_lane: npt.NDArray[np.intp] = np.arange(self.lane_count) // self.block_lanes
+        self.block_of_lane: npt.NDArray[np.intp] = self._all_lanes // self.block_lanes
         self.shared_stride = launch.shared_stride
         self.shared: npt.NDArray[np.uint8] = np.zeros(self.blocks * self.shared_stride, np.uint8)
         self.local_stride = rounded_up(program.local_bytes, BUFFER_ALIGNMENT_BYTES)
@@ -122,7 +127,7 @@ class Cluster:
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""
-        return np.arange(self.lane_count) if isinstance(at, slice) else at
+        return self._all_lanes if isinstance(at, slice) else at
 
     def grouping(self, group_lanes: int) -> LaneGrouping:
         """The warps (32 lanes) or warpgroups (128) of all blocks; each block begins a new one."""
@@ -139,6 +144,11 @@ class Cluster:
         """(lanes, registers) words of several registers."""
         return np.stack([self.registers[number][at] for number in numbers], axis=1)
 
+    @cached_property
+    def tensor_memory(self) -> TensorMemories:
+        """The tensor memory of all blocks; kernels without tcgen05 never make it."""
+        return TensorMemories(self.blocks)
+
     # Memory ------------------------------------------------------------------------------------------------------
 
     def load(self, space: Space, at: Lanes, addresses: Addresses, dtype: np.dtype[np.generic], count: int = 1) -> Words:
@@ -150,17 +160,27 @@ class Cluster:
             with _LaneNames(self, at):
                 found = self.memory.load(addresses, dtype, count)
             if self.order is not None:
-                self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                older = self.order.touching.memory(self.lanes(at), addresses, dtype.itemsize * count, None)
+                if older:
+                    self._put_older(found, older)
             return found
         buffer, places = self._places(space, at, addresses, dtype.itemsize * count)
-        if self.order is not None and space == "shared":
-            self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
         if self.tile_marks is not None and self.costs is not None and space == "shared":
             self.costs.tiles.read(self, at, places)
         words = buffer.view(dtype)
         first = places // dtype.itemsize
         loaded: Words = words[first if count == 1 else first[:, None] + np.arange(count)]
+        if self.order is not None and space == "shared":
+            older = self.order.touching.shared(self.lanes(at), places, dtype.itemsize * count, None)
+            if older:
+                self._put_older(loaded, older)
         return loaded
+
+    def _put_older(self, loaded: Words, older: OlderValues) -> None:
+        """Loads of flags that came before the last write: they see the value before it."""
+        self.version += 1  # the next load will see something else
+        for place, value in older.items():
+            loaded[place] = np.frombuffer(value, loaded.dtype).reshape(loaded[place].shape)
 
     def store(self, space: Space, at: Lanes, addresses: Addresses, values: Words) -> None:
         """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
@@ -186,6 +206,7 @@ class Cluster:
             same = _sameness(held, values)
             order.touching.shared(self.lanes(at), places, values.dtype.itemsize * count, same)
             order.mbarriers.overwritten(self.lanes(at), places)
+            order.fences.early.overwritten(order.fences.shared_flags, places, held)
         if space == "shared" and self.costs is not None:
             self.costs.tiles.wrote(self, at, places, values.dtype.itemsize * count)
         if np.array_equal(held, values):  # storing what lies there is no news to anybody who waits
@@ -193,9 +214,10 @@ class Cluster:
         self.version += 1
         words[chosen] = values
         if order is not None and len(places) > 1:
-            lost = np.flatnonzero(~_sameness(words[chosen], values)())
-            if len(lost):
-                order.touching.two_values("shared", int(self.lanes(at)[lost[0]]), int(places[lost[0]]))
+            stored = words[chosen]
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                order.touching.two_values("shared", int(self.lanes(at)[lost]), int(places[lost]))
 
     def _store_global(self, at: Lanes, addresses: Addresses, values: Words) -> None:
         with _LaneNames(self, at):
@@ -203,14 +225,13 @@ class Cluster:
                 self.memory.store(addresses, values)
                 return
             count = values.shape[1] if values.ndim > 1 else 1
-            held = self.memory.load(addresses, values.dtype, count)
-            self.memory.store(addresses, values)
+            held, stored = self.memory.exchange(addresses, values)
             lanes = self.lanes(at)
             self.order.touching.memory(lanes, addresses, values.dtype.itemsize * count, _sameness(held, values))
-            if len(lanes) > 1:
-                lost = np.flatnonzero(~_sameness(self.memory.load(addresses, values.dtype, count), values)())
-                if len(lost):
-                    self.order.touching.two_values("global", int(lanes[lost[0]]), int(addresses[lost[0]]))
+            self.order.fences.early.overwritten(self.order.witness.launch.flags, addresses, held)
+            if (stored != values).any():
+                lost = int(np.argmin(_sameness(stored, values)()))
+                self.order.touching.two_values("global", int(lanes[lost]), int(addresses[lost]))
 
     def shared_places(self, addresses: Addresses) -> Addresses:
         """Where shared addresses lie in the memory of all blocks."""

@@ -14,6 +14,7 @@ from tilescope.machine.front import Front
 from tilescope.machine.step import LaneNumbers, Step
 
 if TYPE_CHECKING:
+    from tilescope.machine.order.order import Order
     from tilescope.machine.schedule import Schedule
 
 
@@ -41,8 +42,19 @@ class Collective:
                 schedule.gather(front, complete)
                 if not len(front.lanes):
                     return
+        if cluster.order is not None:
+            self._tell_order(cluster, cluster.order, front.lanes)
         self.step(cluster, front.at(cluster))
         schedule.go_on(front, pc + 1)
+
+    def _tell_order(self, cluster: Cluster, order: Order, lanes: LaneNumbers) -> None:
+        """Lanes that wait for each other: whoever goes on knows that the waits of the others are over."""
+        if not order.witness.knowledge.has_news(lanes, self.group_lanes):
+            return
+        groups = cluster.grouping(self.group_lanes).of_lane[lanes]
+        if self.mask is not None:
+            groups = groups << WARP_LANES | cluster.registers[self.mask][lanes].astype(np.uint32)
+        order.barriers.together(lanes, groups, self.group_lanes)
 
     def complete(self, cluster: Cluster, lanes: LaneNumbers, present: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For each lane whether everyone it waits for is among those present."""

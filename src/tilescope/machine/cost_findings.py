@@ -13,7 +13,7 @@ from tilescope.machine.conflict_cure import Cure, TileUse, cured, overlaps, reac
 from tilescope.machine.costs import Costs
 from tilescope.machine.launch import Launch
 from tilescope.machine.operand_reads import Mismatch
-from tilescope.machine.places import instruction_named, ptx_lines, threads_named
+from tilescope.machine.places import instruction_named, line_facts, threads_named
 from tilescope.machine.run_costs import busiest_collision, worst_access
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
 from tilescope.rule import rule
@@ -207,7 +207,7 @@ def _conflict(launch: Launch, costs: Costs, line: _Line, tiles: set[_CopiedTile]
     facts = Cure() if cure is None else cure
     return told.violation(
         where=instruction_named(launch.program, line.worst_pc),
-        ptx_lines=ptx_lines(launch.program, line.worst_pc, *line.pcs),
+        **line_facts(launch.program, line.worst_pc, *line.pcs),
         wavefronts=line.cost,
         least=line.least,
         instructions=line.instructions,
@@ -266,7 +266,7 @@ def _is_read_by_wgmma(costs: Costs, instance: Instance | None) -> bool:
 def _sectors(launch: Launch, line: _Line) -> Violation:
     return SECTORS.violation(
         where=instruction_named(launch.program, line.worst_pc),
-        ptx_lines=ptx_lines(launch.program, line.worst_pc, *line.pcs),
+        **line_facts(launch.program, line.worst_pc, *line.pcs),
         sectors=line.cost,
         least=line.least,
         instructions=line.instructions,
@@ -301,7 +301,7 @@ def _mismatch(launch: Launch, alike: list[Mismatch]) -> Violation:
         told = NOT_SWIZZLED_BACK if descriptor.swizzle.bits == 0 else SWIZZLE_MISMATCH.wording
     return told.violation(
         where=instruction_named(launch.program, mismatch.read.pc),
-        ptx_lines=ptx_lines(launch.program, mismatch.read.pc, copy.pc),
+        **line_facts(launch.program, mismatch.read.pc, copy.pc),
         others=others or None,
         operand=mismatch.read.shape.operand,
         block=mismatch.block,

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tilescope.arch import WARP_LANES
 from tilescope.machine.access_cost import (
-    SECTOR_BYTES,
     AccessCounter,
     AccessKind,
     Execution,
@@ -98,15 +96,12 @@ class Costs:
         self, cluster: Cluster, kind: AccessKind, space: Space, at: LaneNumbers, rows: Addresses
     ) -> None:
         """Count ldmatrix or stmatrix: `rows` are the addresses of the first lanes of every warp."""
-        op = kind.shared_op
-        if op is None or space not in ("shared", "generic"):
+        if kind.shared_op is None or space not in ("shared", "generic"):
             return
         own = rows - SHARED_WINDOW if space == "generic" else rows
         if int(own.min()) < 0 or int(own.max()) >= WINDOW_BYTES:  # generic addresses that lead elsewhere
             return
-        by_warp = own.reshape(-1, op.lanes)
-        execution = Execution(cluster.pc, kind, by_warp, None, at[:: op.lanes], _where(cluster))
-        self.wavefronts.add(execution, op.cell_bytes)
+        self.wavefronts.add(_execution(cluster, kind, at, own))
 
     def charge_box(self, copy: Copy, map_number: int) -> None:
         """Count a tensor copy, whoever receives it."""
@@ -145,8 +140,7 @@ class Costs:
             self._charge_global(cluster, kind, lanes[is_global], addresses[is_global])
 
     def _charge_shared(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
-        op = kind.shared_op
-        if op is None:
+        if kind.shared_op is None:
             return
         if cluster.blocks > 1:
             is_own = addresses >> SHARED_RANK_SHIFT == cluster.block_of_lane[at]
@@ -154,40 +148,12 @@ class Costs:
                 at = cluster.lanes(at)[is_own]
                 addresses = addresses[is_own]
         if len(addresses):
-            _add(self.wavefronts, _execution(cluster, kind, at, addresses), len(addresses), op.cell_bytes)
+            self.wavefronts.add(_execution(cluster, kind, at, addresses))
 
     def _charge_global(self, cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> None:
-        _add(self.sectors, _execution(cluster, kind, at, addresses), len(addresses), SECTOR_BYTES)
-
-
-def _add(counter: AccessCounter, execution: Execution, lanes: int, step_bytes: int) -> None:
-    if lanes == 1:
-        counter.add_lane(execution)
-    else:
-        counter.add(execution, step_bytes)
-
-
-def _where(cluster: Cluster) -> Where:
-    return Where(cluster.first_block, cluster.launch.cluster, cluster.block_lanes)
+        self.sectors.add(_execution(cluster, kind, at, addresses))
 
 
 def _execution(cluster: Cluster, kind: AccessKind, at: Lanes, addresses: Addresses) -> Execution:
-    """The addresses of lanes in ascending order, warp by warp."""
-    pc = cluster.pc
-    where = _where(cluster)
-    if isinstance(at, slice):
-        first_lanes = np.arange(0, cluster.lane_count, WARP_LANES)
-        return Execution(pc, kind, addresses.reshape(-1, WARP_LANES), None, first_lanes, where)
-    first = int(at[0])
-    if len(at) % WARP_LANES == 0 and first % WARP_LANES == 0 and int(at[-1]) - first == len(at) - 1:
-        return Execution(pc, kind, addresses.reshape(-1, WARP_LANES), None, at[::WARP_LANES], where)
-    warps = at // WARP_LANES
-    is_first = np.ones(len(at), np.bool_)
-    is_first[1:] = warps[1:] != warps[:-1]
-    starts = np.flatnonzero(is_first)
-    row = np.cumsum(is_first) - 1
-    by_warp = np.repeat(addresses[starts][:, None], WARP_LANES, axis=1)
-    mask = np.zeros(by_warp.shape, np.bool_)
-    by_warp[row, at % WARP_LANES] = addresses
-    mask[row, at % WARP_LANES] = True
-    return Execution(pc, kind, by_warp, mask, at[starts], where)
+    where = Where(cluster.first_block, cluster.launch.cluster, cluster.block_lanes)
+    return Execution(cluster.pc, kind, cluster.lanes(at), addresses, where)

@@ -17,12 +17,13 @@ from tilescope.machine.order_findings import byte_findings, order_findings
 from tilescope.machine.places import (
     block_of,
     instruction_named,
-    ptx_lines,
+    line_facts,
     thread_index,
     threads_named,
     threads_of,
     where_it_lies,
 )
+from tilescope.machine.ring_notes import ring_notes
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.swizzle_findings import swizzle_findings
 from tilescope.rule import Rule, rule
@@ -159,6 +160,7 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
         *order_findings(launch),
         *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
+        *(ring_notes(launch) if result.outcome == "finished" else ()),
     )
     return tuple(sorted(found, key=lambda finding: _SEVERITIES.index(finding.severity)))
 
@@ -185,7 +187,7 @@ def _fault_finding(launch: Launch, schedule: Schedule, fault: KernelFaultError) 
         lies = where_it_lies(launch, fault.address)
     return FAULT_RULES[fault.code].violation(
         where=instruction_named(launch.program, cluster.pc),
-        ptx_lines=ptx_lines(launch.program, cluster.pc),
+        **line_facts(launch.program, cluster.pc),
         who=who,
         reason=fault.reason,
         lies=lies,
@@ -199,7 +201,8 @@ def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
     """Where the threads of the cluster were that ran last."""
     cluster = schedule.cluster
     parts = []
-    for front in sorted(schedule.ready, key=lambda front: front.pc):
+    fronts = sorted(schedule.ready, key=lambda front: front.pc)
+    for front in fronts:
         place = instruction_named(launch.program, front.pc)
         ranks = cluster.block_of_lane[front.lanes]
         for rank in np.unique(ranks).tolist():
@@ -210,7 +213,9 @@ def _stopped_finding(launch: Launch, schedule: Schedule) -> Violation:
         told.append("others elsewhere")
     if not told:
         told.append(f"block {block_of(cluster, 0)} has just started")
+    lines = line_facts(launch.program, *[front.pc for front in fronts])
+    standing = ", ".join(told)
     if launch.is_out_of_time:
-        return OUT_OF_TIME.violation(steps=launch.steps, standing=", ".join(told), max_seconds=launch.max_seconds)
+        return OUT_OF_TIME.violation(steps=launch.steps, standing=standing, max_seconds=launch.max_seconds, **lines)
     steps = launch.max_steps - launch.steps_left
-    return STOPPED.violation(steps=steps, standing=", ".join(told), max_steps=launch.max_steps)
+    return STOPPED.violation(steps=steps, standing=standing, max_steps=launch.max_steps, **lines)

@@ -73,10 +73,10 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     size = len(launch.program.steps) + 1
     result.thread_counts = np.zeros(size, np.int64)
     result.warp_counts = np.zeros(size, np.int64)
-    to_start = iter(starts)
+    launch.to_start = iter(starts)
     waiting = result.waiting
     while True:
-        schedule = _next(launch, waiting, to_start)
+        schedule = _next(launch, waiting)
         if schedule is None:
             break
         try:
@@ -101,7 +101,7 @@ def run_grid(launch: Launch, starts: Iterable[BlockIndex]) -> GridRun:
     return result
 
 
-def _next(launch: Launch, waiting: list[Schedule], to_start: Iterator[BlockIndex]) -> Schedule | None:
+def _next(launch: Launch, waiting: list[Schedule]) -> Schedule | None:
     """A cluster that was waiting and sees something new, or a new one, or one that goes on while it waits."""
     for schedule in waiting:
         if schedule.wake_for_others():
@@ -109,7 +109,7 @@ def _next(launch: Launch, waiting: list[Schedule], to_start: Iterator[BlockIndex
             return schedule
     idle = [schedule for schedule in waiting if schedule.ready]
     if len(idle) < IDLE_CLUSTERS:
-        start = next(to_start, None)
+        start = next(launch.to_start, None)
         if start is not None:
             launch.steps_left -= CLUSTER_START_STEPS
             return Schedule(Cluster(launch, start))

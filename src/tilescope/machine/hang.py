@@ -27,7 +27,7 @@ from tilescope.machine.places import (
     block_of,
     function_of,
     instruction_named,
-    ptx_lines,
+    line_facts,
     shared_named,
     threads_named,
     threads_of,
@@ -79,6 +79,10 @@ WORD = HANG.worded(
     found="{where}: {who} cannot leave a loop before the word changes at {address:#x}[[ ({owner})]], which stays {word:#x}",
     fix="Let a thread that still runs write the word, or launch the blocks that do.",
 )
+COLUMNS = HANG.worded(
+    found="{where}: {who} cannot allocate columns of tensor memory, of which the block holds {taken} of 512 already",
+    fix="Free columns with tcgen05.dealloc before they are allocated again, or allocate fewer.",
+)
 LOOP = HANG.worded(
     found="{where}: {who} cannot leave a loop that reads nothing another thread could change",
     fix="Give the loop an end.",
@@ -94,6 +98,7 @@ class Wait(NamedTuple):
     """Threads of one block that wait at one instruction for one thing."""
 
     told: Wording
+    pc: int
     where: str
     block: BlockIndex
     threads: str
@@ -111,10 +116,13 @@ def hang_findings(schedules: Sequence[Schedule]) -> tuple[Violation, ...]:
     for schedule in schedules[:_CLUSTERS_READ]:
         for wait in waits_of(schedule):
             waits.setdefault(wait.key, []).append(wait)
-    findings = [_violation(equal) for equal in list(waits.values())[:_GROUPS_TOLD]]
-    more = max(len(waits) - _GROUPS_TOLD, 0) + max(len(schedules) - _CLUSTERS_READ, 0)
+    groups = list(waits.values())
+    findings = [_violation(equal) for equal in groups[:_GROUPS_TOLD]]
+    untold = groups[_GROUPS_TOLD:]
+    more = len(untold) + max(len(schedules) - _CLUSTERS_READ, 0)
     if more:
-        findings.append(MORE.violation(groups=more))
+        pcs = [equal[0].pc for equal in untold]
+        findings.append(MORE.violation(groups=more, **line_facts(schedules[0].cluster.program, *pcs)))
     return tuple(findings)
 
 
@@ -167,8 +175,8 @@ class _Standing:
         """A wait of lanes of one block."""
         cluster = self.cluster
         block = block_of(cluster, int(cluster.block_of_lane[lanes[0]]))
-        told_facts = {"ptx_lines": ptx_lines(cluster.program, pc), **facts}
-        return Wait(told, self.place(pc), block, threads_named(threads_of(cluster, lanes)), told_facts)
+        told_facts = {**line_facts(cluster.program, pc), **facts}
+        return Wait(told, pc, self.place(pc), block, threads_named(threads_of(cluster, lanes)), told_facts)
 
     def whereabouts(self, lanes: LaneNumbers, own_rank: int) -> str:
         """Where lanes are that somebody waits for."""
@@ -259,6 +267,12 @@ class _Poll(NamedTuple):
 def _spins(standing: _Standing, start: int, lanes: LaneNumbers) -> Iterator[Wait]:
     """What a front that goes round a loop waits for."""
     cluster = standing.cluster
+    waiting = cluster.program.instructions[start]
+    if waiting is not None and waiting.name == "tcgen05":
+        for rank, own in standing.by_block(lanes):
+            book = cluster.tensor_memory.books[rank]
+            yield standing.wait(COLUMNS, start, own, taken=int(book.allocated.sum()))
+        return
     poll = _poll(cluster, start)
     addresses = None if poll is None else _addresses(cluster, poll, lanes)
     if poll is None or addresses is None:

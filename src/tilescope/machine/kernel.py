@@ -9,7 +9,7 @@ run.outcome                                          "finished", "hang", "fault"
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,18 @@ import numpy as np
 
 from tilescope.arch import WARP_LANES, Arch
 from tilescope.arithmetic import rounded_up
+from tilescope.errors import Violation
 from tilescope.machine.arguments import Argument, Parameters
 from tilescope.machine.assembly import assemble
+from tilescope.machine.barrier_advice import barrier_advice
+from tilescope.machine.bound import Bound
+from tilescope.machine.compiled.triton_host import TritonHost
 from tilescope.machine.costs import Costs
 from tilescope.machine.findings import findings_of
 from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
 from tilescope.machine.last_writer import last_writers
 from tilescope.machine.launch import Launch, place_variables
-from tilescope.machine.launch_shape import Extents, launch_shape
+from tilescope.machine.launch_shape import AskedShape, Extents, extents, launch_shape
 from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.program import Program
@@ -32,10 +36,11 @@ from tilescope.machine.proof.described import Recorded
 from tilescope.machine.proof.log import EventLog
 from tilescope.machine.proof.naming import SharedVariable
 from tilescope.machine.records import CopyRecord, PhaseRecord
-from tilescope.machine.remedy import COPIED_BYTES, Before, try_remedies
+from tilescope.machine.remedy import try_remedies
 from tilescope.machine.run import BarrierPhase, InstructionCount, KernelCopy, KernelRun, with_memory
 from tilescope.machine.run_costs import copy_traffic, operand_reads, worst_access
 from tilescope.machine.smem_watch import SmemWatch, read_moment, watched
+from tilescope.machine.trial import COPIED_BYTES, Before
 from tilescope.ptx import read_module
 from tilescope.ptx.syntax import BITS_OF_TYPE, Function, Module, Variable
 from tilescope.reading import entries, flag, integer, integers
@@ -90,13 +95,47 @@ class Kernel:
     def __init__(self, ptx: str, entry: str | None = None) -> None:
         self.module: Module = read_module(ptx)
         self.ptx = ptx
+        self.host: TritonHost | None = None  # what Triton's host knows about launches, where Triton compiled the text
         self._function = _chosen(self.module, entry)
         self.program: Program = assemble(self.module, self._function)
 
+    @classmethod
+    def from_triton(
+        cls,
+        function: Any,
+        signature: str | Sequence[str] | Mapping[str, str],
+        constexprs: Mapping[str, Any] | None = None,
+        *,
+        arch: Any = "sm_90",
+        **options: Any,
+    ) -> Kernel:
+        """A kernel of Triton or Gluon, compiled by the installed Triton; no GPU is needed.
+
+        `function` is what @triton.jit or @gluon.jit made. `signature` has a type for each parameter that is no constexpr, as
+        Triton writes them: "*fp16, *fp16, i32", or by name. Triton counts on addresses that are multiples of 16, as it does
+        where torch allocates; "i32:16" lets it count on the same for an integer, "i32:1" compiles it in as 1. `options` are
+        Triton's: num_warps, num_stages, num_ctas …
+
+        Its `run` needs neither block nor smem_bytes. The grid counts programs, as Triton does; arguments come in the order of
+        the signature: arrays (numpy's, torch's on the CPU), numbers, and for a tensordesc an array, a TensorDescriptor of
+        Triton's or a tensor map. Maps and scratch memory are made as Triton's host makes them.
+
+            kernel = ts.Kernel.from_triton(add, "*fp32, *fp32, i32", {"BLOCK": 128}, num_warps=4)
+            run = kernel.run(grid=8, args=[x, y, 1000])
+        """
+        from tilescope.machine.compiled.triton_compiler import compile_triton
+
+        made = compile_triton(function, signature, constexprs, arch=arch, options=options)
+        kernel = cls(made.ptx, made.entry)
+        kernel.host = made.host
+        return kernel
+
     def __repr__(self) -> str:
-        """The kernel in one line: its parameters, its static shared memory, and how many instructions it has."""
-        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
+        """The kernel in one line: its parameters, its shared memory, and how many instructions it has."""
         size = counted(len(self.instructions), "instruction")
+        if self.host is not None:
+            return f"<Kernel {self.entry}({self.host.declared}), {self.host}: {size}>"
+        parameters = ", ".join(_declared(parameter) for parameter in self.parameters)
         return f"<Kernel {self.entry}({parameters}): {size}, {self.smem_bytes} bytes of static shared memory>"
 
     @property
@@ -127,11 +166,11 @@ class Kernel:
     def run(
         self,
         grid: int | Sequence[int],
-        block: int | Sequence[int],
+        block: int | Sequence[int] | None = None,
         args: Sequence[Argument] = (),
         *,
         memory: Memory | None = None,
-        smem_bytes: int = 0,
+        smem_bytes: int | None = None,
         cluster: int | Sequence[int] | None = None,
         arch: Any = None,
         blocks: Sequence[Sequence[int]] | None = None,
@@ -141,30 +180,36 @@ class Kernel:
         findings: bool = True,
         record: bool = True,
         remedies: bool = True,
+        advice: bool = False,
         smem_block: Sequence[int] | None = None,
         smem_at: str | int | None = None,
     ) -> KernelRun:
         """Run the kernel, block by block, and say how it went; arrays among the arguments are the memory it changes.
 
-        `args` are in the order of the parameters: integers, floats, tensor maps, bytes (structs by value) or arrays. `smem_bytes`
-        is dynamic shared memory. `arch` says whose arithmetic: the text's target where it is None. Without a `seed`
-        asynchronous work is done as late as its wait allows; with one, at random times, and blocks come in another order.
-        `blocks` runs only these blocks. `max_steps` ends a run that does not end by itself; an instruction that many
-        threads run together is one step; `max_seconds` ends it by the clock. Without `findings` nobody looks for races and
-        missing fences, or counts what memory accesses cost: a quicker run. Without `record` nothing is kept of what the first
-        cluster did: `pipeline()` needs it. Where there are errors among the findings, the kernel is run again with instructions
-        that might cure them, on a copy of memory if that is at most 64 MiB; `remedies=False` does without.
+        `args` are in the order of the parameters: integers, floats, tensor maps, bytes (structs by value, `ts.pack`) or arrays,
+        torch's on the CPU included. `block` is the kernel's .reqntid where it has one. `smem_bytes` is dynamic shared memory.
+        A kernel of `from_triton` knows both, and takes the grid and the arguments of Triton.
+
+        `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its
+        wait allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends
+        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` ends it by the
+        clock. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker run.
+        Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
+        findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
+        `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
+        and a note names those that ordered nothing.
 
         `smem_block` asks for a picture of the shared memory of that block, in `run.smem`: who wrote what, at the end, or where
         `smem_at` says: "mm.py:12" or PTX line 40, right before it runs; "mm.py:12:3", before it runs for the third time.
         """
         seed = None if seed is None else integer("seed", seed)
         card_arch = Arch.named(self.module.target if arch is None else arch)
-        shape = launch_shape(self.program, card_arch, grid=grid, block=block, cluster=cluster, smem_bytes=smem_bytes)
         own_memory = _memory(memory)
+        shape = launch_shape(self.program, card_arch, self._asked_shape(grid, block, cluster, smem_bytes))
         watch = _watch(self.program, smem_block, smem_at, shape.grid, findings=flag("findings", findings))
         parameters = Parameters(self.program, own_memory)
-        parameters.fill(args)
+        bound = self._bound(args, own_memory, grid)
+        parameters.fill(bound.values)
         launch = Launch(
             program=self.program if watch is None else watched(self.program, watch),
             memory=contents_of(own_memory),
@@ -180,19 +225,49 @@ class Kernel:
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),
             max_seconds=_seconds(max_seconds),
-            order=LaunchOrder(self.program) if findings else None,
+            order=LaunchOrder(self.program, contents_of(own_memory)) if findings else None,
             costs=Costs() if findings else None,
             log=EventLog() if flag("record", record) else None,
             watch=watch,
         )
         wanted = _wanted(blocks, shape.grid)
-        untouched = launch.memory.copied(COPIED_BYTES) if flag("remedies", remedies) and findings else None
+        wants_remedies = flag("remedies", remedies)
+        wants_advice = flag("advice", advice)
+        is_tried_again = wants_remedies or wants_advice
+        untouched = launch.memory.copied(COPIED_BYTES) if is_tried_again and findings else None
+        before = None if untouched is None else Before(untouched, seed, wanted)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, wanted))
         smem = None if watch is None else watch.picture(launch)
-        if untouched is not None:
-            try_remedies(self.ptx, launch, result, Before(untouched, seed, wanted))
-        return with_memory(_told(launch, result), parameters.arrays(args), last_writers(launch), smem)
+        if before is not None and wants_remedies:
+            try_remedies(self.ptx, launch, result, before)
+        notes = barrier_advice(launch, result, before) if wants_advice else ()
+        return with_memory(_told(launch, result, notes), parameters.arrays(bound.sources), last_writers(launch), smem)
+
+    def _asked_shape(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int] | None,
+        cluster: int | Sequence[int] | None,
+        smem_bytes: int | None,
+    ) -> AskedShape:
+        """The shape of a launch, with what the kernel says itself in place of what nobody says."""
+        host = self.host
+        if host is not None:
+            grid = host.grid(extents("grid", grid))
+            block = host.threads if block is None else block
+            cluster = host.cluster if cluster is None else cluster
+            smem_bytes = host.smem_bytes if smem_bytes is None else smem_bytes
+        if block is None:
+            block = self._function.required_threads
+        return AskedShape(grid, block, cluster, 0 if smem_bytes is None else smem_bytes)
+
+    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> Bound:
+        """The arguments of the PTX: those of the call, or what Triton's host makes of them."""
+        if self.host is None:
+            return Bound(args, args)
+        programs = extents("grid", grid)
+        return self.host.bound(args, memory, programs, len(self.parameters), self.entry)
 
     def mutants(self) -> Iterator[Mutant]:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
@@ -257,11 +332,12 @@ def _memory(memory: object) -> Memory:
 def _seconds(max_seconds: object) -> float | None:
     if max_seconds is None:
         return None
-    if isinstance(max_seconds, int | float) and 0 < max_seconds < _MOST_SECONDS:
+    is_truth = isinstance(max_seconds, bool)
+    if isinstance(max_seconds, int | float) and not is_truth and 0 < max_seconds < _MOST_SECONDS:
         return float(max_seconds)
     raise ARGUMENT_TYPE.error(
         argument="max_seconds",
-        found=printed(max_seconds),
+        found=f"max_seconds = {printed(max_seconds)}",
         limit="a positive number of seconds",
         fix="Use 2.0, for example.",
     )
@@ -369,7 +445,7 @@ def _recorded(launch: Launch, result: GridRun) -> Recorded:
     return Recorded(program.entry.name, result.outcome, launch.log, tuple(program.instructions), tuple(variables))
 
 
-def _told(launch: Launch, result: GridRun) -> KernelRun:
+def _told(launch: Launch, result: GridRun, notes: tuple[Violation, ...]) -> KernelRun:
     _end_log(result)
     program = launch.program
     costs = Costs() if launch.costs is None else launch.costs  # of which nothing was counted
@@ -407,7 +483,7 @@ def _told(launch: Launch, result: GridRun) -> KernelRun:
         blocks_run=result.finished_blocks,
         steps=launch.steps,
         inexact=tuple(sorted(launch.inexact)),
-        findings=findings_of(launch, result),
+        findings=(*findings_of(launch, result), *notes),
         instructions=tuple(rows),
         copies=tuple(_copy(launch, record) for record in launch.copies),
         barriers=tuple(_phase(launch, record) for record in launch.phases),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +71,9 @@ class Launch:
     max_seconds: float | None = None  # since it began
     begun: float = field(default_factory=time.perf_counter)
     is_out_of_time: bool = False
+    to_start: Iterator[tuple[int, int, int]] = field(
+        default_factory=lambda: iter(())
+    )  # first blocks of the clusters that have not begun
     _is_log_taken: bool = False
     _map_numbers: dict[bytes, int] = field(default_factory=dict)
     _versions_seen: Versions | None = None
@@ -112,6 +116,10 @@ class Launch:
         self._is_log_taken = True
         return self.log
 
+    def cancel_cluster(self) -> tuple[int, int, int] | None:
+        """The first block of the next cluster, which will not be started now; None where all have begun."""
+        return next(self.to_start, None)
+
     def count_steps(self, steps: int) -> None:
         """Instructions were run, each counted once for all threads that ran it together."""
         self.steps += steps
@@ -140,6 +148,11 @@ class Launch:
     def charge(self, actions: int, copied_bytes: int = 0) -> None:
         """Count what one instruction does one after another: the first action is counted by the step itself."""
         self.steps_left -= max(actions - 1, 0) + copied_bytes // COPIED_BYTES_OF_A_STEP
+
+    def known_map(self, content: bytes) -> AnyMap | None:
+        """The map that some bytes are, if a copy went through it."""
+        number = self._map_numbers.get(content)
+        return None if number is None else self.maps[number]
 
     def map_number(self, content: bytes) -> int:
         """The number in `maps` of the map that 128 bytes are; each is decoded once, and refused where it is none.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from tilescope.value import Value
+from tilescope.value import Value, hex_field
 
 FillName = Literal["random", "zeros", "ones", "arange"]
 FILLS: tuple[FillName, ...] = get_args(FillName)
@@ -88,6 +88,16 @@ def own_array(argument: ArgumentDescription | None) -> ArrayArgument | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryDescription(Value):
+    """Global memory at an address of a card, as a recorded launch found it; `after` is what the card left there."""
+
+    address: int = hex_field()
+    file: str
+    after: str = ""  # nobody knows
+    missing_bytes: int = 0  # of the allocation, which the recording left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchDescription(Value):
     """What a launch file says; None and empty: nobody said it.
 
@@ -107,3 +117,4 @@ class LaunchDescription(Value):
     max_steps: int | None = None
     blocks: Blocks = ALL
     arguments: tuple[ArgumentDescription, ...] = ()
+    memory: tuple[MemoryDescription, ...] = ()

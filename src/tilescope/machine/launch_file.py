@@ -20,6 +20,11 @@ box = [64]
 [[argument]]
 kind = "int"                       # or float
 value = 1000
+
+[[memory]]                         # of a recorded launch: bytes at an address of the card, and what it left there
+address = "0x7f0000000000"
+file = "memory0.npy"
+after = "after0.npy"
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ from tilescope.machine.launch_description import (
     FillName,
     LaunchDescription,
     MapArgument,
+    MemoryDescription,
     NumberArgument,
     PointerArgument,
 )
@@ -64,6 +70,7 @@ LAUNCH_FILE = rule(
 _NO_ARGUMENT = ARGUMENT_TEXT.worded(found="argument {index} has {found_keys}", limit="{limit_text}", fix="{fix_text}")
 
 _LAUNCH_KEYS = ("ptx", "entry", "grid", "block", "cluster", "smem_bytes", "arch", "seed", "max_steps", "blocks")
+_MEMORY_KEYS = ("address", "file", "after", "missing_bytes")
 _ARRAY_KEYS = ("type", "shape", "fill", "file")
 _KEYS: dict[str, tuple[str, ...]] = {  # of an argument, by its kind; a map has those of tensor maps too
     "array": _ARRAY_KEYS,
@@ -102,12 +109,10 @@ class _Reader:
         self._problems: list[Violation] = []
 
     def launch(self, data: Mapping[str, object]) -> LaunchDescription:
-        top = self._table("launch file", data, ("launch", "argument"))
+        top = self._table("launch file", data, ("launch", "argument", "memory"))
         said = self._table("launch", top.get("launch", {}), _LAUNCH_KEYS)
-        rows = top.get("argument", [])
-        if not isinstance(rows, list):
-            self._problems.append(argument_type("argument", rows, "tables: [[argument]]", "Write [[argument]]."))
-            rows = []
+        arguments = self._rows("argument", top.get("argument", []))
+        memory = self._rows("memory", top.get("memory", []))
         described = LaunchDescription(
             ptx=self._text("launch.ptx", said.get("ptx")) or "",
             entry=self._text("launch.entry", said.get("entry")),
@@ -119,10 +124,33 @@ class _Reader:
             seed=self._integer("launch.seed", said.get("seed")),
             max_steps=self._integer("launch.max_steps", said.get("max_steps")),
             blocks=self._blocks(said.get("blocks", ALL)),
-            arguments=tuple(self._argument(index, row) for index, row in enumerate(rows)),
+            arguments=tuple(self._argument(index, row) for index, row in enumerate(arguments)),
+            memory=tuple(self._memory(f"memory[{index}]", row) for index, row in enumerate(memory)),
         )
         raise_all(self._problems)
         return described
+
+    def _rows(self, name: str, rows: object) -> list[object]:
+        if isinstance(rows, list):
+            return rows
+        self._problems.append(argument_type(name, rows, f"tables: [[{name}]]", f"Write [[{name}]]."))
+        return []
+
+    def _memory(self, at: str, row: object) -> MemoryDescription:
+        table = self._table(at, row, _MEMORY_KEYS)
+        return MemoryDescription(
+            address=self._address(f"{at}.address", table.get("address")),
+            file=self._text(f"{at}.file", table.get("file")) or "",
+            after=self._text(f"{at}.after", table.get("after")) or "",
+            missing_bytes=self._integer(f"{at}.missing_bytes", table.get("missing_bytes")) or 0,
+        )
+
+    def _address(self, at: str, written: object) -> int:
+        try:
+            return int(written, 16) if isinstance(written, str) else integer(at, written, 0)
+        except ValueError:
+            self._problems.append(argument_type(at, written, "an address", 'Write "0x7f0000000000", for example.'))
+            return 0
 
     def _argument(self, index: int, row: object) -> ArgumentDescription:
         at = f"argument[{index}]"
@@ -252,6 +280,12 @@ def launch_text(launch: LaunchDescription, comments: Mapping[str, str] | None = 
     for argument in launch.arguments:
         lines += ["", f"[[argument]]  # {said[argument.name]}" if argument.name in said else "[[argument]]"]
         lines += [f"{key} = {toml_value(value)}" for key, value in _fields(argument).items() if value != ""]
+    for memory in launch.memory:
+        lines += ["", "[[memory]]", f'address = "{memory.address:#x}"', f"file = {toml_value(memory.file)}"]
+        if memory.after:
+            lines.append(f"after = {toml_value(memory.after)}")
+        if memory.missing_bytes:
+            lines.append(f"missing_bytes = {memory.missing_bytes}")
     return "\n".join(lines)
 
 

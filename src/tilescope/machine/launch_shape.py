@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from tilescope.arch import Arch
 from tilescope.errors import Violation, raise_all
@@ -34,6 +35,11 @@ BLOCK_SIZE = rule(
     source="PTX ISA, .reqntid and .maxntid; CUDA, compute capabilities",
     passing=f'ts.Kernel("{_PLAIN}").run(1, 1024)',
     failing=f'ts.Kernel("{_PLAIN}").run(1, 1025)',
+)
+NO_BLOCK = BLOCK_SIZE.worded(
+    found="no block",
+    limit="{entry} does not say how many threads it wants",
+    fix="Add block=128, for example: as many as its launcher uses.",
 )
 CLUSTER_SIZE = rule(
     "launch-cluster",
@@ -99,24 +105,27 @@ def extents(name: str, value: int | Sequence[int], ends: Extents = _GRID_END) ->
     return x, y, z
 
 
-def launch_shape(
-    program: Program,
-    arch: Arch,
-    *,
-    grid: int | Sequence[int],
-    block: int | Sequence[int],
-    cluster: int | Sequence[int] | None,
-    smem_bytes: int,
-) -> LaunchShape:
+class AskedShape(NamedTuple):
+    """The shape of a launch as it was asked for; None: nobody said it, and the kernel neither."""
+
+    grid: int | Sequence[int]
+    block: int | Sequence[int] | None
+    cluster: int | Sequence[int] | None
+    smem_bytes: int
+
+
+def launch_shape(program: Program, arch: Arch, asked: AskedShape) -> LaunchShape:
     """The shape of a launch, or all that is wrong with it."""
     required = program.entry.required_cluster
-    asked = required if cluster is None else cluster
+    cluster = required if asked.cluster is None else asked.cluster
+    if asked.block is None:
+        raise NO_BLOCK.error(entry=program.entry.name)
     shape = LaunchShape(
-        grid=extents("grid", grid),
-        block=extents("block", block),
-        cluster=extents("cluster", (1,) if asked is None else asked),
-        is_clustered=asked is not None,
-        smem_bytes=integer("smem_bytes", smem_bytes, 0),
+        grid=extents("grid", asked.grid),
+        block=extents("block", asked.block),
+        cluster=extents("cluster", (1,) if cluster is None else cluster),
+        is_clustered=cluster is not None,
+        smem_bytes=integer("smem_bytes", asked.smem_bytes, 0),
     )
     raise_all(_problems(program, arch, shape))
     return shape

@@ -12,21 +12,29 @@ import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.errors import RuleError
+from tilescope.machine.address import WINDOW_BYTES, WINDOWS
 from tilescope.machine.argument_making import ReadArray, made_arguments
 from tilescope.machine.kernel import DEFAULT_MAX_STEPS, Kernel
-from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
+from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription, MemoryDescription
 from tilescope.machine.launch_shape import extents
-from tilescope.machine.memory import Memory
+from tilescope.machine.memory import Memory, contents_of
 from tilescope.machine.run import KernelRun
 from tilescope.rule import rule
 from tilescope.tma.array_file import read_array
-from tilescope.value import Value
+from tilescope.value import Value, hex_field
 
 Array = npt.NDArray[Any]
 Shown = int | float | str  # numbers as JSON takes them: those that are no number are words
 _FIRST_VALUES = 4
 _PTX = ".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }"
 _LAUNCH = "ts.machine.launch_description.LaunchDescription"
+_LAUNCHED = (
+    f"(lambda launch: ts.machine.launching.launched(ts.Kernel({_PTX!r}), launch, lambda file: np.zeros(64, 'u1')))"
+)
+_AT = (
+    f"{_LAUNCH}(grid=(1,), block=(32,), "
+    "memory=(ts.machine.launch_description.MemoryDescription(address={address}, file='a'),)"
+)
 
 LAUNCH_SHAPE_MISSING = rule(
     "launch-missing",
@@ -38,6 +46,23 @@ LAUNCH_SHAPE_MISSING = rule(
     source="CUDA, kernel launch: grid and block dimensions",
     passing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,), block=(32,)))",
     failing=f"ts.machine.launching.launched(ts.Kernel({_PTX!r}), {_LAUNCH}(grid=(1,)))",
+)
+
+LAUNCH_MEMORY = rule(
+    "launch-memory",
+    "Memory of a recorded launch lies at the addresses of the card, apart from each other and from the windows of the machine.",
+    argument="memory",
+    found="{size_bytes} bytes at {address:#x}",
+    limit="{other} lies there",
+    fix="Record the launch again: addresses differ from run to run.",
+    source="the machine: where shared, local and parameter memory lie among generic addresses",
+    passing=f"{_LAUNCHED}({_AT.format(address=0x7F0000000000)}))",
+    failing=f"{_LAUNCHED}({_AT.format(address=0x7E0000000000)}))",
+)
+NO_RECORDED_FILE = LAUNCH_MEMORY.worded(
+    found="{file}: {reason}",
+    limit="the bytes of the memory are read from there",
+    fix="Name a file of the archive, or one beside the launch file.",
 )
 
 
@@ -59,12 +84,25 @@ class OutputArray(Value):
     nans: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryOutcome(Value):
+    """Memory of a recorded launch after the run here: the bytes that changed, and those that differ from the card's."""
+
+    address: int = hex_field()
+    size_bytes: int
+    changed_bytes: int
+    differing_bytes: int | None  # None: the recording does not have what the card left
+    first_difference: int | None = hex_field(default=None)
+    missing_bytes: int = 0
+
+
 class Launched(NamedTuple):
-    """A run, the arrays of its arguments by number, and those that it changed."""
+    """A run, the arrays of its arguments by number, those that it changed, and the memory of a recorded launch."""
 
     run: KernelRun
     arrays: Mapping[int, Array]
     outputs: tuple[OutputArray, ...]
+    memory: tuple[MemoryOutcome, ...] = ()
 
 
 def launched(
@@ -76,11 +114,12 @@ def launched(
     smem_at: str | None = None,
     max_seconds: float | None = None,
     remedies: bool = True,
+    advice: bool = False,
 ) -> Launched:
     """Run a kernel as a launch describes it; `read` gives the arrays of the files that it names.
 
-    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, and `remedies=False` tries
-    none, as `Kernel.run` has them.
+    `smem_block` and `smem_at` ask for a picture of shared memory, `max_seconds` ends a run, `remedies=False` tries
+    none, and `advice` asks which barriers order nothing, as `Kernel.run` has them.
 
     >>> from tilescope.machine.launch_description import ArrayArgument
     >>> text = '''.version 8.0 .target sm_90 .address_size 64
@@ -96,20 +135,20 @@ def launched(
     ([0, 0, 7, 0], 1)
     """
     entry = kernel.module.functions[kernel.entry]
-    block = launch.block or entry.required_threads
     if launch.grid is None:
         raise LAUNCH_SHAPE_MISSING.error(name="grid", entry=kernel.entry, example="--grid 4, or grid = [4]")
-    if block is None:
+    if launch.block is None and entry.required_threads is None and kernel.host is None:
         raise LAUNCH_SHAPE_MISSING.error(name="block", entry=kernel.entry, example="--block 128, or block = [128]")
     memory = Memory()
+    recorded = [_placed(one, memory, read) for one in launch.memory]
     made = made_arguments(launch.arguments, memory, read)
     before = {index: array.copy() for index, array in made.arrays.items()}
     run = kernel.run(
         launch.grid,
-        block,
+        launch.block,
         made.arguments,
         memory=memory,
-        smem_bytes=launch.smem_bytes or 0,
+        smem_bytes=launch.smem_bytes,
         cluster=launch.cluster,
         arch=launch.arch,
         blocks=chosen_blocks(launch.blocks, launch.grid),
@@ -117,16 +156,65 @@ def launched(
         max_steps=DEFAULT_MAX_STEPS if launch.max_steps is None else launch.max_steps,
         max_seconds=max_seconds,
         remedies=remedies,
+        advice=advice,
         smem_block=smem_block,
         smem_at=smem_at,
     )
-    names = [parameter.name for parameter in kernel.parameters]
+    names = [parameter.name for parameter in (kernel.parameters if kernel.host is None else kernel.host.parameters)]
     outputs = [
         _output(index, names[index], array, before[index])
         for index, array in made.arrays.items()
         if array.tobytes() != before[index].tobytes()
     ]
-    return Launched(run, made.arrays, tuple(outputs))
+    return Launched(run, made.arrays, tuple(outputs), tuple(_memory_outcome(one, read) for one in recorded))
+
+
+class _PlacedMemory(NamedTuple):
+    described: MemoryDescription
+    content: npt.NDArray[np.uint8]
+    before: npt.NDArray[np.uint8]
+
+
+def _placed(described: MemoryDescription, memory: Memory, read: ReadArray) -> _PlacedMemory:
+    """Recorded bytes at the address that they had on the card."""
+    content = _recorded_bytes(described.file, read).copy()
+    end = described.address + len(content)
+    windows = [space for space, start in WINDOWS.items() if described.address < start + WINDOW_BYTES and start < end]
+    if windows:
+        raise LAUNCH_MEMORY.error(address=described.address, size_bytes=len(content), other=f"{windows[0]} memory")
+    if not contents_of(memory).place_at(described.address, content):
+        raise LAUNCH_MEMORY.error(
+            address=described.address, size_bytes=len(content), other="other memory of the launch"
+        )
+    return _PlacedMemory(described, content, content.copy())
+
+
+def _recorded_bytes(file: str, read: ReadArray) -> npt.NDArray[np.uint8]:
+    try:
+        return np.ascontiguousarray(read(file)).reshape(-1).view(np.uint8)
+    except (OSError, ValueError) as error:
+        if isinstance(error, RuleError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise NO_RECORDED_FILE.error(file=file, reason=reason) from None
+
+
+def _memory_outcome(placed: _PlacedMemory, read: ReadArray) -> MemoryOutcome:
+    described, content, before = placed
+    differing: int | None = None
+    first: int | None = None
+    if described.after:
+        differs = np.flatnonzero(content != _recorded_bytes(described.after, read))
+        differing = len(differs)
+        first = described.address + int(differs[0]) if differing else None
+    return MemoryOutcome(
+        address=described.address,
+        size_bytes=len(content),
+        changed_bytes=int((content != before).sum()),
+        differing_bytes=differing,
+        first_difference=first,
+        missing_bytes=described.missing_bytes,
+    )
 
 
 def chosen_blocks(blocks: Blocks, grid: Sequence[int]) -> tuple[tuple[int, ...], ...] | None:

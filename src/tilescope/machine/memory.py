@@ -13,7 +13,7 @@ import bisect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,8 @@ import numpy.typing as npt
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import GLOBAL_START, Addresses
 from tilescope.machine.fault import ILLEGAL_ADDRESS, KernelFaultError
+from tilescope.machine.host_array import host_array
 from tilescope.reading import integers
-from tilescope.rule import ARGUMENT_TYPE
-from tilescope.sentence import printed
 from tilescope.tensor_map import TensorMap
 
 PLACE_ALIGNMENT_BYTES = 256  # of cudaMalloc
@@ -58,6 +57,21 @@ class Region:
         return Region(self.address, content, content, content.__array_interface__["data"][0])
 
 
+class Exchanged(NamedTuple):
+    """Words that were written: what lay there before, and what lies there now."""
+
+    before: npt.NDArray[np.generic]
+    after: npt.NDArray[np.generic]
+
+
+class _Piece(NamedTuple):
+    """Words of one array that lanes write, and where in it."""
+
+    words: npt.NDArray[np.generic]
+    places: npt.NDArray[np.int64]
+    lanes: slice | npt.NDArray[np.int64]
+
+
 class GlobalMemory:
     """What the machine loads from and stores to: the arrays of a `Memory` by their addresses."""
 
@@ -75,12 +89,40 @@ class GlobalMemory:
             offset = host_address - region.host_address
             if placed.nbytes and offset >= 0 and offset + placed.nbytes <= len(region.content):
                 return region.address + offset
-        content = placed.reshape(-1).view(np.uint8)
-        region = Region(self._next, placed, content, host_address)
-        self._regions.append(region)
-        self._starts.append(region.address)
+        address = self._next
+        while (other := self._overlapping(address, placed.nbytes + GUARD_BYTES)) is not None:
+            address = rounded_up(other.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
+        region = self._enter(address, placed)
         self._next = rounded_up(region.end + GUARD_BYTES, PLACE_ALIGNMENT_BYTES)
-        return region.address
+        return address
+
+    def place_at(self, address: int, placed: npt.NDArray[np.generic]) -> bool:
+        """Let a C-contiguous array lie at an address that is not ours to choose; False where another one lies there.
+
+        >>> memory = GlobalMemory()
+        >>> memory.place_at(0x1000, np.zeros(16, np.uint8)), memory.place_at(0x1008, np.zeros(16, np.uint8))
+        (True, False)
+        """
+        if self._overlapping(address, placed.nbytes) is not None:
+            return False
+        self._enter(address, placed)
+        return True
+
+    def _enter(self, address: int, placed: npt.NDArray[np.generic]) -> Region:
+        content = placed.reshape(-1).view(np.uint8)
+        host_address: int = placed.__array_interface__["data"][0]
+        region = Region(address, placed, content, host_address)
+        place = bisect.bisect_right(self._starts, address)
+        self._regions.insert(place, region)
+        self._starts.insert(place, address)
+        return region
+
+    def _overlapping(self, address: int, size_bytes: int) -> Region | None:
+        """An array that shares addresses with a range."""
+        index = bisect.bisect_left(self._starts, address + size_bytes) - 1
+        if index < 0 or self._regions[index].end <= address:
+            return None
+        return self._regions[index]
 
     def copied(self, most_bytes: int) -> GlobalMemory | None:
         """Memory with the same bytes at the same addresses, which the user's arrays do not see; read-only arrays are shared.
@@ -130,24 +172,37 @@ class GlobalMemory:
 
     def store(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> None:
         """Write (lanes,) or (lanes, count) words; where lanes meet at one address the last one stays."""
+        for piece in self._written_pieces(addresses, values):
+            piece.words[piece.places] = values[piece.lanes]
+
+    def exchange(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> Exchanged:
+        """Write words as `store` does; what lay there before, and what lies there now."""
+        before = np.empty_like(values)
+        after = np.empty_like(values)
+        for piece in self._written_pieces(addresses, values):
+            before[piece.lanes] = piece.words[piece.places]
+            piece.words[piece.places] = values[piece.lanes]
+            after[piece.lanes] = piece.words[piece.places]
+        return Exchanged(before, after)
+
+    def _written_pieces(self, addresses: Addresses, values: npt.NDArray[np.generic]) -> list[_Piece]:
+        """Where words are written, array by array; a fault before the first is written."""
         count = values.shape[1] if values.ndim > 1 else 1
         size_bytes = values.dtype.itemsize * count
         self.version += 1
         region = self._one_region(addresses, size_bytes)
-        pieces = [(region, np.arange(len(addresses)))] if region else self._by_region(addresses, size_bytes)
-        for region, lanes in pieces:
+        regions = [(region, slice(None))] if region else self._by_region(addresses, size_bytes)
+        pieces = []
+        for region, lanes in regions:
             if not region.content.flags.writeable:
-                address = int(addresses[lanes[0]])
+                lane = 0 if isinstance(lanes, slice) else int(lanes[0])
                 raise KernelFaultError(
-                    ILLEGAL_ADDRESS, "a store to a read-only array", int(lanes[0]), address, is_global=True
+                    ILLEGAL_ADDRESS, "a store to a read-only array", lane, int(addresses[lane]), is_global=True
                 )
-        for region, lanes in pieces:
-            places = (addresses[lanes] - region.address) // values.dtype.itemsize
-            words = region.words(values.dtype)
-            if count == 1:
-                words[places] = values[lanes]
-            else:
-                words[places[:, None] + np.arange(count)] = values[lanes]
+            first = (addresses[lanes] - region.address) // values.dtype.itemsize
+            places = first if count == 1 else first[:, None] + np.arange(count)
+            pieces.append(_Piece(region.words(values.dtype), places, lanes))
+        return pieces
 
     def bytes_at(self, address: int, size_bytes: int) -> Bytes:
         """The bytes from an address on, as a view of the array; a fault where they are not inside one array."""
@@ -197,9 +252,10 @@ class Memory:
     def place(self, array: Any) -> int:
         """The address of an array, which is memory from now on; one that was placed before keeps its address.
 
-        A part of a placed array lies inside it. A read-only array may be read; a store to it is a fault.
+        A part of a placed array lies inside it. A tensor of torch on the CPU is an array too. A read-only array may be read;
+        a store to it is a fault.
         """
-        return self._contents.place(_contiguous(array))
+        return self._contents.place(host_array(array))
 
     def map(self, array: Any, box: Sequence[int], **options: Any) -> TensorMap:
         """A tensor map over a placed array (it is placed if it was not); `box` is innermost first.
@@ -211,7 +267,7 @@ class Memory:
         """
         address = self.place(array)
         box_shape = integers("box", box)[::-1]
-        return TensorMap.from_array(_contiguous(array), box_shape, address=address, **options)
+        return TensorMap.from_array(host_array(array), box_shape, address=address, **options)
 
 
 def contents_of(memory: Memory) -> GlobalMemory:
@@ -232,20 +288,3 @@ def _outside(address: int, size_bytes: int) -> str:
 def _picked(words: npt.NDArray[np.generic], places: Addresses, count: int) -> npt.NDArray[np.generic]:
     chosen: npt.NDArray[np.generic] = words[places if count == 1 else places[:, None] + np.arange(count)]
     return chosen
-
-
-def _contiguous(array: Any) -> npt.NDArray[np.generic]:
-    """The argument as a C-contiguous array that shares its bytes, or a refusal."""
-    if not isinstance(array, np.ndarray) and not hasattr(array, "__array__"):
-        raise ARGUMENT_TYPE.error(
-            argument="array", found=printed(array), limit="a numpy array", fix="Use np.array(…), and keep it."
-        )
-    held = np.asarray(array)
-    if not held.flags.c_contiguous or held.dtype.hasobject:
-        raise ARGUMENT_TYPE.error(
-            argument="array",
-            found=f"an array of shape {held.shape}, {held.dtype}, whose bytes do not follow each other",
-            limit="a C-contiguous array of numbers",
-            fix="Use np.ascontiguousarray(array), and look for the results there.",
-        )
-    return held

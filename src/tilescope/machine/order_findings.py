@@ -11,18 +11,33 @@ from typing import Any, NamedTuple
 
 from tilescope.errors import Severity, Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.element import Element, array_element, tile_element
 from tilescope.machine.launch import Launch
+from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
 from tilescope.machine.places import (
+    LineFacts,
     array_named,
     block_of,
     instruction_named,
-    ptx_lines,
+    line_facts,
     shared_variable,
     thread_index,
 )
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.schedule import Schedule
+from tilescope.machine.tensor_findings import (
+    BY_WARP,
+    COMMIT_LEFT,
+    FINISH,
+    TENSOR_END_REMEDY,
+    TENSOR_LEFT,
+    TENSOR_RULES,
+    TENSOR_UNIT_VERB,
+    TENSOR_UNITS,
+    TENSOR_VERB,
+    tensor_place,
+)
 from tilescope.rule import Rule, rule
 from tilescope.sentence import listed
 
@@ -44,12 +59,14 @@ _STORE = (
     "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%d1], [s], 16; cp.async.bulk.commit_group;"
     " cp.async.bulk.wait_group{read} 0;"
 )
-_PRODUCT = (
-    "st.shared.u32 [%r2], 0; st.shared.u32 [%r2+512], 0; fence.proxy.async; bar.sync 0; mov.u32 %r4, s; shr.u32 %r4, %r4, 4;"
-    " or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4; mov.u64 %d3, 0x800000000; or.b64 %d2, %d2, %d3; {fence}"
+_PRODUCT_ALONE = (
+    "mov.u32 %r4, s; shr.u32 %r4, %r4, 4; or.b32 %r4, %r4, 0x80000; cvt.u64.u32 %d2, %r4;"
+    " mov.u64 %d3, 0x800000000; or.b64 %d2, %d2, %d3; {fence}"
     " wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f0, %f1, %f2, %f3}}, {{%r5, %r6, %r7, %r8}}, %d2, 0, 1, 1;"
     " wgmma.commit_group.sync.aligned; {wait} add.f32 %f4, %f0, %f1; wgmma.wait_group.sync.aligned 0;"
 )
+_PRODUCT = "st.shared.u32 [%r2], 0; st.shared.u32 [%r2+512], 0; fence.proxy.async; bar.sync 0; " + _PRODUCT_ALONE
+_PRODUCT_WAIT = "wgmma.wait_group.sync.aligned 0;"
 
 
 def _example(body: str, threads: int = 64) -> str:
@@ -73,6 +90,13 @@ TWO_VALUES = RACE.worded(
     found="threads of one store, {who} among them, write different values to {what}[[; this was met {times} times]]",
     limit="which of them stays is not defined",
     fix="Let one thread store it, or use an atomic.",
+)
+LOST_UPDATE = RACE.worded(
+    limit="nothing orders the two: both load the word, change it and store it, and one of the changes may be lost",
+    fix=(
+        "Use an atomic in place of load, change and store (atom or red; atomicAdd);"
+        " where a lock guards them, take it with .acquire and give it back with .release."
+    ),
 )
 BARRIER_REUSE = RACE.worded(
     found="{who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {times} times]]",
@@ -134,7 +158,7 @@ ACCUMULATORS = rule(
     limit="no wgmma.wait_group has waited for that product",
     fix="Put wgmma.commit_group and wgmma.wait_group before {where}.",
     source="PTX ISA, wgmma.mma_async, wgmma.fence",
-    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait="wgmma.wait_group.sync.aligned 0;"), 128),
+    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
     failing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=""), 128),
 )
 ACCUMULATOR_FENCE = ACCUMULATORS.worded(
@@ -180,6 +204,38 @@ BARRIER_INIT = rule(
     source="PTX ISA, mbarrier.init, fence.mbarrier_init",
     passing=_example(f"{_INIT} mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
     failing=_example("@%p1 mbarrier.init.shared.b64 [m], 1; mbarrier.test_wait.parity.shared.b64 %p2, [m], 1;"),
+)
+_TWO_PHASES = (
+    "@%p1 mbarrier.init.shared.b64 [m], 32; bar.sync 0; setp.lt.u32 %p3, %r1, 32;"
+    " W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 1; @!%p2 bra W; {barrier} @%p3 mbarrier.arrive.shared.b64 _, [m];"
+)
+PHASE_OVERTAKEN = rule(
+    "run-phase-parity",
+    "Whoever waits at an mbarrier waits for the phase that runs, or for the one before it: a wait asks only for a parity.",
+    argument="{where}",
+    found=(
+        "{who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
+        " may be over before this wait[[; this was met {times} times]]"
+    ),
+    limit=(
+        "no arrival or copy of the next phase comes after this wait; a wait asks for a parity, so it then blocks until yet"
+        " another phase ends, or for ever"
+    ),
+    fix=(
+        "Let this thread arrive, or meet an arriving thread at a barrier, behind the wait and before the next phase ends;"
+        " if it should wait for that next phase, use the other parity."
+    ),
+    source="PTX ISA, mbarrier.test_wait, mbarrier.try_wait: they wait for the current or the immediately preceding phase",
+    passing=_example(_TWO_PHASES.format(barrier="bar.sync 0;")),
+    failing=_example(_TWO_PHASES.format(barrier="")),
+)
+PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
+    found=(
+        "{who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
+        "[[; this was met {times} times]]"
+    ),
+    limit="a wait asks for a parity: where the phase before still runs, this wait passes at once, two phases too early",
+    fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
 )
 _MAP = "[np.frombuffer(ts.TensorMap('u32', (64,), (), (4,)).encode() + bytes(256), 'u1').copy()]"
 _EDIT = (
@@ -241,6 +297,26 @@ COPIES_LEFT = rule(
     passing=_example("cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.wait_all;"),
     failing=_example("cp.async.ca.shared.global [%r2], [%d1], 4;"),
 )
+_FLAGGED = (
+    "@%p1 st.volatile.shared.u32 [s], 0; @%p1 st.volatile.shared.u32 [s+4], 0; bar.sync 0; setp.ne.u32 %p2, %r1, 32;"
+    " @%p1 st.volatile.shared.u32 [s], 5; {fence} @%p1 st.volatile.shared.u32 [s+4], 1; @%p2 bra E;"
+    " W: ld.volatile.shared.u32 %r4, [s+4]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; {fence} ld.volatile.shared.u32 %r5, [s]; E:"
+)
+EARLY_LOAD = rule(
+    "run-early-load",
+    "A word that others change is loaded behind the write that it shall see, or until that write is seen.",
+    argument="{where}",
+    found=_FOUND,
+    limit="nothing on this path orders the two, and the thread does not load it again: here it saw the value before that write",
+    fix=(
+        "Load it in a loop until it has come; or load a flag so first, with fence.acq_rel (membar, __threadfence) behind that load,"
+        " and before the store of the flag."
+    ),
+    source="PTX ISA, Memory Consistency Model, causality order",
+    severity="warning",
+    passing=_example(_FLAGGED.format(fence="membar.cta;")),
+    failing=_example(_FLAGGED.format(fence="")),
+)
 UNWRITTEN = rule(
     "run-unwritten",
     "What is read from shared memory was written before.",
@@ -252,6 +328,17 @@ UNWRITTEN = rule(
     severity="warning",
     passing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [%r2];"),
     failing=_example("ld.shared.u32 %r4, [%r2];"),
+)
+UNWRITTEN_OPERAND = rule(
+    "run-unwritten-operand",
+    "A tensor core multiplies an operand of which something was written.",
+    argument="{where}",
+    found="{who} {does} {what}, and nobody has written a byte of that operand[[; this was met {times} times]]",
+    limit="shared memory holds anything when a block begins, so the whole product is arbitrary",
+    fix="Look at the descriptor's start address (another slot, or an offset too much), or write the operand first.",
+    source="CUDA C++ Programming Guide, shared memory; PTX ISA, wgmma.mma_async",
+    passing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
+    failing=_example(_PRODUCT_ALONE.format(fence="wgmma.fence.sync.aligned;", wait=_PRODUCT_WAIT), 128),
 )
 _CP_PRODUCT = (
     "cp.async.ca.shared.global [%r2], [%d1], 4; cp.async.ca.shared.global [%r2+512], [%d1], 4; cp.async.wait_all; {fence} bar.sync 0;"
@@ -285,11 +372,16 @@ _RULE_OF_MISTAKE: dict[Mistake, Rule | Wording] = {
     "barrier init": BARRIER_INIT,
     "barrier reuse": BARRIER_REUSE,
     "barrier phase": BARRIER_PHASE,
+    "phase overtaken": PHASE_OVERTAKEN,
+    "phase skipped": PHASE_SKIPPED,
     "cluster phase": CLUSTER_PHASE,
     "map fence": MAP_FENCE,
     "block end": BLOCK_END,
+    "early load": EARLY_LOAD,
     "unwritten": UNWRITTEN,
+    "unwritten operand": UNWRITTEN_OPERAND,
     "cp.async fence": CP_ASYNC_FENCE,
+    **TENSOR_RULES,
 }
 
 _VERB: dict[How, str] = {
@@ -302,17 +394,21 @@ _VERB: dict[How, str] = {
     "wgmma": "multiplies from",
     "init": "initialises",
     "arrival": "uses",
+    "wait": "waits for",
+    **TENSOR_VERB,
 }
 _UNIT_NAMED: dict[How, str] = {
     "copy": "a bulk or tensor copy",
     "wgmma": "a wgmma",
     "bulk store": "a bulk or tensor store",
+    **TENSOR_UNITS,
 }
 _UNIT_VERB: dict[How, str] = {
     "copy": "brings",
     "wgmma": "reads",
     "bulk store": "reads",
     "cp.async": "copies by cp.async",
+    **TENSOR_UNIT_VERB,
 }
 _LEFT: dict[How, str] = {
     "copy": "the copy at {where} may still write its shared memory",
@@ -323,12 +419,14 @@ _LEFT: dict[How, str] = {
     "write": "another block may still write its shared memory at {where}",
     "atomic": "another block may still change its shared memory at {where}",
     "arrival": "another block may still use an mbarrier of it at {where}",
+    **TENSOR_LEFT,
 }
 _END_REMEDY: dict[How, str] = {
     "copy": "Wait for the mbarrier of the copy before the block ends, or do not issue it.",
     "bulk store": "Use cp.async.bulk.commit_group and cp.async.bulk.wait_group.read before the block ends.",
     "wgmma": "Use wgmma.commit_group and wgmma.wait_group 0 before the block ends.",
     "cp.async": "Use cp.async.wait_all before the block ends.",
+    **TENSOR_END_REMEDY,
 }
 _CLUSTER_REMEDY = "Put barrier.cluster.arrive and barrier.cluster.wait before the end of the block."
 _TRIED = "Put {insertions:and}: tried, and this finding is gone[[, and {others_gone:other} with it]]."
@@ -344,6 +442,7 @@ _IN_CUDA: dict[str | int, str] = {
 def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
     """Mbarriers that nobody can pass because other bytes came than were expected; those of several blocks once."""
     blocks: dict[tuple[str, int, int], list[BlockIndex]] = {}
+    lines: dict[tuple[str, int, int], LineFacts] = {}
     for schedule in schedules:
         cluster = schedule.cluster
         if cluster.order is None:
@@ -357,8 +456,12 @@ def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
             where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
             key = (where, barrier.expected_bytes, barrier.came_bytes)
             blocks.setdefault(key, []).append(block_of(cluster, address >> SHARED_RANK_SHIFT))
-    for (where, expected, came), (block, *others) in blocks.items():
-        yield EXPECTED_BYTES.violation(where=where, block=block, others=len(others), expected=expected, came=came)
+            lines.setdefault(key, line_facts(cluster.program, *sorted(barrier.byte_pcs)))
+    for key, (block, *others) in blocks.items():
+        where, expected, came = key
+        yield EXPECTED_BYTES.violation(
+            where=where, block=block, others=len(others), expected=expected, came=came, **lines[key]
+        )
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
@@ -383,6 +486,8 @@ def severity_of(conflict: Conflict) -> Severity:
 def _rule_of(conflict: Conflict) -> Rule | Wording:
     if conflict.mistake == "block end" and conflict.now.how == "cp.async":
         return COPIES_LEFT
+    if conflict.mistake == "block end" and conflict.now.how == "tcgen05.commit":
+        return COMMIT_LEFT
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
     return _RULE_OF_MISTAKE[conflict.mistake]
@@ -391,6 +496,8 @@ def _rule_of(conflict: Conflict) -> Rule | Wording:
 def _finding(launch: Launch, conflict: Conflict) -> Violation:
     facts = _facts(launch, conflict)
     told = _rule_of(conflict)
+    if told is RACE and is_lost_update(launch.program, conflict):
+        told = LOST_UPDATE
     remedy = conflict.remedy
     if remedy is None:
         return told.violation(**facts)
@@ -433,7 +540,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
-        "ptx_lines": ptx_lines(launch.program, now.pc, *([] if before is None else [before.pc])),
+        **line_facts(launch.program, now.pc, *([] if before is None else [before.pc])),
         "times": conflict.times if conflict.times > 1 else None,
         "block": conflict.block,
     }
@@ -443,7 +550,9 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
         return facts
     facts["who"] = _thread(launch, conflict, now)
     facts["does"] = _VERB[now.how]
-    facts["what"] = _bytes(launch, conflict)
+    element = _element(launch, conflict)
+    facts["what"] = _bytes(launch, conflict, element)
+    facts["element"] = None if element is None else element.facts
     facts["address"] = conflict.address
     if before is None or (conflict.mistake == "race" and before is now):
         return facts
@@ -452,6 +561,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts["did"] = other.verb
     facts["before_where"] = instruction_named(launch.program, before.pc)
     facts["remedy"] = _barrier_between(launch, conflict, before)
+    facts["finish"] = FINISH.get(before.how)
     facts["extra"] = " (wgmma: behind wgmma.wait_group)" if before.how == "wgmma" else ""
     return facts
 
@@ -460,7 +570,8 @@ def _thread(launch: Launch, conflict: Conflict, side: Side) -> str:
     if side.lane is None:
         return _UNIT_NAMED[side.how]
     thread = thread_index(launch, side.lane % launch.block_lanes)
-    return f"thread {thread} of block {conflict.block}"
+    named = f"thread {thread} of block {conflict.block}"
+    return f"the warp of {named}" if side.how in BY_WARP else named
 
 
 def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
@@ -472,24 +583,41 @@ def _other_side(launch: Launch, conflict: Conflict, before: Side) -> _Told:
     assert before.lane is not None
     rank, thread = divmod(before.lane, launch.block_lanes)
     named = f"thread {thread_index(launch, thread)}"
+    if before.how in BY_WARP:
+        named = f"the warp of {named}"
     if conflict.now.lane is not None and conflict.now.lane // launch.block_lanes != rank:
         named += f" of the block with rank {rank} in the cluster"
     return _Told(named, verb)
 
 
-def _bytes(launch: Launch, conflict: Conflict) -> str | None:
+def _element(launch: Launch, conflict: Conflict) -> Element | None:
+    """The element of a tile or an array that two accesses meet at, where a map or an array says which."""
+    if conflict.space == "shared":
+        return tile_element(launch, conflict)
+    address = conflict.address
+    region = None if address is None else launch.memory.region_at(address)
+    if address is None or region is None or launch.order is None or region.array.dtype.itemsize == 1:
+        return None
+    return array_element(launch, region, address, launch.order.memory.cell_bytes)
+
+
+def _bytes(launch: Launch, conflict: Conflict, element: Element | None) -> str | None:
     """The bytes that two accesses meet at."""
     address = conflict.address
     if address is None:
         return None
+    if conflict.space == "tensor":
+        return tensor_place(address)
     if conflict.space == "global":
         region = launch.memory.region_at(address)
         if region is None:
             return f"global address {address:#x}"
-        return f"byte {address - region.address} of {array_named(launch, region)}"
+        byte = f"byte {address - region.address}"
+        return f"{byte} of {array_named(launch, region)}" if element is None else f"{element.named} ({byte})"
     rank, offset = divmod(address, launch.shared_stride)
     variable = shared_variable(launch.program, offset)
-    told = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+    known_as = [one for one in (variable, None if element is None else element.named) if one is not None]
+    told = f"shared address {offset:#x}" + (f" ({': '.join(known_as)})" if known_as else "")
     own_rank = None if conflict.now.lane is None else conflict.now.lane // launch.block_lanes
     return (
         told

@@ -1,4 +1,4 @@
-"""Work that goes on while threads run: copies by TMA, bulk copies, cp.async, wgmma.
+"""Work that goes on while threads run: copies by TMA, bulk copies, cp.async, wgmma, tcgen05.
 
     issued ──────────── at any time between ──────────── waited for
                                                              └─ done here where no seed is given: as late as its wait allows
@@ -16,11 +16,13 @@ from typing import Literal
 
 import numpy as np
 
+from tilescope.arch import WARP_LANES
 from tilescope.machine.step import LaneNumbers
 
-WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "arrival"]
+WorkKind = Literal["load", "cp.async", "bulk", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st", "arrival"]
 MOST_WORKS = 1024  # that are under way in a cluster; then the oldest is done, as a queue that is full does it
 GROUP_KINDS: tuple[WorkKind, ...] = ("cp.async", "bulk", "wgmma")
+IN_ORDER: tuple[WorkKind, ...] = ("wgmma", "tcgen05")  # kinds whose works are done in the order of their issue
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +40,7 @@ class Work:
     groups: LaneNumbers | None = None
     barrier: int | None = None
     read: Callable[[], None] | None = None
-    registers: frozenset[int] = frozenset()  # that a wgmma reads or writes when it is performed
+    registers: frozenset[int] = frozenset()  # that a wgmma or tcgen05.ld reads or writes when it is performed
 
     def read_source(self) -> None:
         """Do the first half of a bulk store."""
@@ -105,6 +107,14 @@ class Pending:
             due = work.lanes[np.isin(group_of_lane[work.lanes], groups)]
             if len(due):
                 self.finish(work, due)
+
+    def settle_loads(self, registers: frozenset[int], lanes: LaneNumbers) -> None:
+        """Finish the tcgen05.ld of the warps of some lanes that bring these registers: whoever reads one waits for it."""
+        loads = [work for work in self.works if work.kind == "tcgen05.ld" and not work.registers.isdisjoint(registers)]
+        warps = np.unique(lanes // WARP_LANES) if loads else lanes
+        for work in loads:
+            if int(work.lanes[0]) // WARP_LANES in warps:
+                self.finish(work)
 
     def finish(self, work: Work, lanes: LaneNumbers | None = None) -> None:
         """Do a piece of work, for all or some of its lanes, and forget it."""

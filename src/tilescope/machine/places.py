@@ -8,19 +8,21 @@ softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.launch import Launch
-from tilescope.machine.memory import Region
+from tilescope.machine.memory import Bytes, Region
 from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import LaneNumbers
 from tilescope.sentence import counted, listed, shortened
 
 _RANGES_NAMED = 4
+_POINTER_BYTES = 8
 _TEXT_CHARACTERS = 80  # of an instruction
 _NULL_BYTES = 1 << 16  # addresses below this are a null pointer and an offset
 _NEAR_BYTES = 1 << 30  # what lies farther away from an array has nothing to do with it
@@ -65,6 +67,14 @@ def thread_index(launch: Launch, thread: int) -> tuple[int, int, int]:
     return thread % width, thread // width % height, thread // width // height
 
 
+def line_named(program: Program, pc: int) -> str:
+    """The source line of an instruction, or its PTX line where it has none."""
+    instruction = program.instructions[pc]
+    if instruction is None:
+        return "the end of a function"
+    return f"PTX line {instruction.line}" if instruction.source is None else str(instruction.source)
+
+
 def instruction_named(program: Program, pc: int) -> str:
     """An instruction: its source line first, the line of the PTX beside it."""
     instruction = program.instructions[pc]
@@ -74,10 +84,21 @@ def instruction_named(program: Program, pc: int) -> str:
     return ptx if instruction.source is None else f"{instruction.source}, {ptx}"
 
 
-def ptx_lines(program: Program, *pcs: int) -> tuple[int, ...]:
-    """The lines of the PTX text on which instructions stand, each once."""
-    instructions = [program.instructions[pc] for pc in pcs]
-    return tuple(dict.fromkeys(one.line for one in instructions if one is not None))
+class LineFacts(TypedDict):
+    """Where the instructions of a finding stand: lines of the PTX text, and of the program that it was made from."""
+
+    ptx_lines: tuple[int, ...]
+    source_lines: tuple[str, ...]
+
+
+def line_facts(program: Program, *pcs: int) -> LineFacts:
+    """The lines of some instructions, each once, in their order; every finding of a run has them among its values."""
+    instructions = [one for pc in pcs if (one := program.instructions[pc]) is not None]
+    sources = [str(one.source) for one in instructions if one.source is not None]
+    return {
+        "ptx_lines": tuple(dict.fromkeys(one.line for one in instructions)),
+        "source_lines": tuple(dict.fromkeys(sources)),
+    }
 
 
 def function_of(program: Program, pc: int) -> str:
@@ -108,23 +129,31 @@ def shared_variable(program: Program, offset: int) -> str | None:
 def array_named(launch: Launch, region: Region) -> str:
     """An array of global memory: its bytes, its address, and the argument or variable that it is."""
     told = f"the array of {counted(len(region.content), 'byte')} at {region.address:#x}"
-    owner = _owner(launch, region)
+    owner = owner_named(launch, region)
     return told if owner is None else f"{told}, {owner}"
 
 
-def _owner(launch: Launch, region: Region) -> str | None:
+def owner_named(launch: Launch, region: Region) -> str | None:
+    """The argument or variable that an array is: one that points at it, or maps it."""
     for name, address in launch.variable_addresses.items():
         if region.address == address:
             return f"variable {name}"
     program = launch.program
     for number, parameter in enumerate(program.entry.parameters):
-        if parameter.size_bytes != 8:
-            continue
         offset = program.param_offsets[parameter.number]
-        address = int(launch.parameters[offset : offset + 8].view(np.uint64)[0])
-        if region.address <= address < max(region.end, region.address + 1):
+        content = launch.parameters[offset : offset + (parameter.size_bytes or 0)]
+        held = _address_in(launch, content)
+        if held is not None and region.address <= held < max(region.end, region.address + 1):
             return f"args[{number}]"
     return None
+
+
+def _address_in(launch: Launch, parameter: Bytes) -> int | None:
+    """The address that a parameter is, or that of the tensor that it maps."""
+    if len(parameter) == _POINTER_BYTES:
+        return int(parameter.view(np.uint64)[0])
+    known = launch.known_map(parameter.tobytes())
+    return None if known is None else known.address
 
 
 def where_it_lies(launch: Launch, address: int) -> str | None:

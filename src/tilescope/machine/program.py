@@ -85,6 +85,8 @@ class Program:
     registers_named: list[frozenset[int]] = field(default_factory=list)  # all that each instruction names
     clock_reads: set[int] = field(default_factory=set)
     wgmma_registers: set[int] = field(default_factory=set)  # accumulators of wgmma, and A where it lies in registers
+    loaded_registers: set[int] = field(default_factory=set)  # that tcgen05.ld brings
+    cta_groups: set[int] = field(default_factory=set)  # of its tcgen05 instructions
     call_results: dict[int, tuple[Moves, ...]] = field(default_factory=dict)  # what each call brings back
     register_dtypes: list[np.dtype[np.generic]] = field(default_factory=list)
     register_numbers: dict[tuple[str, int], int] = field(default_factory=dict)  # (function, its own number of it)

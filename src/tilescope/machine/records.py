@@ -2,6 +2,7 @@
 
 CopyRecord      one TMA or bulk copy; a multicast is one for every block that receives it
 PhaseRecord     one phase of one mbarrier that ended
+MbarrierUse     what the first block did with an mbarrier
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ class PhaseRecord(NamedTuple):
     arrivals: int
     bytes: int  # that were expected in it
     pc: int  # of the arrival, or of the copy, that ended it
+
+
+class MbarrierUse(NamedTuple):
+    """What a block did with an mbarrier: the arrivals that it counts, and the instructions by which threads used it last."""
+
+    arrivals: int  # that end a phase of it
+    pcs: frozenset[int]
 
 
 class RunningPhase(NamedTuple):

@@ -10,43 +10,29 @@ order of the run, and with two other seeds.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from tilescope.errors import RuleError
 from tilescope.machine.assembly import assemble
-from tilescope.machine.grid import BlockIndex, GridRun, cluster_starts, run_grid
+from tilescope.machine.grid import GridRun, cluster_starts, run_grid
 from tilescope.machine.launch import Launch
-from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.mutation.change import KernelText
 from tilescope.machine.order.conflict import Conflict, Insertion, Remedy, Side
-from tilescope.machine.order.witness import LaunchOrder
 from tilescope.machine.order_findings import severity_of
 from tilescope.machine.program import Program
 from tilescope.machine.remedy_candidates import Candidate, candidates
+from tilescope.machine.trial import OTHER_SEEDS, Before, trial_launch
 from tilescope.ptx import read_module
 from tilescope.ptx.editing import Edit, edited
 
-COPIED_BYTES = 64 << 20  # of memory: for a launch with more nothing is tried
 FINDINGS_TRIED = 5  # the first errors
 CANDIDATES_OF_A_FINDING = 16
-STEPS_OF_A_TRIAL = 4  # times those of the run
 STEPS_OF_ALL_TRIALS = 8  # times those of the run; short runs have SHORT_STEPS
 SHORT_STEPS = 20_000
-OTHER_SEEDS = (1, 2)  # a remedy holds whoever comes first
 
 Met = frozenset[int]  # where the instructions of a conflict stand in the text: one, or two in either order
-
-
-class Before(NamedTuple):
-    """What a launch began with: its memory, its seed, and the blocks that run."""
-
-    memory: GlobalMemory
-    seed: int | None
-    blocks: Sequence[BlockIndex] | None
 
 
 def try_remedies(ptx: str, launch: Launch, result: GridRun, before: Before) -> None:
@@ -121,7 +107,7 @@ class _Trials:
         program = self._program(candidate, edits)
         if program is None:
             return None
-        launch = self._launched(program, seed)
+        launch = trial_launch(self._launch, program, self._before, seed)
         with np.errstate(all="ignore"):
             result = run_grid(launch, cluster_starts(launch, self._before.blocks))
         self._steps_left -= launch.max_steps - launch.steps_left
@@ -147,30 +133,6 @@ class _Trials:
             return Edit(instruction.start, instruction.start, f"{insertion.text} ")
         end = self._text.statement(instruction).end
         return Edit(end, end, f" {insertion.text}")
-
-    def _launched(self, program: Program, seed: int | None) -> Launch:
-        """The same launch of another program, on memory as it was."""
-        launch = self._launch
-        memory = self._before.memory.copied(COPIED_BYTES)
-        assert memory is not None  # it is a copy itself
-        return Launch(
-            program=program,
-            memory=memory,
-            grid=launch.grid,
-            block=launch.block,
-            cluster=launch.cluster,
-            is_clustered=launch.is_clustered,
-            smem_bytes=launch.smem_bytes,
-            parameters=launch.parameters,
-            given_maps=launch.given_maps,
-            variable_addresses=launch.variable_addresses,
-            arch=launch.arch,
-            random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
-            max_steps=min(launch.max_steps, STEPS_OF_A_TRIAL * self._steps),
-            max_seconds=launch.max_seconds,
-            begun=launch.begun,
-            order=LaunchOrder(program),
-        )
 
 
 def _met(program: Program, conflict: Conflict) -> Met:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
 from tilescope.machine.launch import Launch
+from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.mutation.change import KernelText
 from tilescope.machine.mutation.removals import waiting
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Mistake, Side
@@ -70,9 +71,8 @@ def candidates(launch: Launch, text: KernelText, conflict: Conflict) -> Iterator
     make = _CANDIDATES.get(conflict.mistake)
     if make is None or conflict.before is conflict.now:  # one store of two values needs another program
         return
-    meeting = _Meeting(launch, text, conflict)
-    if not meeting.is_update():
-        yield from dict.fromkeys(make(meeting))
+    if not is_lost_update(launch.program, conflict):
+        yield from dict.fromkeys(make(_Meeting(launch, text, conflict)))
 
 
 class _Meeting:
@@ -96,23 +96,6 @@ class _Meeting:
         found = self.program.instructions[pc]
         assert found is not None  # the end of a body touches nothing
         return found
-
-    def is_update(self) -> bool:
-        """Whether threads load, change and store one word: a barrier would order that, and lose what others added."""
-        if self.conflict.before is None or self.conflict.space == "registers":
-            return False
-        load, store = sorted((self.before.pc, self.now.pc))
-        loaded, stored = self.instruction(load), self.instruction(store)
-        if (loaded.name, stored.name) != ("ld", "st") or loaded.operands[1] != stored.operands[0]:
-            return False
-        changed = set(self.program.targets[load])
-        address = self.program.registers_named[load] - changed
-        for pc in range(load + 1, store):
-            if not address.isdisjoint(self.program.targets[pc]):
-                return False  # it is stored elsewhere
-            if not changed.isdisjoint(self.program.registers_named[pc]):
-                changed.update(self.program.targets[pc])
-        return not changed.isdisjoint(self.program.registers_named[store])
 
     def barriers(self) -> tuple[str, ...]:
         """Barriers that both threads can come to, the narrowest first."""

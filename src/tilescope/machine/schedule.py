@@ -24,7 +24,7 @@ from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
 from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.front import Front
-from tilescope.machine.pending import Work
+from tilescope.machine.pending import IN_ORDER, Work
 from tilescope.machine.step import LaneNumbers, Versions
 
 QUANTUM_STEPS = 4096  # that a front may take before the others get their turn
@@ -329,8 +329,8 @@ class Schedule:
         works = self.cluster.pending.works
         while random is not None and works and random.random() < _EARLY_CHANCE:
             chosen = random.choice(works)
-            if chosen.kind == "wgmma":  # those of a warpgroup are done in their order
-                chosen = next(work for work in works if work.kind == "wgmma")
+            if chosen.kind in IN_ORDER:
+                chosen = next(work for work in works if work.kind == chosen.kind)
             self._finish(chosen)
 
     def _finish(self, work: Work) -> None:

@@ -23,7 +23,7 @@ from tilescope.machine.element_flow import made_of
 from tilescope.machine.lane_pattern import BIT_OF_MODE, MODES, PLAIN, modes_in
 from tilescope.machine.launch import Launch
 from tilescope.machine.operand_reads import ReadKey, ReadShape, ReadTally
-from tilescope.machine.places import instruction_named, ptx_lines
+from tilescope.machine.places import instruction_named, line_facts
 from tilescope.machine.program import Program
 from tilescope.machine.thread_tiles import Misfit, MisfitKind
 from tilescope.mma.descriptor import WGMMA_FORM, WgmmaDescriptor
@@ -203,7 +203,7 @@ def _told(launch: Launch, alike: list[Misfit], verdict: Verdict) -> Violation:
     told_pcs = [misfit.pc, *pcs[:1]] if copy is None else [misfit.pc, copy.pc]
     return told.violation(
         where=instruction_named(program, misfit.pc),
-        ptx_lines=ptx_lines(program, *told_pcs),
+        **line_facts(program, *told_pcs),
         others=others or None,
         operand=misfit.operand or None,
         block=misfit.block,
@@ -280,7 +280,7 @@ def _overlap_told(launch: Launch, pcs: list[int], overlap: _Overlap) -> Violatio
     descriptor = overlap.descriptor
     return OVERLAP.violation(
         where=instruction_named(launch.program, pcs[0]),
-        ptx_lines=ptx_lines(launch.program, *pcs),
+        **line_facts(launch.program, *pcs),
         others=len(pcs) - 1 or None,
         operand=shape.operand,
         rows=shape.rows,

@@ -354,7 +354,7 @@ class TensorMemory(Documented, Value):
             return registers
         if move.form.places > 1:
             raise UNKNOWN_REDUCTION.error(opcode=move.opcode)
-        return np.concatenate([registers, _reduced(registers, move.reduction)], axis=1)
+        return np.concatenate([registers, reduced_registers(registers, move.reduction)], axis=1)
 
     def store(
         self, instruction: str, registers: npt.ArrayLike, address: Any, *, warp: int, split: int | None = None
@@ -511,7 +511,7 @@ def _read_allocations(allocations: object) -> tuple[tuple[int, int], ...] | None
 _NUMBER_TYPES = {"f32": np.float32, "u32": np.uint32, "s32": np.int32}
 
 
-def _reduced(registers: Cells, reduction: str) -> Cells:
+def reduced_registers(registers: Cells, reduction: str) -> Cells:
     """The register that ld.red adds: the smallest or largest of the thread's own, as numbers of the type."""
     operation, *options, number_type = reduction.split(".")
     numbers = registers.view(_NUMBER_TYPES[number_type])

@@ -150,6 +150,7 @@ class Decompression(NamedTuple):
 
 _FOUR = "one source: the CuTe DSL's example, and the same place in mma.sync"
 _SIX = "unconfirmed: the CuTe DSL's example puts 6-bit values at bits 6-1, mma.sync takes them from bits 5-0"
+Bytes = npt.NDArray[np.uint8]
 DECOMPRESSIONS = {"b8x16.b4x16_p64": Decompression(4, 2, _FOUR), "b8x16.b6x16_p32": Decompression(6, 1, _SIX)}
 
 
@@ -192,10 +193,27 @@ def copied_words(
     rows = memory[addresses - base]
     if decompress is not None:
         spread = DECOMPRESSIONS[known_name("decompress", decompress, DECOMPRESSIONS, "decompression of tcgen05.cp")]
-        chunks = rows.reshape(shape.rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * spread.bits // 8]
-        rows = (unpacked(chunks, spread.bits) << spread.lowest_bit).reshape(shape.rows, -1).astype(np.uint8)
+        rows = spread_bytes(rows, spread)
     words: npt.NDArray[np.uint32] = np.ascontiguousarray(rows).view(np.uint32)
     return words
+
+
+def padded_codes(stored: Bytes, bits: int) -> Bytes:
+    """Codes of elements of 4 or 6 bits from rows of 16-byte chunks: 16 elements at the front of each, then padding.
+
+    >>> chunk = np.zeros((1, 16), np.uint8)
+    >>> chunk[0, :8] = 0x21
+    >>> padded_codes(chunk, 4)[0].tolist()[:4]
+    [1, 2, 1, 2]
+    """
+    rows = len(stored)
+    filled = stored.reshape(rows, -1, CHUNK_BYTES)[..., : CHUNK_BYTES * bits // 8]
+    return unpacked(filled, bits).reshape(rows, -1)
+
+
+def spread_bytes(stored: Bytes, spread: Decompression) -> Bytes:
+    """Rows as tcgen05.cp spreads them: a byte for each element, at the bits where the tensor core takes it from."""
+    return (padded_codes(stored, spread.bits) << np.uint8(spread.lowest_bit)).astype(np.uint8)
 
 
 def copy_notes(column: int, decompress: str | None) -> list[Violation]:

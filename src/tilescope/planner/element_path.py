@@ -24,7 +24,7 @@ from tilescope.planner.consumers import operand_of
 from tilescope.rule import rule
 from tilescope.smem.op import BANK_BYTES, BANKS
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
-from tilescope.value import Value
+from tilescope.value import Value, hex_field
 
 if TYPE_CHECKING:
     from tilescope.planner.plans import Plan
@@ -56,16 +56,16 @@ class CopyStop(Value):
     smem_offset_bytes: int  # where the box lands, from the tile's first byte
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptorStop(Value):
     """The descriptor that reads an element, and the element's place in what it reads."""
 
-    mn_block: int
-    k_step: int
-    word: int  # the 64 bits
-    start_address: int
+    mn_block: int  # number of the instruction along mn, from 0
+    k_step: int  # number of the instruction along k, from 0
+    word: int = hex_field()  # the 64 bits
+    start_address: int = hex_field()  # of what it reads
     mn: int  # of the element, in the instruction's operand
-    k: int
+    k: int  # of the element, in the instruction's operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class RegisterStop(Value):
 
     instruction: str  # the mma that takes it
     block: tuple[int, int]  # number of the fragment along mn and k
-    lane: int
-    register: int
-    first_bit: int
+    lane: int  # of the warp
+    register: int  # of the fragment, from 0
+    first_bit: int  # of the element in that register
     address_lane: int | None  # whose address ldmatrix.x4 reads the element's row from; None where .x4 is not the way
 
 
@@ -84,9 +84,9 @@ class RegisterStop(Value):
 class ResultStop(Value):
     """Where the products of an element are added up: a row of D for an element of A, a column for one of B."""
 
-    axis: Literal["row", "column"]
+    axis: Literal["row", "column"]  # of D
     index: int  # in the instruction's D
-    memory: Literal["registers", "tensor memory"]
+    memory: Literal["registers", "tensor memory"]  # that holds D
     threads: tuple[int, ...]  # of the warpgroup, that hold that row or column; empty for tensor memory
     lane_or_column: int | None  # of tensor memory: the lane of a row, the first column of a column of 32 bits
 
@@ -103,19 +103,19 @@ class ElementPath(Value):
     (1, 5, (84, 85, 86, 87))
     """
 
-    plan: Plan
-    mn: int
-    k: int
-    smem_address: int  # of the tile's first byte
+    plan: Plan  # whose tile it is in
+    mn: int  # of the element, in the tile
+    k: int  # of the element, in the tile
+    smem_address: int = hex_field()  # of the tile's first byte
     gmem_offset_bytes: int  # of the element, from the tile's first element in the matrix
     first_bit: int  # of the element in its first byte
     chunk: int  # the 16 bytes of its row that hold it, from 0
-    address: int  # in shared memory
+    address: int = hex_field()  # in shared memory
     copy: CopyStop | None  # None: threads copy
     descriptor: DescriptorStop | None  # None: no tensor core reads the tile by descriptor
     register: RegisterStop | None  # None: it does not go to registers by ldmatrix
-    result: ResultStop | None
-    basis: Basis
+    result: ResultStop | None  # None: no tensor core reads the tile by descriptor
+    basis: Basis  # of the plan
 
     @property
     def row(self) -> int:
@@ -191,7 +191,14 @@ def _descriptor_stop(plan: Plan, mn: int, k: int, smem_address: int) -> Descript
     mn_block, mn_within = divmod(mn, loop.block_mn)
     k_step, k_within = divmod(k, loop.k_per_step)
     descriptor = loop[mn_block][k_step]
-    return DescriptorStop(mn_block, k_step, descriptor.encode(), descriptor.start_address, mn_within, k_within)
+    return DescriptorStop(
+        mn_block=mn_block,
+        k_step=k_step,
+        word=descriptor.encode(),
+        start_address=descriptor.start_address,
+        mn=mn_within,
+        k=k_within,
+    )
 
 
 def _register_stop(plan: Plan, mn: int, k: int) -> RegisterStop | None:

@@ -16,7 +16,7 @@ from tilescope.machine.argument_text import read_arguments
 from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch_description import ALL, CORNERS, Blocks, LaunchDescription
 from tilescope.machine.launch_template import launch_template
-from tilescope.machine.launching import Launched, launched
+from tilescope.machine.launching import Launched, MemoryOutcome, launched
 from tilescope.machine.line_count import line_counts
 from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
@@ -24,7 +24,7 @@ from tilescope.machine.source_text import no_source, source_texts
 from tilescope.pipeline.simulation import Simulation, simulate
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import Answer, Asked, FirstLine, Input, Made, MadeFile, Question, flag, refuse
-from tilescope.sentence import filled, shortened
+from tilescope.sentence import counted, filled, shortened
 from tilescope.tma.array_file import as_npy
 from tilescope.written import number, numbers
 
@@ -33,6 +33,7 @@ BY_LINE = "line"
 LINES = "lines"
 TIMELINE = "timeline"
 SMEM_PICTURE = "smem"
+_TOLD_WITH_PROOF = ("sentence", "way")  # parts of a timeline
 _SAVED = re.compile(r"(?P<argument>\d{1,9})=(?P<path>.+)")
 
 
@@ -66,11 +67,17 @@ def first_line(run: KernelRun, seconds: float | None, errors: list[Violation], p
 
 
 def answer(asked: Asked) -> Answer:
-    """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays."""
+    """The run of a kernel whose text is `ptx`; `described` is what a launch file says, `read_array` reads arrays.
+
+    `made_kernel` stands in place of the text where the kernel was compiled first, and `compiled` says by whom.
+    """
     said: LaunchDescription = asked.get("described", LaunchDescription())
-    kernel = Kernel(asked["ptx"], asked.get("entry", said.entry))
+    kernel = asked["made_kernel"] if "made_kernel" in asked else Kernel(asked["ptx"], asked.get("entry", said.entry))
     if asked.get("template"):
-        template = launch_template(kernel, PurePath(asked["kernel"]).name)
+        refuse(
+            kernel.host is not None, "--template is for PTX; of a kernel of Triton its signature says what it takes."
+        )
+        template = launch_template(kernel, "" if "made_kernel" in asked else PurePath(asked["kernel"]).name)
         first = line("A launch file to start from: {parameters:parameter}.", parameters=len(kernel.parameters))
         return Answer(template.launch, first=first, text=f"# {first.sentence}\n{template.text}")
     refuse("args" in asked and said.arguments, "--arg and the launch file both give arguments; keep one of them.")
@@ -83,6 +90,7 @@ def answer(asked: Asked) -> Answer:
         asked["read_array"],
         max_seconds=asked.limit("seconds"),
         remedies=not asked.get("no_remedies"),
+        advice=asked.get("advice", False),
         **picture,
     )
     seconds = time.perf_counter() - start
@@ -90,8 +98,14 @@ def answer(asked: Asked) -> Answer:
     texts = source_texts(kernel.program, asked.get("read_source", no_source)) if asked.get("by") == BY_LINE else None
     errors = [finding for finding in run.findings if finding.severity == "error"]
     proof = _proof(asked, run)
-    texts_told = (run.printed.rstrip(), proof.told if proof is not None else "", _undrawn(picture, run))
-    printed = [text for text in texts_told if text]
+    told_of = (
+        asked.get("compiled", ""),
+        run.printed.rstrip(),
+        _replayed(done),
+        "" if proof is None else proof.told(is_verdict_said=not errors),
+        _undrawn(picture, run),
+    )
+    printed = [text for text in told_of if text]
     timeline = proof.simulation if proof is not None and asked.get("draw") == TIMELINE else None
     return Answer(
         run,
@@ -108,16 +122,50 @@ def answer(asked: Asked) -> Answer:
             "exact": run.exact,
             "outputs": [output.to_dict() for output in done.outputs],
             "lines": [count.to_dict() for count in line_counts(run)],
+            **({"compiled": asked["compiled"]} if "compiled" in asked else {}),
+            **({"memory": [one.to_dict() for one in done.memory]} if done.memory else {}),
             **({} if proof is None else {"proof": proof.to_dict()}),
             **({} if run.smem is None else {"smem": run.smem.to_dict()}),
         },
-        is_yes=run.outcome == "finished" and not errors and (not asked.get("prove") or _is_proven(proof)),
+        is_yes=run.outcome == "finished"
+        and not errors
+        and (not asked.get("prove") or _is_proven(proof))
+        and not (run.exact and _differing(done)),
         violations=run.findings,
         told_in="findings",
         printed="\n\n".join(printed),
-        told_above=("outcome", "printed"),
+        told_above=("outcome", "printed", *_TOLD_WITH_PROOF),
         files=_saved(asked.get("saved", ()), done),
     )
+
+
+def _differing(done: Launched) -> list[MemoryOutcome]:
+    """Recorded memory that holds something else here than on the card."""
+    return [one for one in done.memory if one.differing_bytes]
+
+
+def _replayed(done: Launched) -> str:
+    """How the memory of a recorded launch came out beside the card's."""
+    compared = [one for one in done.memory if one.differing_bytes is not None]
+    lines = []
+    if compared and not _differing(done):
+        changed_bytes = sum(one.changed_bytes for one in compared)
+        allocations = counted(len(compared), "recorded allocation")
+        lines.append(f"{allocations}: all bytes equal the card's after the launch, {changed_bytes} of them changed.")
+    for one in _differing(done):
+        assert one.first_difference is not None
+        lines.append(
+            f"{one.differing_bytes} of {one.size_bytes} bytes at {one.address:#x} differ from the card's, "
+            f"the first at {one.first_difference:#x}."
+        )
+    if _differing(done) and not done.run.exact:
+        lines.append(
+            f"The run used {', '.join(done.run.inexact)}, whose bits are not known: small differences are expected."
+        )
+    missing_bytes = sum(one.missing_bytes for one in done.memory)
+    if missing_bytes:
+        lines.append(f"The recording left out {missing_bytes} bytes of these allocations: what reads them faults here.")
+    return "\n".join(lines)
 
 
 class _Proof(NamedTuple):
@@ -133,13 +181,12 @@ class _Proof(NamedTuple):
             return f"Not proven: {self.refusal}"
         return f"{self.simulation.pipeline.name} as a pipeline: {self.simulation.sentence}"
 
-    @property
-    def told(self) -> str:
-        """The verdict, what it holds for, and the way into a mistake with its source lines."""
+    def told(self, *, is_verdict_said: bool) -> str:
+        """The verdict, unless the first line has it, what it holds for, and the way into a mistake with its source lines."""
         mistake = self.simulation.mistake if self.simulation is not None else None
-        lines = [self.verdict]
+        lines = [] if is_verdict_said else [self.verdict]
         if self.simulation is not None and self.simulation.verdict == "proven":
-            lines.append("That holds for the way that every warp of its first cluster took in this run.")
+            lines.append("The proof holds for the way that every warp of the first cluster took in this run.")
         if mistake is not None:
             lines += [f"{number:>3}. {step}" for number, step in enumerate(mistake.way, 1)]
         return "\n".join(lines)
@@ -260,9 +307,15 @@ RUN = Question(
     name="run",
     help="""Run a kernel's PTX without a GPU, and say what it did: results equal an H200's bytes.
 
+    --triton compiles a kernel of Triton or Gluon first: it imports your module, which runs what stands in it. --cuda compiles
+    a file of CUDA C++ by nvcc or NVRTC. --launch also takes what `tilescope watch --record` wrote.
+
     \b
     tilescope run scale.ptx --grid 4 --block 256 --arg f32:1000 --arg 2.0
     tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
+    tilescope run --triton add.py:add --signature "*fp32,i32" --constexpr N=128 …
+    tilescope run --cuda scale.cu --grid 4 --block 256 --arg f32:1000 --arg 2.0
+    tilescope run mm.ptx --launch mm.launch
     tilescope run mm.ptx --template > launch.toml
     tilescope run --launch launch.toml --save results
     tilescope run --launch launch.toml --by line
@@ -283,6 +336,24 @@ RUN = Question(
     """,
     inputs=(
         Input("kernel", file="input", is_required=False, shown_as="[FILE.ptx]"),
+        Input(
+            "triton",
+            "--triton",
+            "A kernel of Triton or Gluon",
+            "its module is imported, and the installed Triton compiles it.",
+            shown_as="MODULE.py:FUNCTION",
+        ),
+        Input("signature", "--signature", "Types of its parameters", 'such as "*fp16, i32".', shown_as="TYPE,…"),
+        Input("constexprs", "--constexpr", "A constant of it", is_many=True, shown_as="NAME=VALUE"),
+        Input("cuda", "--cuda", "A file of CUDA C++, compiled by nvcc or NVRTC", file="input", shown_as="FILE.cu"),
+        Input(
+            "options",
+            "--option",
+            "An option of the compiler",
+            "num_warps=8 of Triton, -Iinclude of nvcc.",
+            is_many=True,
+            shown_as="OPTION",
+        ),
         GRID,
         BLOCK,
         CLUSTER,
@@ -320,6 +391,12 @@ RUN = Question(
         ),
         Input("all_lines", "--all-lines", "List every line that ran", read=flag),
         Input("no_remedies", "--no-remedies", "Do not run it again with what might cure an error", read=flag),
+        Input(
+            "advice",
+            "--advice",
+            "Run it again without some of its barriers, and name those that ordered nothing",
+            read=flag,
+        ),
         Input(
             "prove",
             "--prove",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from typing import NamedTuple, TypeAlias
@@ -24,8 +24,8 @@ from tilescope.sentence import shortened
 from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
-from tilescope.symptoms.nearest import rarity
-from tilescope.symptoms.question import says_nothing_else
+from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
+from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -36,6 +36,7 @@ _ASKING = re.compile(
     r"\s*(?:\[[^\]]*\]\s*)*(?:what(?:'s| is| are| does| do)?|explain|define|meaning of|difference|how (?:does|big|large|many|much))\b",
     re.IGNORECASE,
 )
+_SIZES = re.compile(r"\s*(?:\[[^\]]*\]\s*)*how (?:big|large|many|much)\b", re.IGNORECASE)  # of the last thing named
 _COMPARED = re.compile(r"\bdifferences?\s+between:?\s+(?:an?\s+|the\s+)?([\w.:]+)", re.IGNORECASE)
 _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
@@ -43,6 +44,8 @@ _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
+_AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
+_MUCH_MORE = 1.5  # times what speaks for a term, for a diagnosis to go before what somebody asks for
 _SYMPTOMS_SHOWN = 3  # of those that a cause has
 _LISTED = "`tilescope explain` lists what can be explained."
 
@@ -56,6 +59,7 @@ class Topic(Value):
     meaning: str
     see: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()  # a table below the sentences
+    rival: str = ""  # another topic that fits the question about as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +111,9 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
-    in_sentences: list[Finder] = [_symptom, _contained_term, _named_cause]
-    if asks_for_meaning:
-        in_sentences = [_contained_term, _symptom, _named_cause]
-    elif len(words_of(name)) > _FEW_WORDS:  # a title, not a term with a word beside it
-        in_sentences = [_symptom, _named_cause, _contained_term]
-    in_sentences.insert(0, _compared_term)
     others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
     of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
-    finders = [*of_words, *in_sentences, _mentioned_term, _rule, _near_sentence]
-    for find_topic in finders:
+    for find_topic in (*of_words, _compared_term, _in_sentence, _rule, _likely_term, _near_sentence):
         topic = find_topic(name)
         if topic is not None:
             return topic
@@ -159,7 +155,7 @@ def _contained_term(name: str) -> Topic | None:
     bare = [word for word in spellings if all(map(says_nothing_else, asked.replace(f" {word} ", " ").split()))]
     if not bare:
         return None
-    return _term(bare[0] if _ASKING.match(name) else _rarest(bare))
+    return _term(bare[0] if _ASKING.match(name) and not _SIZES.match(name) else _rarest(bare))
 
 
 def _compared_term(name: str) -> Topic | None:
@@ -169,7 +165,11 @@ def _compared_term(name: str) -> Topic | None:
     'mbarrier'
     """
     compared = _COMPARED.search(name)
-    return None if compared is None else _term(compared[1])
+    if compared is None:
+        return None
+    parts = compared[1].rstrip(".:").split(".")
+    spellings = (".".join(parts[:count]) for count in range(len(parts), 0, -1))  # mbarrier.try_wait, then mbarrier
+    return next((topic for topic in map(_term, spellings) if topic is not None), None)
 
 
 def _rarest(spellings: Iterable[str]) -> str:
@@ -178,20 +178,68 @@ def _rarest(spellings: Iterable[str]) -> str:
 
 
 def _rarest_word(spelling: str) -> float:
-    return max((rarity(frozenset({word})) for word in words_of(spelling)), default=0.0)
+    return max((weight({word}) for word in words_of(spelling)), default=0.0)
 
 
-def _mentioned_term(name: str) -> Topic | None:
-    """The rarest term that a sentence mentions, where other words of it belong to the trade as well.
+def _in_sentence(name: str) -> Topic | Diagnosis | None:
+    """What a sentence is about: what its numbers say, the term that it asks for, or what speaks most strongly."""
+    asks_for_meaning = _ASKING.match(name) is not None  # of a word, not for what is wrong
+    is_short = len(words_of(name)) <= _FEW_WORDS
+    term = _contained_term(name)
+    if term is not None and asks_for_meaning and not _says_more(diagnose(name), name):
+        return term
+    diagnosis = _known_diagnosis(name)
+    if is_certain(name) or (diagnosis.symptoms and is_short):
+        return diagnosis
+    if term is not None and is_short and not asks_for_meaning:
+        return term
+    return _strongest(diagnosis, _mentioned_terms(name))
+
+
+def _says_more(diagnosis: Diagnosis, name: str) -> bool:
+    """Whether what a question describes says much more than the terms it spells: "what alignment does TMA need"."""
+    terms = _mentioned_terms(name)
+    return bool(terms) and strength_of(diagnosis) > _MUCH_MORE * terms[0].score
+
+
+def _strongest(diagnosis: Diagnosis, terms: tuple[Likely, ...]) -> Topic | Diagnosis | None:
+    """What speaks most strongly: the diagnosis or a term; with the runner-up, if about as much speaks for it."""
+    found = list(terms)
+    if diagnosis.symptoms:
+        found.append(Likely(strength_of(diagnosis), diagnosis.symptoms[0].name, "symptom"))
+    elif diagnosis.named:
+        found.append(Likely(strength_of(diagnosis), diagnosis.named[0].name, "cause"))
+    if not found:
+        return None
+    best, *others = sorted(found, key=lambda likely: -likely.score)
+    rival = next((other.name for other in others if _is_rival(other, best)), "")
+    if best.kind != "term":
+        return replace(diagnosis, rival=rival)
+    topic = _term(best.name)
+    return None if topic is None else replace(topic, rival=rival)
+
+
+def _is_rival(other: Likely, best: Likely) -> bool:
+    """Whether about as much speaks for another topic, and it is not another side of the same thing."""
+    return other.score >= _AS_LIKELY * best.score and words_of(other.name).isdisjoint(words_of(best.name))
+
+
+def _likely_term(name: str) -> Topic | None:
+    """The term that a sentence is most about although it does not spell it."""
+    guess = likeliest(question_words(name), name)
+    return _term(guess.name) if guess is not None and guess.kind == "term" else None
+
+
+def _mentioned_terms(name: str) -> tuple[Likely, ...]:
+    """The terms that a sentence spells, the strongest first; an ordinary word only beside other words of the trade.
 
     "Why does CUTLASS use a 3-4-3 swizzle?" is about swizzles; "my dog has a box" is not about boxes.
     """
     words = set(_question(name).split())
     of_trade = [word for word in words if not word.isdecimal() and word not in FILLER and says_nothing_else(word)]
-    spellings = _spellings_in(name)
-    if not spellings or len(of_trade) < _TRADE_WORDS:
-        return None
-    return _term(_rarest(spellings))
+    if len(of_trade) < _TRADE_WORDS and spells_only_ordinary_words(name):
+        return ()
+    return terms_in(name, question_words(name))
 
 
 def _spellings_in(name: str) -> list[str]:
@@ -326,6 +374,12 @@ def _rules_by_spelling() -> dict[str, Rule]:
 
 
 def _symptom(name: str) -> Diagnosis | None:
+    """What the words describe, if it is something seen."""
+    diagnosis = _known_diagnosis(name)
+    return diagnosis if diagnosis.symptoms else None
+
+
+def _known_diagnosis(name: str) -> Diagnosis:
     """What the words describe; an error code that no CUDA error has is refused, whatever stands around it."""
     diagnosis = diagnose(name)
     if diagnosis.symptoms:
@@ -347,13 +401,7 @@ def _symptom(name: str) -> Diagnosis | None:
             limit="no error of CUDA's driver or runtime has that name",
             fix=f"Did you mean {nearest}?" if nearest else _LISTED,
         )
-    return None
-
-
-def _named_cause(name: str) -> Diagnosis | None:
-    """The causes that a sentence names without saying what is seen."""
-    diagnosis = diagnose(name)
-    return diagnosis if diagnosis.named else None
+    return diagnosis
 
 
 def _near_sentence(name: str) -> Diagnosis | None:
@@ -445,7 +493,8 @@ EXPLAIN = Question(
     hang, "garbage in every second row". Numbers in it are read: "Required: 131072, Hardware limit: 101376" says what fits.
     A - reads stdin.
 
-    Words that name nothing get the nearest topics, and exit status 1. Without TOPIC: list everything that can be explained.
+    Where two topics fit about as well, the first line names both. Words that name nothing get the nearest topics, and
+    exit status 1. Without TOPIC: list everything that can be explained.
     """,
     inputs=(Input("topic", read=str, is_many=True, is_required=False, completed=names),),
     answer=answer,

@@ -25,10 +25,11 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
 from tilescope.symptoms.arithmetic import numbers_read
-from tilescope.symptoms.nearest import nearest
+from tilescope.symptoms.ranking import likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
     ASKING,
+    BACKGROUND,
     CONTEXT,
     DECISIVE,
     ELSEWHERE,
@@ -44,6 +45,9 @@ from tilescope.value import Value, row_field
 _SUGGESTED = 5
 _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
+_NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
+_CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WANTED_SUCCESS = re.compile(r"==\s*(?:CUDA_SUCCESS|cudaSuccess)\b")  # of an assertion: what did not come back
@@ -69,6 +73,7 @@ class Diagnosis(Value):
     named: tuple[Cause, ...] = row_field(Cause.named, default=())  # causes that the question itself names, best first
     arithmetic: tuple[str, ...] = ()  # what the numbers of the question come to
     nearest: tuple[str, ...] = ()  # where nothing is named: names of topics that share its rare words, best first
+    rival: str = ""  # another topic that fits the question about as well
 
     @property
     def is_known(self) -> bool:
@@ -119,6 +124,8 @@ def diagnose(question: str) -> Diagnosis:
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
     named = _named_causes(words, best, seen)
+    if not found and not named and not codes.unknown:
+        found, named = _likeliest(question, words)
     is_named = bool(found or named)
     return Diagnosis(
         question,
@@ -127,8 +134,50 @@ def diagnose(question: str) -> Diagnosis:
         codes.unknown,
         tuple(CAUSE[name] for name in named),
         () if words & ELSEWHERE else numbers_read(question),
-        () if is_named else nearest(words, _SUGGESTED),
+        () if is_named else nearest(words, question, _SUGGESTED),
     )
+
+
+def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
+    """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
+
+    Where nothing speaks for any, a title that names a card asks what the card can do.
+    """
+    if terms_in(question, words) or words & ELSEWHERE:
+        return [], []
+    guess = likeliest(words, question)
+    if guess is None:
+        says_more = bool(words - BACKGROUND - ASKING)
+        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and says_more else [])
+    if guess.kind == "term":
+        return [], []
+    return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
+
+
+def is_certain(question: str) -> bool:
+    """Whether a number of a question says what it is: a CUDA error, or an Xid line."""
+    return bool(codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS])).known or _xids_in(question))
+
+
+def strength_of(diagnosis: Diagnosis) -> float:
+    """How much speaks for what a diagnosis names, to be compared with terms that the question spells as well."""
+    question = diagnosis.question
+    words = question_words(question)
+    strengths = [0.0]
+    if diagnosis.symptoms:
+        name = diagnosis.symptoms[0].name
+        phrase = _strongest_there(_symptom_phrases().get(name, ()), words)
+        strengths.append(strength("symptom", name, phrase, question, words) if phrase else 0.0)
+    if diagnosis.named:
+        name = diagnosis.named[0].name
+        phrase = _strongest_there(_cause_phrases()[name], words)
+        strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
+    return max(strengths)
+
+
+def _strongest_there(phrases: Phrases, words: frozenset[str]) -> frozenset[str]:
+    """Of the phrases that are there whole the one that says most; empty if none is."""
+    return max((phrase for phrase in phrases if phrase <= words), key=_weight, default=frozenset())
 
 
 def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
@@ -296,6 +345,7 @@ def _weights() -> dict[str, float]:
     rows = (*_symptom_phrases().values(), *_cause_phrases().values())
     used = Counter(word for phrases in rows for word in frozenset().union(*phrases))
     weights = {word: log(1 + len(rows) / count) for word, count in used.items()}
+    weights |= {_NAMES_A_CARD: _BACKGROUND_WEIGHT}
     return weights | {word: _DECIDES * max(weights.values()) for word in DECISIVE if word in weights}
 
 

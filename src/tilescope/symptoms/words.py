@@ -23,7 +23,9 @@ MAX_CHARACTERS = 20_000
 _ALIKE = 0.83  # how like a known word another is spelled to be read as it
 _MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
 _STEM_LETTERS = 4  # a shorter word is no form of another
-_ENDINGS = {"ies": "y", "ied": "y", "ings": "", "ing": "", "ed": "", "s": ""}  # of a form, and of its stem
+# Of a form, and of its stem. Nouns of verbs first: initialization, allocation; illegally.
+_ENDINGS = {"izations": "iz", "ization": "iz", "isation": "iz", "ations": "at", "ation": "at", "ally": "al"}
+_ENDINGS |= {"ies": "y", "ied": "y", "ings": "", "ing": "", "ed": "", "s": ""}
 _NO_FORMS = ("ss", "us", "is", "eed")  # endings of words that are no forms: address, exceed
 _DOUBLED = frozenset("bdgmnprt")  # letters that a form doubles
 _LEAST_COUNTED = 64  # of elements, for a fraction of them to be a share: 7 / 8 may be anything
@@ -32,18 +34,58 @@ _WORDS = table("words")
 SAME = {word: name for name, words in _WORDS["same"].items() for word in words.split()}
 _NAMES = frozenset(SAME.values())
 FILLER = frozenset(_WORDS["filler"]["words"].split())
-_RAW = {kind: _WORDS[kind]["words"].split() for kind in ("asking", "vague", "decisive", "context", "elsewhere")}
+_RAW = {
+    kind: _WORDS[kind]["words"].split()
+    for kind in ("asking", "vague", "decisive", "context", "elsewhere", "fault", "everyday", "ordinary")
+}
 # What several words say together, the longest first: "shared memory" before "memory".
 _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for spelled in spellings}
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
-# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec
-_JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z][a-z]{2})")
+# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init
+_JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})")
+# Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
+_GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
+
+
+def _without_joints(text: str) -> str:
+    """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
+    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
+    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
+    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
+    plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
+    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s<>=]+", " ", plain))
+    return _GPU.sub(r"gpucard \g<0>", bare)
+
+
+@lru_cache(maxsize=4096)
+def sequence_of(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, folded, filler among them.
+
+    >>> sequence_of("elementStrides of the TMA_desc")
+    ('element', 'strid', 'of', 'the', 'tma', 'descriptor')
+    """
+    return tuple(map(folded, spelled_words(text)))
+
+
+@lru_cache(maxsize=4096)
+def spelled_words(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, as they are spelled.
+
+    >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
+    (('warp', 'specialize'), ('warp', 'specialization'))
+    """
+    return tuple(_shortened(_PIECE.findall(_without_joints(text))))
+
+
+def _shortened(pieces: list[str]) -> list[str]:
+    """The first and the last words of a long text."""
+    return pieces if len(pieces) <= MAX_WORDS else pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -54,16 +96,11 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
-    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
-    apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
-    apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
-    plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
-    bare = _TARGET.sub(r"smtarget sm \1\2", re.sub(r"[_\-\s]+", " ", plain))
+    bare = _without_joints(text)
     joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
     apart = _CARD.sub(r"\1 \2", joined)
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
-    if len(pieces) > MAX_WORDS:
-        pieces = pieces[: MAX_WORDS // 2] + pieces[-MAX_WORDS // 2 :]
+    pieces = _shortened(pieces)
     return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
 
 
@@ -130,3 +167,8 @@ VAGUE = _with_folded(_RAW["vague"])
 DECISIVE = _with_folded(_RAW["decisive"])  # what is seen, whatever stands beside it
 CONTEXT = _with_folded(_RAW["context"])  # words of the trade, though no phrase has them
 ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is not about tiles
+FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
+EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
+ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
+# Where something happens, which says little of what: cards, families, targets; and that it shall be supported.
+BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tilescope.machine.line_count import LineCount, costly_lines
 from tilescope.machine.run import InstructionCount, KernelRun
+from tilescope.machine.run_costs import OperandRead
 from tilescope.sentence import by
 from tilescope.view.banks_view import bank_grid
 from tilescope.view.drawing import Table
@@ -97,24 +99,58 @@ def _traffic(run: KernelRun) -> Table:
     return Table.of(records, "Copies by TMA, by tensor map", align="llrrrrll")
 
 
+class _ReadAlike(NamedTuple):
+    """What descriptors of one line have in common, wherever they start."""
+
+    line: str
+    operand: str
+    rows: int
+    k: int
+    element_bits: int
+    major: str
+    swizzle: str
+    leading_bytes: int
+    stride_bytes: int
+    base_offset: int
+
+
+def _read_alike(row: OperandRead) -> _ReadAlike:
+    return _ReadAlike(
+        row.source_line or f"PTX line {row.ptx_line}",
+        row.operand,
+        row.rows,
+        row.k,
+        row.element_bits,
+        row.major,
+        row.swizzle,
+        row.leading_bytes,
+        row.stride_bytes,
+        row.base_offset,
+    )
+
+
 def _operands(run: KernelRun) -> Table:
+    """The operands of wgmma: those of several instructions of a line that differ by their start alone are one row."""
+    alike: dict[_ReadAlike, list[OperandRead]] = {}
+    for row in run.operands:
+        alike.setdefault(_read_alike(row), []).append(row)
     records = [
         {
-            "line": row.source_line or f"PTX line {row.ptx_line}",
-            "operand": row.operand,
-            "reads": row.reads,
-            "rows x k": by((row.rows, row.k)),
-            "bits": row.element_bits,
-            "major": row.major,
-            "swizzle": row.swizzle,
-            "leading": row.leading_bytes,
-            "stride": row.stride_bytes,
-            "base offset": row.base_offset,
-            "starts": row.starts,
-            "lowest start": f"{row.first_start:#x}",
+            "line": read.line,
+            "operand": read.operand,
+            "wgmma": len(rows),
+            "reads": sum(row.reads for row in rows),
+            "rows x k": by((read.rows, read.k)),
+            "bits": read.element_bits,
+            "major": read.major,
+            "swizzle": read.swizzle,
+            "leading": read.leading_bytes,
+            "stride": read.stride_bytes,
+            "base offset": read.base_offset,
+            "from": f"{min(row.first_start for row in rows):#x}",
         }
-        for row in run.operands
+        for read, rows in alike.items()
     ]
     return Table.of(
-        records, "What the descriptors of wgmma read", align="llrlrllrrrrr", most=SHOWN_LINES, noun="operands"
+        records, "What the descriptors of wgmma read", align="llrrlrllrrrr", most=SHOWN_LINES, noun="operands"
     )

@@ -25,6 +25,7 @@ from tilescope.view.palette import Tint
 _SHOWN_TICKS = 64
 _SHOWN_WAITS = 12
 _SHOWN_ALIASES = 8
+_ROLES_TOLD = 3  # with their numbers, where all have the same
 _TICKS_PER_HEADER = 8
 _PARITY_COLOUR = (6, 7)
 _LETTER = {  # of operations
@@ -209,12 +210,23 @@ def _barriers(simulation: Simulation) -> Table:
             "stages": fact.stages,
             "init": fact.count,
             size: ", ".join(map(str, fact.bytes[:1] if len(set(fact.bytes)) == 1 else fact.bytes)),
-            "who arrives": ", ".join(f"{role}: {number}" for role, number in fact.arrivals),
-            "first parity": ", ".join(f"{role}: {number}" for role, number in fact.parities),
+            "who arrives": _by_role(fact.arrivals),
+            "first parity": _by_role(fact.parities),
         }
         for fact in simulation.barriers
     ]
     return Table.of(records, f"What the barriers {seen}", "lrrrll")
+
+
+def _by_role(numbers: Sequence[tuple[str, int]]) -> str:
+    """A number for each role; many that are alike are told once.
+
+    >>> _by_role([("producer", 1), ("consumer", 0)]), _by_role([(f"warp {warp}", 0) for warp in range(8)])
+    ('producer: 1, consumer: 0', 'each of 8 roles: 0')
+    """
+    if len(numbers) > _ROLES_TOLD and len({number for _, number in numbers}) == 1:
+        return f"each of {len(numbers)} roles: {numbers[0][1]}"
+    return ", ".join(f"{role}: {number}" for role, number in numbers)
 
 
 def _timeline(events: list[Event], instances: Instances, title: str, block: int, subject: Instance | None) -> Grid:
@@ -308,10 +320,15 @@ def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
                 cell = Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
             spans.setdefault(slot, []).append(Span(event.start, end, cell))
     sharing: dict[tuple[object, ...], list[Instance]] = {}  # slots by what their lanes look like
-    for slot in sorted(spans, key=lambda slot: (slot.stage or 0, slot.name)):
+    for slot in sorted(spans, key=_slot_order):
         looks = tuple((span.start, span.end, span.cell.text) for span in spans[slot])
         sharing.setdefault(looks, []).append(slot)
     return {Lane("slot", tuple(slot.name for slot in slots)): spans[slots[0]] for slots in sharing.values()}
+
+
+def _slot_order(slot: Instance) -> tuple[int, int, str]:
+    """By stage, then by name; addresses in names are written without zeros before them, so a longer one is higher."""
+    return slot.stage or 0, len(slot.name), slot.name
 
 
 def _end_of_use(event: Event, events: list[Event]) -> int:

@@ -35,7 +35,7 @@ def draw_kernel_run(
 
     With `texts`, the source of lines as far as it is known, the lines stand with what their accesses cost, and what TMA
     and wgmma did below them. A `timeline` of the run's pipeline, or a picture of shared memory, stands in place of the
-    lines; a page has room for both.
+    lines, or below what they cost; a page has room for both.
 
     >>> from tilescope.machine.kernel import Kernel
     >>> kernel = Kernel(".version 8.0 .target sm_90 .address_size 64 .entry k() { ret; }")
@@ -54,15 +54,15 @@ def draw_kernel_run(
             "findings": findings(run.findings, _FINDINGS),
         },
     )
-    if is_page:
+    if texts is not None:
+        told = told.with_parts(cost_parts(run, texts, all_lines=all_lines))
+    elif is_page or (timeline is None and smem is None):
         told = told.with_parts({"lines": _lines(run, all_lines=all_lines)})
     if timeline is not None:
-        return told.with_parts(dict(draw_simulation(timeline).named))
+        told = told.with_parts(dict(draw_simulation(timeline).named))
     if smem is not None:
-        return told.with_parts(smem_parts(smem))
-    if texts is not None:
-        return told.with_parts(cost_parts(run, texts, all_lines=all_lines))
-    return told if is_page else told.with_parts({"lines": _lines(run, all_lines=all_lines)})
+        told = told.with_parts(smem_parts(smem))
+    return told
 
 
 def _trimmed(extents: tuple[int, int, int]) -> tuple[int, ...]:

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.errors import RuleError
 from tilescope.machine.address import SHARED_RESERVED_BYTES
-from tilescope.machine.smem_picture import SmemPicture, SmemTile, SmemWriter
+from tilescope.machine.element import box_trace
+from tilescope.machine.smem_picture import SmemPicture, SmemWriter
 from tilescope.sentence import counted, shortened
 from tilescope.smem.op import BANK_BYTES
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.tensor_map import TensorMap
-from tilescope.tma import Trace, trace
+from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid, Header, chunk_bytes, lines_of_bytes
 from tilescope.view.palette import Tint
@@ -127,7 +127,7 @@ class _Memory:
                 self.writers[place] = stretch.writer
                 self.content[place] = np.frombuffer(bytes.fromhex(stretch.content), np.uint8)
             self.is_under_way[place] = stretch.is_under_way
-        self.traces = [_traced(tile) for tile in self.picture.tiles]
+        self.traces = [box_trace(tile.tensor_map, tile.coords, tile.address) for tile in self.picture.tiles]
         for number, (tile, traced) in enumerate(zip(self.picture.tiles, self.traces, strict=True)):
             if traced is not None:
                 place = slice(tile.address, tile.address + traced.footprint_bytes)
@@ -153,20 +153,6 @@ class _Memory:
     def barriers_at(self, address: int) -> list[int]:
         """The mbarriers that a chunk holds."""
         return [one for one in self.picture.mbarriers if address - _BARRIER_BYTES < one < address + CHUNK_BYTES]
-
-
-def _traced(tile: SmemTile) -> Trace | None:
-    """Where the elements of a tile lie; None where the copy cannot be asked any more."""
-    is_gathered = len(tile.coords) != tile.tensor_map.rank
-    try:
-        return trace(
-            tile.tensor_map,
-            tile.coords,
-            smem_address=tile.address,
-            operation="gather4" if is_gathered else "load",
-        )
-    except RuleError:
-        return None
 
 
 class _Band(NamedTuple):

@@ -156,12 +156,14 @@ def _titled(title: str, lines: list[Line], notes: Iterable[str], width: int) -> 
 @lines_of.register
 def _legend(part: Legend, width: int) -> list[Line]:
     lines: list[Line] = [[Span(f"{part.title}  ", "title")] if part.title else []]
+    is_full = False  # behind an entry of several lines the next one begins a line
     for entry in part.entries:
         first, *more = _entry_lines(entry, width)
-        if lines[-1] and _line_width([*lines[-1], *first]) > width:
+        if is_full or (lines[-1] and _line_width([*lines[-1], *first]) > width):
             lines.append([])
         lines[-1] += [*first, Span(" " * _ENTRY_GAP)]
         lines += more
+        is_full = bool(more)
     return lines
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilescope.machine.order.cells import CellTable
+from tilescope.machine.order.cells import CellTable, LaneCells, ThreadReads
 from tilescope.machine.order.stamp import Stamp, columns_of, stamp_base, stamped, taken_apart
 
 CELLS = np.array([2, 3])
@@ -11,11 +11,21 @@ CELLS = np.array([2, 3])
 class Knows:
     """Somebody who knows some columns."""
 
+    cluster = 1
+    settled = 0
+    speaks_for_all = False
+
     def __init__(self, *columns):
         self.columns = columns
 
     def knows(self, seen, places):
         return (seen.stamps == 0) | np.isin(columns_of(seen.stamps), self.columns)
+
+
+def read_by(columns, *, cells, pc):
+    """One instruction by which lanes of one warp read a cell each."""
+    stamps = stamped(stamp_base(pc), np.array(columns), 1)
+    return ThreadReads(LaneCells(np.array(cells), 1), np.zeros(len(cells), np.intp), stamps, int(stamps.max()))
 
 
 def stamps_of(met):
@@ -43,20 +53,19 @@ def test_two_strong_accesses_may_meet():
 
 def test_the_first_and_the_last_reader_of_a_cell_are_kept():
     table = table_with_a_write_by(5)
-    cells = np.array([2, 2, 2])
-    table.read_by_threads(cells, np.zeros(3, np.intp), stamped(stamp_base(11), np.array([0, 1, 2]), 1))
+    table.read_by_threads(read_by([0, 1, 2], cells=[2, 2, 2], pc=11))
     (met,) = table.unknown_reads(np.array([2]), Knows(5))
     assert sorted(stamp.column for stamp in stamps_of(met)) == [0, 2]
 
 
 def test_a_write_ends_the_reads_before_it():
     table = table_with_a_write_by(5)
-    table.read_by_threads(CELLS, np.zeros(2, np.intp), stamped(stamp_base(11), np.array([0, 1]), 1))
-    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12), 40, 1)))
+    table.read_by_threads(read_by([0, 1], cells=CELLS, pc=11))
+    table.read_by_unit(CELLS, 0, int(stamped(stamp_base(12, is_asynchronous=True), 40, 1)))
     assert len(list(table.unknown_reads(CELLS, Knows()))) == 2
     table.write(CELLS, stamped(stamp_base(13), 6, 1))
     assert list(table.unknown_reads(CELLS, Knows())) == []
-    table.read_by_threads(np.array([2]), np.zeros(1, np.intp), stamped(stamp_base(14), np.array([7]), 1))
+    table.read_by_threads(read_by([7], cells=[2], pc=14))
     (met,) = table.unknown_reads(CELLS, Knows())
     assert [stamp.column for stamp in stamps_of(met)] == [7, 7]  # as the first and as the last one
 

@@ -5,41 +5,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope.machine.order.knowledge import FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
+from tilescope.machine.order.knowledge import EXECUTED, FENCED_GLOBAL, FENCED_SHARED, KNOWN, Knowledge
 
 LANES = 8
 EVERYONE = np.arange(LANES)
 
 
 class PlainClocks:
-    """For every thread what it knows of every other one, and what of that is fenced: no rows, no tricks."""
+    """For every thread what it knows of every other one, what of that is fenced, and what was over in time: no rows, no tricks."""
 
     def __init__(self):
         self.known = [[0] * LANES for _ in range(LANES)]
         self.fenced = [[0] * LANES for _ in range(LANES)]
+        self.executed = [[0] * LANES for _ in range(LANES)]
         self.now = [1] * LANES
+        self.time = 1
+
+    def advance(self, lanes):
+        """Epochs are taken from one clock."""
+        self.time += 1
+        for lane in lanes:
+            self.now[lane] = self.time
 
     def of(self, lanes):
         known = [max(self.known[lane][other] for lane in lanes) for other in range(LANES)]
         fenced = [max(self.fenced[lane][other] for lane in lanes) for other in range(LANES)]
+        executed = [max(self.executed[lane][other] for lane in lanes) for other in range(LANES)]
         for lane in lanes:
-            known[lane] = self.now[lane]
-        return known, fenced
+            known[lane] = executed[lane] = self.now[lane]
+        return known, fenced, executed
 
     def learn(self, lane, clock):
-        known, fenced = clock
+        known, fenced, executed = clock
+        self.executed[lane] = [max(pair) for pair in zip(self.executed[lane], executed, strict=True)]
         self.known[lane] = [max(pair) for pair in zip(self.known[lane], known, strict=True)]
         self.fenced[lane] = [max(pair) for pair in zip(self.fenced[lane], fenced, strict=True)]
+
+    def come_together(self, lanes):
+        _, _, executed = self.of(lanes)
+        for lane in lanes:
+            self.executed[lane] = list(executed)
+        self.advance(lanes)
 
     def fence(self, lane):
         self.fenced[lane] = [max(pair) for pair in zip(self.fenced[lane], self.known[lane], strict=True)]
         self.fenced[lane][lane] = self.now[lane]
-        self.now[lane] += 1
 
 
 some_lanes = st.lists(st.integers(0, LANES - 1), min_size=1, max_size=LANES, unique=True).map(sorted)
 steps = st.lists(
-    st.tuples(st.sampled_from(["meet", "hand on", "fence"]), some_lanes, some_lanes), min_size=1, max_size=12
+    st.tuples(st.sampled_from(["meet", "hand on", "fence", "come together"]), some_lanes, some_lanes),
+    min_size=1,
+    max_size=12,
 )
 
 
@@ -52,11 +69,15 @@ def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
             knowledge.fence(np.array(lanes), [FENCED_SHARED])
             for lane in lanes:
                 plain.fence(lane)
+            plain.advance(lanes)
+            continue
+        if step == "come together":
+            knowledge.come_together(np.array(lanes), LANES)
+            plain.come_together(lanes)
             continue
         clock = knowledge.release(np.array(lanes))
         plain_clock = plain.of(lanes)
-        for lane in lanes:
-            plain.now[lane] += 1
+        plain.advance(lanes)
         learning = lanes if step == "meet" else others
         if step == "meet":
             knowledge.meet(np.array(lanes), clock)
@@ -68,6 +89,7 @@ def test_rows_of_threads_that_know_the_same_are_plain_clocks(taken):
         others = [other for other in range(LANES) if other != lane]
         view = knowledge.view(lane)
         assert view[KNOWN, others].tolist() == [plain.known[lane][other] for other in others]
+        assert view[EXECUTED, others].tolist() == [plain.executed[lane][other] for other in others]
         assert view[FENCED_SHARED, others].tolist() == [plain.fenced[lane][other] for other in others]
         assert view[FENCED_GLOBAL, others].tolist() == [0] * (LANES - 1)
         assert view[FENCED_SHARED, lane] == plain.fenced[lane][lane]

@@ -1,7 +1,8 @@
 /* Tells tilescope of every tensor map that the process makes through the driver.
  *
  * The driver loads this library from cuInit (CUDA_INJECTION64_PATH) and calls InitializeInjection, which subscribes
- * to CUPTI's callbacks for the four functions that make or change a map. Each call becomes one record.
+ * to CUPTI's callbacks for the four functions that make or change a map. Each call becomes one record. Where a launch is to
+ * be recorded, it subscribes to the functions that launch kernels too.
  */
 #define _GNU_SOURCE
 #include "watch.h"
@@ -178,10 +179,78 @@ static void tell(struct watch_record *record) {
     atomic_store(&known_sites[place], 0); /* the next call of the kind tries again */
 }
 
+/* ---- launches ---- */
+
+static void take_config(struct watch_launch *launch, const CUlaunchConfig *config) {
+    launch->grid[0] = config->gridDimX, launch->grid[1] = config->gridDimY, launch->grid[2] = config->gridDimZ;
+    launch->block[0] = config->blockDimX, launch->block[1] = config->blockDimY, launch->block[2] = config->blockDimZ;
+    launch->smem_bytes = config->sharedMemBytes;
+    launch->stream = config->hStream;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+        launch->cluster[0] = attribute->value.clusterDim.x;
+        launch->cluster[1] = attribute->value.clusterDim.y;
+        launch->cluster[2] = attribute->value.clusterDim.z;
+    }
+}
+
+/* Whether it is a launch: the functions that begin one differ in how they pass the same things. */
+static int take_launch(struct watch_launch *launch, CUpti_CallbackId id, const CUpti_CallbackData *data) {
+    const cuLaunchKernel_params *plain = data->functionParams;
+    const cuLaunchKernelEx_params *extended = data->functionParams;
+    const cuLaunchCooperativeKernel_params *cooperative = data->functionParams;
+    launch->name = data->symbolName;
+    switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+        launch->extra = plain->extra;
+        break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+        break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+        launch->function = extended->f;
+        launch->parameters = extended->kernelParams;
+        launch->extra = extended->extra;
+        take_config(launch, extended->config);
+        return 1;
+    default:
+        return 0;
+    }
+    /* both functions begin with the same members */
+    _Static_assert(offsetof(cuLaunchKernel_params, kernelParams) == offsetof(cuLaunchCooperativeKernel_params, kernelParams), "");
+    launch->function = cooperative->f;
+    launch->grid[0] = cooperative->gridDimX, launch->grid[1] = cooperative->gridDimY, launch->grid[2] = cooperative->gridDimZ;
+    launch->block[0] = cooperative->blockDimX, launch->block[1] = cooperative->blockDimY;
+    launch->block[2] = cooperative->blockDimZ;
+    launch->smem_bytes = cooperative->sharedMemBytes;
+    launch->stream = cooperative->hStream;
+    launch->parameters = cooperative->kernelParams;
+    return 1;
+}
+
+/* Whether the call is a launch, which then is looked at as it begins and as it ends. */
+static int launched(CUpti_CallbackId id, const CUpti_CallbackData *data) {
+    struct watch_launch launch = {0};
+    if (!take_launch(&launch, id, data)) return 0;
+    int error = errno;
+    if (data->callbackSite == CUPTI_API_ENTER) {
+        launch.capability = capability(data);
+        watch_launch_entered(&launch);
+    } else {
+        watch_launch_left((int32_t)*(const CUresult *)data->functionReturnValue);
+    }
+    errno = error;
+    return 1;
+}
+
 static void CUPTIAPI called(void *userdata, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *callback) {
     const CUpti_CallbackData *data = callback;
     (void)userdata;
-    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || data->callbackSite != CUPTI_API_EXIT || watch_is_quiet()) return;
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || watch_is_quiet()) return;
+    if (launched(id, data) || data->callbackSite != CUPTI_API_EXIT) return;
     int error = errno, cancel;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* send and read are points of cancellation */
     struct watch_record record;
@@ -265,6 +334,15 @@ static const CUpti_CallbackId WATCHED[] = {
 };
 enum { ALWAYS_KNOWN = 3 };
 
+static const CUpti_CallbackId LAUNCHES[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+};
+
 /* Start the callbacks; what fails is told to tilescope in the record, as "failed TAB reason". */
 static void start(struct watch_record *record) {
     char other[128];
@@ -294,6 +372,9 @@ static void start(struct watch_record *record) {
         CUptiResult enabled = enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, WATCHED[i]);
         if (i < ALWAYS_KNOWN) result = enabled;
     }
+    int is_recording = watch_records_launches(driver);
+    for (size_t i = 0; result == CUPTI_SUCCESS && is_recording && i < sizeof LAUNCHES / sizeof *LAUNCHES; i++)
+        enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, LAUNCHES[i]);
     if (result == CUPTI_SUCCESS) return;
     if (describe) describe(result, &reason);
     watch_append(record, "failed\t%s (%d)%s%s\n", reason, (int)result, *other ? "; already there: " : "", other);

@@ -1,7 +1,8 @@
 /* What the parts of the injection library share: the record that goes to tilescope, and the functions of each part.
  *
  *     driver ── CUPTI ──▶ watch.c ── callers.c, python_frames.c ──▶ one record ── channel.c ──▶ tilescope
- *                            └── a call like one that was sent ──▶ counted in shared memory ──▶
+ *                            ├── a call like one that was sent ──▶ counted in shared memory ──▶
+ *                            └── a launch that is to be recorded ── recording.c ──▶ a file
  *
  * The rule for all of it: the program under watch must not notice. Nothing here blocks, nothing is fatal, and
  * what cannot be told is left out.
@@ -14,7 +15,7 @@
 
 enum { WATCH_DIMS = 5, WATCH_CORNERS = 3, WATCH_TEXT_BYTES = 8192, WATCH_FRAMES = 24, WATCH_SITES = 16384 };
 
-enum watch_kind { WATCH_HELLO = 1, WATCH_CALL = 2 };
+enum watch_kind { WATCH_HELLO = 1, WATCH_CALL = 2, WATCH_LAUNCH = 3 };
 enum watch_function { WATCH_TILED, WATCH_IM2COL, WATCH_IM2COL_WIDE, WATCH_REPLACE_ADDRESS };
 
 /* Bits of `readable`: the pointers of the call that could be read. */
@@ -62,6 +63,15 @@ struct watch_counts {
     _Atomic uint64_t repeats[WATCH_SITES]; /* calls of a site after the one that was sent */
 };
 
+/* A launch as the driver was asked for it, whichever of its functions was called. */
+struct watch_launch {
+    const char *name; /* of the kernel, mangled */
+    void *function, *stream;
+    uint32_t grid[3], block[3], cluster[3];
+    uint32_t smem_bytes, capability;
+    void **parameters, **extra;
+};
+
 /* channel.c */
 extern struct watch_counts *watch_counts; /* never NULL while watch_is_quiet() is 0 */
 void watch_connect(void);
@@ -78,5 +88,10 @@ void watch_name_caller(struct watch_record *record, uintptr_t address, int with_
 
 /* python_frames.c */
 void watch_name_python_frames(struct watch_record *record, int may_wait);
+
+/* recording.c */
+int watch_records_launches(void *libcuda);
+void watch_launch_entered(const struct watch_launch *launch);
+void watch_launch_left(int32_t result);
 
 #endif

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tilescope.machine.instructions import (
     atomics,
     barriers,
+    cluster_launch,
     control,
     copies,
     matrix,
@@ -15,6 +16,7 @@ from tilescope.machine.instructions import (
     mma,
     moving,
     remote,
+    tcgen05,
     tensormap,
     warp,
     wgmma,
@@ -27,6 +29,7 @@ from tilescope.ptx.syntax import Instruction
 FAMILIES: dict[str, Decoder] = {
     **atomics.FAMILIES,
     **barriers.FAMILIES,
+    **cluster_launch.FAMILIES,
     **control.FAMILIES,
     **copies.FAMILIES,
     **matrix.FAMILIES,
@@ -34,6 +37,7 @@ FAMILIES: dict[str, Decoder] = {
     **mma.FAMILIES,
     **moving.FAMILIES,
     **remote.FAMILIES,
+    **tcgen05.FAMILIES,
     **tensormap.FAMILIES,
     **warp.FAMILIES,
     **wgmma.FAMILIES,

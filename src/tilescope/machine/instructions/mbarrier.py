@@ -98,7 +98,7 @@ def _count_bytes(addresses: AddressOf, size: int, *, is_expected: bool) -> Step:
     def count(cluster: Cluster, at: Lanes) -> None:
         for met in _met(cluster, at, addresses):
             if cluster.order is not None:
-                cluster.order.mbarriers.use(met.address, met.lanes)
+                cluster.order.mbarriers.issue(met.address, met.lanes, "arrival")
             total = _sum_of(cluster, size, met.lanes)
             if cluster.log is not None:
                 _log_bytes(cluster, met, total, is_expected=is_expected)

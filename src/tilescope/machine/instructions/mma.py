@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tilescope.data_type import DATA_TYPE, DataType
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.collective import Collective
+from tilescope.machine.instructions.narrow_mma import decode_narrow_mma
 from tilescope.machine.instructions.words import Words
 from tilescope.machine.metadata_operand import metadata_operand
 from tilescope.machine.program import Assembler, Decoder
@@ -115,15 +116,14 @@ def _may_differ(row: Row, d_type: DataType, c_type: DataType) -> bool:
 
 
 def _mma(assembler: Assembler, instruction: Instruction) -> Turn:
-    newer = [word for word in instruction.modifiers if word.startswith(("kind::", "block_scale"))]
-    if newer:
-        raise RefusedError(f".{newer[0]} is of sm_120, and the machine multiplies as sm_80 to sm_90a do")
     words = Words(instruction)
+    if any(word.startswith("kind::") for word in instruction.modifiers):
+        return decode_narrow_mma(assembler, instruction, words)
     product = decode_product("mma", words)
     orders = (words.required(("row", "col"), "order of A"), words.required(("row", "col"), "order of B"))
     words.done()
     if product.row.feature == _NEWER_FEATURE:
-        raise RefusedError(f"{product.a_type.ptx} is of sm_120, and the machine multiplies as sm_80 to sm_90a do")
+        raise RefusedError(f"{product.a_type.ptx} needs .kind::f8f6f4 (sm_120)")
     if orders != ("row", "col") and not product.row.quad_pairs:
         raise RefusedError(f"{product.name} takes .row.col, not .{orders[0]}.{orders[1]}")
     name = f"{product.name}.{orders[0]}.{orders[1]}"

@@ -10,12 +10,12 @@ then: what the chip answers is the fault. The bytes move when the work is done, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tilescope.errors import RuleError
-from tilescope.machine.address import PARAM_WINDOW, is_in_window
+from tilescope.machine.address import PARAM_WINDOW, SHARED_RANK_SHIFT, is_in_window
 from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
 from tilescope.machine.cluster import Cluster
 from tilescope.machine.copy_engine import Bytes, cast_to, global_from, issuing_block, note, shared_from, writeable_from
@@ -28,7 +28,7 @@ from tilescope.machine.fault import (
 )
 from tilescope.machine.instructions.bulk import BULK_GROUP, MBARRIER, SPACES
 from tilescope.machine.instructions.moving import AddressOf, decode_address
-from tilescope.machine.instructions.words import Words
+from tilescope.machine.instructions.words import Words, require_target
 from tilescope.machine.order.cells import CellNumbers, Cells
 from tilescope.machine.order.witness import Witness
 from tilescope.machine.pending import Work
@@ -36,6 +36,7 @@ from tilescope.machine.program import Assembler
 from tilescope.machine.records import CopyRecord
 from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.machine.thread_tiles import forget_stores
+from tilescope.mma.tcgen05_kind import BLACKWELL
 from tilescope.ptx.syntax import Address, Instruction, Operand
 from tilescope.tensor_map import REDUCTIONS, AnyMap, Copy, require_legal
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -56,6 +57,7 @@ _SUBJECT_OF_MODE: dict[str, MapSubject] = {
     "im2col::w": "wide",
     "im2col::w::128": "wide",
 }
+_PAIR_BIT = 1 << SHARED_RANK_SHIFT  # in which the shared addresses of a pair of blocks differ
 _ROWS4_MODES = ("tile::gather4", "tile::scatter4")
 
 
@@ -73,6 +75,7 @@ class TensorForm:
     offsets: tuple[int, ...] = ()
     cta_mask: int | None = None
     goes_to_cluster: bool = False
+    signals_pair: bool = False  # .cta_group::2: the mbarrier may be the other block's of a pair
 
 
 def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Words, *, is_reduction: bool) -> Step:
@@ -86,6 +89,9 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
         raise RefusedError(f"there is no tensor copy from .{source_space} to .{target_space}")
     words.required((MBARRIER if is_load else BULK_GROUP,), "completion that this direction has")
     has_mask = words.flag("multicast::cluster")
+    cta_group = words.one_of(("cta_group::1", "cta_group::2"))
+    if cta_group is not None:
+        require_target(assembler.module, BLACKWELL, f".{cta_group} of a tensor copy")
     has_policy = words.flag("L2::cache_hint")
     words.without_effect()
     reduce = words.required(tuple(REDUCTIONS), "reduction") if is_reduction else None
@@ -95,6 +101,7 @@ def decode_tensor_copy(assembler: Assembler, instruction: Instruction, words: Wo
         operands.pop()
     if is_load:
         form = _load_form(assembler, operands, mode, has_mask=has_mask, to_cluster=target_space == "shared::cluster")
+        form = replace(form, signals_pair=cta_group == "cta_group::2")
     else:
         box, source = operands
         form = TensorForm(
@@ -221,6 +228,9 @@ def _issue_load(
         cta_mask = int(cluster.registers[form.cta_mask][lane])
         targets = cast_to(cluster, lane, copy.smem_address, cta_mask)
         barriers = cast_to(cluster, lane, barrier, cta_mask)
+        if form.signals_pair:  # of every pair the block that is even, or odd, as the one whose mbarrier is named
+            parity = barrier >> SHARED_RANK_SHIFT & 1
+            barriers = [one & ~_PAIR_BIT | parity << SHARED_RANK_SHIFT for one in barriers]
     for target, own_barrier in zip(targets, barriers, strict=True):
         own = copy._replace(smem_address=target)
         _add_load(cluster, lane, own, map_address=map_address, map_number=map_number, barrier=own_barrier)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tilescope.arch import Arch
 from tilescope.machine.address import Space
 from tilescope.machine.step import RefusedError
 from tilescope.ptx.opcode import meaning_of
-from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction
+from tilescope.ptx.syntax import BITS_OF_TYPE, Instruction, Module
 
 _SPACES: dict[str, Space] = {
     "global": "global",
@@ -21,6 +22,12 @@ _SPACES: dict[str, Space] = {
     "const": "global",
 }
 _WITHOUT_EFFECT = frozenset({"scope", "order", "cache", "hints"})  # on values: what a word may be about
+
+
+def require_target(module: Module, architectures: Collection[str], what: str) -> None:
+    """Refuse what the architecture of the text does not have."""
+    if Arch.named(module.target).name not in architectures:
+        raise RefusedError(f"{what} is of {', '.join(architectures)}, and the text is for {module.target}")
 
 
 class Words:

@@ -14,6 +14,7 @@ MutantKind = Literal[
     "wait loop",
     "fence",
     "wgmma fence",
+    "tcgen05 fence",
     "commit",
     "barrier",
     "arrival",

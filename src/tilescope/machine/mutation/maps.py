@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilescope.errors import RuleError
 from tilescope.machine.arguments import Argument
+from tilescope.machine.bound import Bound
 from tilescope.machine.kernel import Kernel
-from tilescope.machine.run import KernelRun
+from tilescope.machine.memory import Memory
 from tilescope.ptx.syntax import Variable
 from tilescope.tensor_map import AnyMap, decode_tensor_map
 from tilescope.tensor_map.descriptor import DESCRIPTOR_BYTES
@@ -24,17 +24,17 @@ class OtherSwizzleKernel(Kernel):
         self.ptx = kernel.ptx
         self.module = kernel.module
         self.program = kernel.program
+        self.host = kernel.host
         self._function = kernel.module.functions[kernel.entry]
         self.argument = argument  # its number
 
-    def run(
-        self, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Argument] = (), **options: Any
-    ) -> KernelRun:
-        """Run the kernel, with that map changed."""
-        given = [*args]
-        if self.argument < len(given):
-            given[self.argument] = other_swizzle(given[self.argument])
-        return super().run(grid, block, given, **options)
+    def _bound(self, args: Sequence[Argument], memory: Memory, grid: int | Sequence[int]) -> Bound:
+        """The arguments of the kernel, with that map changed."""
+        bound = super()._bound(args, memory, grid)
+        values = [*bound.values]
+        if self.argument < len(values):
+            values[self.argument] = other_swizzle(values[self.argument])
+        return bound._replace(values=values)
 
 
 def is_map(parameter: Variable) -> bool:

@@ -77,7 +77,9 @@ def _mutant(kernel: Kernel, text: KernelText, change: Change, name: str) -> Muta
     source = None if instruction is None else instruction.source
 
     def make() -> Kernel:
-        return Kernel(edited(text.short, change.edits), entry=kernel.entry)
+        mutated = Kernel(edited(text.short, change.edits), entry=kernel.entry)
+        mutated.host = kernel.host
+        return mutated
 
     return Mutant(
         name=name,

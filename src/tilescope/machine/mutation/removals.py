@@ -28,11 +28,16 @@ REMOVED_KINDS = (
     RemovedKind(
         "wait",
         "waits",
-        ("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group", "wgmma.wait_group"),
+        ("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group", "wgmma.wait_group", "tcgen05.wait"),
     ),
     RemovedKind("fence", "fences", ("fence.", "membar.")),
     RemovedKind("wgmma fence", "wgmma fences", ("wgmma.fence",)),
-    RemovedKind("commit", "commits", ("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group")),
+    RemovedKind("tcgen05 fence", "tcgen05 fences", ("tcgen05.fence",)),
+    RemovedKind(
+        "commit",
+        "commits",
+        ("cp.async.commit_group", "cp.async.bulk.commit_group", "wgmma.commit_group", "tcgen05.commit"),
+    ),
     RemovedKind(
         "barrier",
         "barriers",
@@ -55,7 +60,22 @@ _LONGEST_WAIT_LOOP = 64  # instructions
 _MOST_GROUPS = {"wgmma": 7}  # that a wait may leave under way, where the instruction has a limit
 _POLLS = ("mbarrier.try_wait", "mbarrier.test_wait", "ld.volatile", "ld.relaxed", "ld.acquire")
 _WORK = frozenset(
-    {"st", "red", "atom", "cp", "wgmma", "mma", "ldmatrix", "stmatrix", "bar", "barrier", "mbarrier", "fence", "membar"}
+    {
+        "st",
+        "red",
+        "atom",
+        "cp",
+        "wgmma",
+        "mma",
+        "tcgen05",
+        "ldmatrix",
+        "stmatrix",
+        "bar",
+        "barrier",
+        "mbarrier",
+        "fence",
+        "membar",
+    }
     | {"call", "tensormap", "multimem", "setmaxnreg"}
 )  # a loop with one of these does more than wait
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tilescope.machine.order.cells import CellNumbers, Seen
 from tilescope.machine.order.knowledge import KNOWN, Knowledge, Vector, Vectors
-from tilescope.machine.order.stamp import Stamp, columns_of, epochs_of
+from tilescope.machine.order.stamp import Stamp, columns_of, epochs_of, settled_end
 from tilescope.machine.step import LaneNumbers
 
 Flags = npt.NDArray[np.bool_]
@@ -17,14 +17,37 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """A thread for each cell of an access."""
+    """Threads, as many cells of an access for each of them."""
 
     knowledge: Knowledge
     lanes: LaneNumbers
+    cells_of_lane: int = 1
+
+    @property
+    def cluster(self) -> int:
+        """The number of their cluster."""
+        return self.knowledge.cluster
+
+    @property
+    def settled(self) -> int:
+        """All of them know all accesses of their cluster whose stamps are smaller."""
+        return self.knowledge.settled(self.lanes)
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Whether all threads of the cluster know the same."""
+        return self.knowledge.is_common(self.lanes)
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether all of them know what a unit did up to an epoch; their own copies are not asked for."""
+        return self.knowledge.is_known_to_all(self.lanes, column, epoch)
 
     def knows(self, seen: Seen, places: CellNumbers | None) -> Flags:
         """Whether each access was finished before that of its thread."""
-        lanes = self.lanes if places is None else self.lanes[places]
+        if places is not None:
+            lanes = self.lanes[places // self.cells_of_lane]
+        else:
+            lanes = self.lanes.repeat(self.cells_of_lane)
         columns = columns_of(seen.stamps)
         epochs = epochs_of(seen.stamps)
         if seen.clusters is None:
@@ -56,6 +79,20 @@ class Unit:
     def cluster(self) -> int:
         """The number of its cluster."""
         return self.knowledge.cluster
+
+    @property
+    def settled(self) -> int:
+        """Of what threads did it cannot say more than `knows` does."""
+        return settled_end(0)
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """Its issuer alone knows what it knows."""
+        return False
+
+    def knows_unit(self, column: int, epoch: int) -> bool:
+        """Whether its issuer knows what a unit did up to an epoch."""
+        return column < self.vectors.shape[1] and bool(self.vectors[KNOWN, column] >= epoch)
 
     @property
     def visible(self) -> Vector:

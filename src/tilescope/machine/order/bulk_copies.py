@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.address import SHARED_RANK_SHIFT, Addresses, is_in_window
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, Met
 from tilescope.machine.order.conflict import Side
@@ -65,7 +65,7 @@ class BulkCopies:
     def load(self, lane: int, cells: Cells, barrier_address: int, *, is_reduction: bool = False) -> Landing:
         """A copy into shared memory that will tell an mbarrier."""
         witness = self._witness
-        barrier = self._mbarriers.use(barrier_address, np.array([lane]), "copy")
+        barrier = self._mbarriers.issue(barrier_address, np.array([lane]))
         unit = self._unit(lane, FENCED_SHARED)
         now = Side(witness.cluster.pc, "copy", lane)
         met = witness.shared.unknown_writes(cells, unit, strong=is_reduction)
@@ -76,10 +76,11 @@ class BulkCopies:
         return self._under_way(cells, barrier, is_strong=is_reduction)
 
     def _under_way(self, cells: Cells, barrier: MbarrierOrder, *, is_strong: bool) -> Landing:
-        base = stamp_base(self._witness.cluster.pc, is_strong=is_strong)
+        base = stamp_base(self._witness.cluster.pc, is_strong=is_strong, is_asynchronous=True)
         stamp = int(stamped(base, barrier.column, UNDER_WAY))
         self._witness.shared.write(cells, stamp)
         barrier.last_copy = (UNDER_WAY, self._witness.cluster.pc)
+        barrier.byte_pcs.add(self._witness.cluster.pc)
         return Landing(cells, stamp, barrier, base)
 
     def _tell_of_reads(self, met: Met, cells: Cells, now: Side) -> None:
@@ -105,9 +106,9 @@ class BulkCopies:
     def store_async(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, barrier_address: int) -> Landing:
         """st.async or red.async: each lane's value will arrive before the mbarrier's phase ends."""
         witness = self._witness
-        barrier = self._mbarriers.use(barrier_address, lanes, "copy")
+        barrier = self._mbarriers.issue(barrier_address, lanes)
         request = Request(lanes, witness.cluster.shared_places(addresses), size_bytes)
-        touch = self._touching.spread("shared", "copy", request)
+        touch = self._touching.shared_touch("copy", request)
         self._touching.meet(witness.shared, touch)
         return self._under_way(touch.cells, barrier, is_strong=False)
 
@@ -118,7 +119,7 @@ class BulkCopies:
         witness = self._witness
         self._read_shared(lane, cells)
         column = BULK_READ * witness.knowledge.lane_count + lane
-        stamp = int(stamped(stamp_base(witness.cluster.pc), column, group + 1))
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), column, group + 1))
         witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
         self._stores[lane] = (group + 1, witness.cluster.pc)
 
@@ -128,7 +129,7 @@ class BulkCopies:
         self._read_shared(lane, cells)
         barrier = self._mbarriers.named(barrier_address)
         epoch = barrier.phases + 1
-        stamp = int(stamped(stamp_base(witness.cluster.pc), barrier.column, epoch))
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), barrier.column, epoch))
         witness.shared.read_by_unit(cells, witness.bulk_unit, stamp)
         rank = int(witness.cluster.block_of_lane[lane])
         if barrier_address >> SHARED_RANK_SHIFT != rank:
@@ -147,8 +148,7 @@ class BulkCopies:
         """cp.async.bulk.wait_group: how many groups of each lane are finished, or have been read."""
         knowledge = self._witness.knowledge
         for kind in (BULK_READ,) if only_read else (BULK_READ, BULK_WRITE):
-            columns = kind * knowledge.lane_count + lanes
-            knowledge.own[columns] = np.maximum(knowledge.own[columns], groups_done)
+            knowledge.finish_own(kind * knowledge.lane_count + lanes, groups_done)
 
     # Global memory -----------------------------------------------------------------------------------------------------
 
@@ -159,18 +159,20 @@ class BulkCopies:
         witness = self._witness
         unit = self._unit(lane, FENCED_GLOBAL)
         now = Side(witness.cluster.pc, "copy", lane)
-        for table, own, positions in witness.launch.memory.pieces(cells):
-            met = table.unknown_writes(own, unit)
+        for piece in witness.launch.memory.pieces(cells):
+            table = piece.stretch.table
+            met = table.unknown_writes(piece.cells, unit)
             if met is not None:
-                witness.tell_of_unit(met, cells[positions], now, unit, "global")
-            table.read_by_copy(witness.number, own, landing.read_stamp)
+                witness.tell_of_unit(met, piece.cells + piece.stretch.first, now, unit, "global")
+            table.read_by_unit(piece.cells, 0, landing.read_stamp, witness.number)
 
     def read_map(self, address: int, landing: Landing) -> None:
         """A copy reads its map until the phase of its mbarrier ends."""
         witness = self._witness
-        cells = witness.global_cells_at(address, DESCRIPTOR_BYTES)
-        for table, own, _ in witness.launch.memory.pieces(cells):
-            table.read_by_copy(witness.number, own, landing.read_stamp)
+        if is_in_window("param", address):
+            return  # which no store changes
+        for piece in witness.launch.memory.pieces(witness.global_cells_at(address, DESCRIPTOR_BYTES)):
+            piece.stretch.table.read_by_unit(piece.cells, 0, landing.read_stamp, witness.number)
 
     def write_memory(self, lane: int, cells: CellNumbers, group: int, *, is_reduction: bool) -> None:
         """A copy writes global memory as part of a bulk group of its thread."""
@@ -179,18 +181,20 @@ class BulkCopies:
         witness = self._witness
         unit = self._unit(lane, FENCED_GLOBAL)
         now = Side(witness.cluster.pc, "bulk store", lane)
-        base = stamp_base(witness.cluster.pc, is_strong=is_reduction)
+        base = stamp_base(witness.cluster.pc, is_strong=is_reduction, is_asynchronous=True)
         column = BULK_WRITE * witness.knowledge.lane_count + lane
-        for table, own, positions in witness.launch.memory.pieces(cells):
-            met = table.unknown_writes(own, unit, strong=is_reduction)
+        for piece in witness.launch.memory.pieces(cells):
+            table = piece.stretch.table
+            in_memory = piece.cells + piece.stretch.first
+            met = table.unknown_writes(piece.cells, unit, strong=is_reduction)
             if met is not None:
-                witness.tell_of_unit(met, cells[positions], now, unit, "global")
-            for read in table.unknown_reads(own, unit, strong=is_reduction):
+                witness.tell_of_unit(met, in_memory, now, unit, "global")
+            for read in table.unknown_reads(piece.cells, unit, strong=is_reduction):
                 index = 0
                 before = witness.side(taken_apart(int(read.stamps[index])), was_write=False)
-                address = witness.address_of(cells[positions], int(read.places[index]), "global")
+                address = witness.address_of(in_memory, int(read.places[index]), "global")
                 witness.tell("race", before, now, "global", address, **witness.foreign(read, index))
-            table.write_by(witness.number, own, stamped(base, column, group + 1))
+            table.write(piece.cells, int(stamped(base, column, group + 1)), witness.number)
 
     def _unit(self, lane: int, proxy: int) -> Unit:
         knowledge = self._witness.knowledge

@@ -5,7 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-How = Literal["read", "write", "atomic", "cp.async", "copy", "bulk store", "wgmma", "init", "arrival"]
+How = Literal[
+    "read",
+    "write",
+    "atomic",
+    "cp.async",
+    "copy",
+    "bulk store",
+    "wgmma",
+    "init",
+    "arrival",
+    "wait",
+    "tcgen05.alloc",
+    "tcgen05.dealloc",
+    "tcgen05.ld",
+    "tcgen05.st",
+    "tcgen05.mma",
+    "tcgen05.cp",
+    "tcgen05.shift",
+    "tcgen05.commit",
+]
 Mistake = Literal[
     "race",
     "proxy fence",
@@ -18,14 +37,27 @@ Mistake = Literal[
     "barrier init",
     "barrier reuse",
     "barrier phase",
+    "phase overtaken",
+    "phase skipped",
     "cluster phase",
     "map fence",
     "block end",
     "expected bytes",
+    "early load",
     "unwritten",
+    "unwritten operand",
     "cp.async fence",
+    "tensor memory",
+    "tensor fence",
+    "tensor columns",
+    "tensor quarter",
+    "tensor unwritten",
+    "tensor relinquished",
+    "tensor growth",
+    "tensor dealloc",
+    "tensor leak",
 ]
-Space = Literal["shared", "global", "registers"]
+Space = Literal["shared", "global", "registers", "tensor"]
 MOST_CONFLICTS = 1000  # kinds that are told apart
 
 
@@ -64,6 +96,8 @@ class Conflict:
     address: int | None
     block: tuple[int, int, int]  # of the access that found it
     facts: dict[str, int] = field(default_factory=dict)
+    copies_made: int = 0  # of the launch, when it was met
+    writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
 
@@ -77,7 +111,9 @@ class Conflicts:
     def add(self, conflict: Conflict) -> None:
         """Keep a conflict, or count it."""
         before = None if conflict.before is None else (conflict.before.pc, conflict.before.how)
-        key = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
+        key: tuple[object, ...] = (conflict.mistake, before, conflict.now.pc, conflict.now.how, conflict.space)
+        if conflict.mistake == "tensor fence":
+            key = (conflict.mistake,)  # a kernel has these fences, or none: told once
         held = self.found.get(key)
         if held is None:
             if len(self.found) >= MOST_CONFLICTS:

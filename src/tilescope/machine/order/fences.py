@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilescope.machine.address import Addresses
+from tilescope.machine.order.early_loads import EarlyLoads, OlderValues
 from tilescope.machine.order.flags import CARD, Flags, Left
 from tilescope.machine.order.knowledge import Clock
 from tilescope.machine.order.semantics import Meaning
@@ -19,22 +20,41 @@ class Fences:
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
         lanes = witness.cluster.lane_count
-        self.shared_flags = Flags()
+        self.shared_flags = Flags("shared")
         # By reach: the epoch of each thread's last fence that reaches at least that far; 0: none.
         self.epochs: npt.NDArray[np.int32] = np.zeros((CARD + 1, lanes), np.int32)
         self._seen: dict[int, list[Left]] = {}  # what relaxed loads saw: learnt at the next fence of the lane
+        self.early = EarlyLoads(witness)
+
+    def poll(
+        self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses, size_bytes: int
+    ) -> OlderValues:
+        """Strong loads of words: what is learnt from them, and which lanes are early and get the value before."""
+        older: OlderValues = {}
+        if not flags.left and not flags.before:
+            return older
+        for place, (lane, address) in enumerate(zip(lanes.tolist(), addresses.tolist(), strict=True)):
+            lefts = flags.at(address)
+            unseen = self.early.come(flags, lane, address, size_bytes)
+            if unseen is not None and unseen.value is not None:
+                older[place] = unseen.value
+                lefts = list(unseen.left.values())
+            for left in lefts:
+                self._see(lane, left, meaning)
+        return older
 
     def pass_on(self, flags: Flags, meaning: Meaning, lanes: LaneNumbers, addresses: Addresses) -> None:
-        """Strong accesses to words: what is learnt from them, and what is left there."""
-        if meaning.kind != "write" and flags.left:
-            for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
-                for left in flags.at(address):
-                    self._see(lane, left, meaning)
-        if meaning.kind == "read":
-            return
+        """Strong stores and atomics: what is learnt from words, and what is left there."""
+        if meaning.kind == "atomic":
+            self.early.change(flags, lanes, addresses)
+            if flags.left:
+                for lane, address in zip(lanes.tolist(), addresses.tolist(), strict=True):
+                    for left in flags.at(address):
+                        self._see(lane, left, meaning)
+        self.early.write(flags, lanes, addresses)
         if meaning.releases:
             self._leave(flags, lanes, addresses, None, meaning.reach)
-            self._witness.knowledge.own[lanes] += 1
+            self._witness.knowledge.advance(lanes)
             return
         for reach in range(meaning.reach, -1, -1):
             is_fenced = self.epochs[reach, lanes] > 0
@@ -75,11 +95,20 @@ class Fences:
         """fence.acq_rel, fence.sc, membar."""
         knowledge = self._witness.knowledge
         if self._seen:
-            ranks = self._witness.cluster.block_of_lane
-            for lane in lanes.tolist():
-                for left in self._seen.pop(lane, ()):
-                    if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
-                        knowledge.acquire(np.array([lane]), left.clock)
+            self._learn_seen(lanes, reach)
         for nearer in range(reach + 1):
             self.epochs[nearer, lanes] = knowledge.own[lanes]
-        knowledge.own[lanes] += 1
+        knowledge.advance(lanes)
+
+    def _learn_seen(self, lanes: LaneNumbers, reach: int) -> None:
+        """What relaxed loads of some lanes saw is learnt, by all at once who saw the same."""
+        ranks = self._witness.cluster.block_of_lane
+        seen: dict[int, Left] = {}
+        seen_by: dict[int, list[int]] = {}
+        for lane in lanes.tolist():
+            for left in self._seen.pop(lane, ()):
+                if left.is_seen_by(self._witness.number, int(ranks[lane]), reach):
+                    seen[id(left)] = left
+                    seen_by.setdefault(id(left), []).append(lane)
+        for key in reversed(seen):  # what was left later says more
+            self._witness.knowledge.acquire(np.array(sorted(set(seen_by[key]))), seen[key].clock)

@@ -11,7 +11,7 @@ A word keeps what was left there, since each atomic on it carries on what the la
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tilescope.machine.order.knowledge import Clock, joined
 
@@ -35,11 +35,30 @@ class Left(NamedTuple):
         return min(self.reach, reach) >= needed
 
 
+_LeftAtWord = dict[tuple[int, int, int], Left]  # by cluster, rank and reach
+
+
+@dataclass(slots=True)
+class Overwritten:
+    """What a word held before its last strong write: the value, what was left there, and who wrote when."""
+
+    left: _LeftAtWord
+    cluster: int
+    pc: int
+    writers: dict[int, int] = field(
+        default_factory=dict
+    )  # by lane: its epoch; several where one atomic adds for a warp
+    value: bytes | None = None  # None until the write is done
+    seen_by: set[tuple[int, int]] = field(default_factory=set)  # (cluster, lane) whose next load sees the write
+
+
 @dataclass(slots=True)
 class Flags:
     """All words at which something was left, by address."""
 
-    left: dict[int, dict[tuple[int, int, int], Left]] = field(default_factory=dict)
+    space: Literal["shared", "global"]
+    left: dict[int, _LeftAtWord] = field(default_factory=dict)
+    before: dict[int, Overwritten] = field(default_factory=dict)
 
     def leave(self, address: int, left: Left) -> None:
         """A store or an atomic hands something on."""

@@ -1,4 +1,4 @@
-"""Who wrote and read global memory last, cluster by cluster; kept for the stretches that are touched."""
+"""Who wrote and read global memory last, cluster by cluster; kept for the stretches of arrays that are touched."""
 
 from __future__ import annotations
 
@@ -7,51 +7,29 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, ReadTable
+from tilescope.machine.memory import GlobalMemory
+from tilescope.machine.order.cells import CellNumbers, CellTable, Clusters
 from tilescope.machine.order.stamp import Stamps
 
-_CHUNK_CELLS = 1 << 18
+_STRETCH_CELLS = 1 << 18
 _READ_PAIRS = 4  # slots for readers: by the last bits of their cluster's and their warp's number
 
 
-class GlobalTable(CellTable):
-    """Cells of global memory, with the cluster of each access beside it."""
+class Stretch(NamedTuple):
+    """Cells that follow each other in one array: at most a quarter million."""
 
-    def __init__(self) -> None:
-        super().__init__(_CHUNK_CELLS, _READ_PAIRS, 1)
-        self.write_clusters: npt.NDArray[np.int32] = np.zeros(_CHUNK_CELLS, np.int32)
-        self.thread_read_clusters: npt.NDArray[np.int32] = np.zeros((_CHUNK_CELLS, 2 * _READ_PAIRS), np.int32)
-        self.unit_read_clusters: npt.NDArray[np.int32] = np.zeros((_CHUNK_CELLS, 1), np.int32)
+    first: int
+    end: int
+    table: CellTable
 
-    def write_clusters_of(self, cells: Cells) -> npt.NDArray[np.int32] | None:
-        """The clusters that wrote cells."""
-        clusters: npt.NDArray[np.int32] = self.write_clusters[cells]
-        return clusters
 
-    def read_tables(self) -> tuple[ReadTable, ...]:
-        """Where reads are kept."""
-        return (
-            ReadTable(self.has_thread_reads, self.thread_reads, self.thread_read_clusters),
-            ReadTable(self.has_unit_reads, self.unit_reads, self.unit_read_clusters),
-        )
+class Piece(NamedTuple):
+    """Some cells that lie in one stretch: their numbers in its table, and their positions among all (None: they are all)."""
 
-    def write_by(self, cluster: int, cells: CellNumbers, stamps: Stamps) -> None:
-        """Cells were written by a cluster."""
-        self.write(cells, stamps)
-        self.write_clusters[cells] = cluster
-
-    def read_by(self, cluster: int, cells: CellNumbers, slots: CellNumbers, stamps: Stamps) -> None:
-        """Cells were read by threads of a cluster."""
-        self.read_by_threads(cells, slots, stamps)
-        self.thread_read_clusters[cells, slots] = cluster
-        self.thread_read_clusters[cells, slots + 1] = cluster
-
-    def read_by_copy(self, cluster: int, cells: CellNumbers, stamp: int) -> None:
-        """Cells are read by a copy of a cluster."""
-        self.read_by_unit(cells, 0, stamp)
-        self.unit_read_clusters[cells, 0] = cluster
+    stretch: Stretch
+    cells: CellNumbers
+    positions: CellNumbers | None
 
 
 class LastWrite(NamedTuple):
@@ -61,11 +39,12 @@ class LastWrite(NamedTuple):
     cluster: int
 
 
-class WriteColumns(NamedTuple):
-    """Of one table: the last writes of its cells, and the clusters that made them."""
+class Written(NamedTuple):
+    """Of one stretch: the last writes of its cells, and the clusters that made them."""
 
+    first: int
     stamps: Stamps
-    clusters: npt.NDArray[np.int32]
+    clusters: Clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +52,71 @@ class LastWrites:
     """The last writes alone, which a run keeps when its reads are of no use any more."""
 
     cell_bytes: int
-    tables: dict[int, WriteColumns]
+    stretches: tuple[Written, ...]
 
     def at(self, address: int) -> LastWrite | None:
         """The last write of the byte at an address; None where nobody wrote it."""
-        chunk, cell = divmod(address // self.cell_bytes, _CHUNK_CELLS)
-        table = self.tables.get(chunk)
-        if table is None or table.stamps[cell] == 0:
-            return None
-        return LastWrite(int(table.stamps[cell]), int(table.clusters[cell]))
+        cell = address // self.cell_bytes
+        for first, stamps, clusters in self.stretches:
+            place = cell - first
+            if 0 <= place < len(stamps):
+                stamp = int(stamps[place])
+                return None if stamp == 0 else LastWrite(stamp, clusters.at(place))
+        return None
 
 
 class GlobalCells:
-    """All cells of global memory that were touched, in tables of a quarter million."""
+    """All cells of global memory that were touched, in stretches of arrays."""
 
-    def __init__(self, cell_bytes: int) -> None:
+    def __init__(self, memory: GlobalMemory, cell_bytes: int) -> None:
         self.cell_bytes = cell_bytes
-        self._tables: dict[int, GlobalTable] = {}
+        self._memory = memory
+        self._stretches: dict[int, Stretch] = {}  # by first cell
+        self._latest: Stretch | None = None
 
-    def pieces(self, cells: CellNumbers) -> Iterator[tuple[GlobalTable, CellNumbers, CellNumbers]]:
-        """(table, cells in it, their positions in `cells`) of some cells."""
-        chunks = cells // _CHUNK_CELLS
-        first = int(chunks[0])
-        if (chunks == first).all():
-            yield self._table(first), cells - first * _CHUNK_CELLS, np.arange(len(cells))
+    def pieces(self, cells: CellNumbers) -> Iterator[Piece]:
+        """Some cells by the stretch that they lie in, in the order of addresses."""
+        stretch = self._stretch_at(int(cells.min()))
+        if int(cells.max()) < stretch.end:
+            yield Piece(stretch, cells - stretch.first, None)
             return
-        for chunk in np.unique(chunks).tolist():
-            places = np.flatnonzero(chunks == chunk)
-            yield self._table(chunk), cells[places] - chunk * _CHUNK_CELLS, places
+        rest = np.arange(len(cells))
+        while len(rest):
+            stretch = self._stretch_at(int(cells[rest].min()))
+            is_inside = cells[rest] < stretch.end
+            positions = rest[is_inside]
+            yield Piece(stretch, cells[positions] - stretch.first, positions)
+            rest = rest[~is_inside]
 
     def last_writes(self) -> LastWrites:
         """Who wrote each cell last."""
-        written = {chunk: table for chunk, table in self._tables.items() if table.writes.any()}
-        columns = {chunk: WriteColumns(table.writes, table.write_clusters) for chunk, table in written.items()}
-        return LastWrites(self.cell_bytes, columns)
+        written = []
+        for first, _, table in self._stretches.values():
+            if table.is_written:
+                assert table.write_clusters is not None
+                written.append(Written(first, table.writes, table.write_clusters))
+        return LastWrites(self.cell_bytes, tuple(written))
 
-    def _table(self, chunk: int) -> GlobalTable:
-        table = self._tables.get(chunk)
-        if table is None:
-            table = self._tables[chunk] = GlobalTable()
-        return table
+    def _stretch_at(self, cell: int) -> Stretch:
+        latest = self._latest
+        if latest is not None and latest.first <= cell < latest.end:
+            return latest
+        first, end = self._bounds(cell)
+        stretch = self._stretches.get(first)
+        if stretch is None:
+            table = CellTable(end - first, _READ_PAIRS, 1, is_shared=False)
+            stretch = self._stretches[first] = Stretch(first, end, table)
+        self._latest = stretch
+        return stretch
+
+    def _bounds(self, cell: int) -> tuple[int, int]:
+        """The first cell of a stretch, and the first one behind it: a cell belongs to the array that its first byte lies in."""
+        region = self._memory.region_at(cell * self.cell_bytes)
+        if region is None:
+            return cell, cell + 1
+        begin = -(-region.address // self.cell_bytes)
+        first = cell - (cell - begin) % _STRETCH_CELLS
+        return first, min(first + _STRETCH_CELLS, -(-region.end // self.cell_bytes))
 
 
 def read_slots(cluster: int, warps: CellNumbers) -> CellNumbers:

@@ -5,6 +5,7 @@
     KNOWN             the last epoch of each column that happened before
     FENCED_SHARED     the same, but made visible to the async proxy by a fence.proxy.async on the way: in shared memory …
     FENCED_GLOBAL     … and in global memory
+    EXECUTED          the last epoch of each column that was over in time, whether or not what it wrote is visible
 
 Threads that met at a barrier know the same, so they share one row of clocks. A thread's own columns are not in it: what it did
 itself it always knows, and what its own copies did it knows when it has waited for them.
@@ -12,27 +13,31 @@ itself it always knows, and what its own copies did it knows when it has waited 
         bar.sync            every thread learns what each of them knows: one row for all
         mbarrier            an arrival adds what its thread knows; who sees the phase end takes all of it
         fence.proxy.async   what is known is fenced
+        shfl.sync, wgmma …  nobody goes on before all lanes have come: EXECUTED alone, since they order no memory
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.order.stamp import COLUMN_END, Columns, Epochs
+from tilescope.arch import WARP_LANES
+from tilescope.machine.order.stamp import COLUMN_END, Columns, Epochs, Stamps, settled_end, stamped
 from tilescope.machine.step import LaneNumbers
 
 Vector = npt.NDArray[np.int32]
-Vectors = npt.NDArray[np.int32]  # (3, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL
+Vectors = npt.NDArray[np.int32]  # (4, columns): KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED
 
-KNOWN, FENCED_SHARED, FENCED_GLOBAL = range(3)
-_VECTORS = 3
+KNOWN, FENCED_SHARED, FENCED_GLOBAL, EXECUTED = range(4)
+_VECTORS = 4
 THREAD, CP_ASYNC, BULK_READ, BULK_WRITE = range(4)
 OWN_KINDS = 4  # columns that every thread has
 ALWAYS = np.int32(2**31 - 1)  # an epoch that is never reached: everything of that column is known
+WARPGROUP_LANES = 128
 _FIRST_BARRIERS = 32
 _FIRST_ROWS = 4
 
@@ -48,6 +53,12 @@ class Clock(NamedTuple):
     def known(self) -> Vector:
         """What happened before, fenced or not."""
         return np.asarray(self.vectors[KNOWN])
+
+    def executed_part(self) -> Clock:
+        """What was over in time, and nothing of what is visible."""
+        vectors = np.zeros_like(self.vectors)
+        vectors[EXECUTED] = self.vectors[EXECUTED]
+        return Clock(self.cluster, vectors, {})
 
 
 def joined(one: Clock | None, other: Clock) -> Clock:
@@ -87,12 +98,33 @@ class Knowledge:
         # KNOWN, of threads: the epoch of what they do now; of their copies: what they know to be finished.
         self._own: npt.NDArray[np.int32] = np.zeros((_VECTORS, OWN_KINDS * lane_count), np.int32)
         self._own[KNOWN, :lane_count] = 1
+        self._own_epochs: Vector = self._own[KNOWN]
+        self._own_epochs.flags.writeable = False
+        self._time = 1  # the last epoch that a thread has begun
+        self.thread_stamps: Stamps = stamped(0, np.arange(lane_count), self._time)  # of what each does now
+        self._settled: list[int | None] = [None] * _FIRST_ROWS  # by row; None: to be found
+        # By the lanes of a group (a warp, a warpgroup): who learnt something since all lanes of its group came together.
+        self._news: dict[int, npt.NDArray[np.bool_]] = {}
 
     @property
     def own(self) -> Vector:
-        """By column of a thread: the epoch of what it does now, and what it knows of its own copies."""
-        own: Vector = self._own[KNOWN]
-        return own
+        """By column of a thread: the epoch of what it does now, and what it knows of its own copies; not to be written."""
+        return self._own_epochs
+
+    def finish_own(self, columns: LaneNumbers, epochs: Vector | LaneNumbers) -> None:
+        """Threads know of their own copies that they have come to some epochs."""
+        self._own[KNOWN, columns] = np.maximum(self._own[KNOWN, columns], epochs)
+
+    @property
+    def newest_stamp(self) -> int:
+        """No thread has left a larger one."""
+        return settled_end(self._time) - 1
+
+    def advance(self, lanes: LaneNumbers) -> None:
+        """What some lanes do from now on is of another epoch than what they did before."""
+        self._time += 1
+        self._own[KNOWN, lanes] = self._time
+        self.thread_stamps[lanes] = stamped(0, lanes, self._time)
 
     # Columns and rows ------------------------------------------------------------------------------------------------
 
@@ -105,13 +137,29 @@ class Knowledge:
             self._rows = np.concatenate([self._rows, more], axis=2)
         return min(column, COLUMN_END - 1)
 
-    def known_to(self, lanes: LaneNumbers, column: int) -> Vector:
+    def known_to(self, lanes: LaneNumbers, column: int, vector: int = KNOWN) -> Vector:
         """What each lane knows of one column, which is none of its own."""
-        epochs: Vector = self._rows[self.row_of_lane[lanes], KNOWN, column]
+        epochs: Vector = self._rows[self.row_of_lane[lanes], vector, column]
         return epochs
+
+    def _row_of(self, lanes: LaneNumbers) -> int | None:
+        """The row that some lanes share; None where they have several."""
+        row = int(self.row_of_lane[lanes[0]])
+        if self._lanes_of_row[row] == self.lane_count or (self.row_of_lane[lanes] == row).all():
+            return row
+        return None
+
+    def _rows_of(self, lanes: LaneNumbers) -> list[int]:
+        """The rows of some lanes, each once."""
+        row = self._row_of(lanes)
+        rows: list[int] = np.unique(self.row_of_lane[lanes]).tolist() if row is None else [row]
+        return rows
 
     def _rows_alone(self, lanes: LaneNumbers) -> list[int]:
         """The rows of some lanes, which nobody else shares from now on."""
+        row = self._row_of(lanes)
+        if row is not None and self._lanes_of_row[row] == len(lanes):
+            return [row]
         rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
         alone = []
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
@@ -122,10 +170,17 @@ class Knowledge:
             new = self._free_row()
             self._rows[new] = self._rows[row]
             self.others[new] = dict(self.others[row])
+            self._settled[new] = self._settled[row]
             self._lanes_of_row[row] -= count
             self._settle(leaving, new)
             alone.append(new)
         return alone
+
+    def _are_equal(self, rows: list[int]) -> bool:
+        """Whether rows say the same; those that have heard of other clusters are not compared."""
+        if any(self.others[row] for row in rows):
+            return False
+        return bool((self._rows[rows[1:]] == self._rows[rows[0]]).all())
 
     def _settle(self, lanes: LaneNumbers, row: int) -> None:
         self.row_of_lane[lanes] = row
@@ -138,6 +193,7 @@ class Knowledge:
         rows = len(self._lanes_of_row)
         self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
         self.others += [{} for _ in range(rows)]
+        self._settled += [None] * rows
         self._lanes_of_row += [0] * rows
         return rows
 
@@ -148,15 +204,16 @@ class Knowledge:
 
     def clock(self, lanes: LaneNumbers, own_epochs: Vector | None = None) -> Clock:
         """What some lanes know together; of themselves what they did up to now, or up to some epochs."""
-        rows = np.unique(self.row_of_lane[lanes])
-        vectors = self._rows[rows].max(axis=0)
+        rows = self._rows_of(lanes)
+        vectors = self._rows[rows[0]].copy() if len(rows) == 1 else self._rows[rows].max(axis=0)
         columns = self._own_columns(lanes)
         own = self._own[:, columns]
+        own[EXECUTED, : len(lanes)] = own[KNOWN, : len(lanes)]
         if own_epochs is not None:
             own[KNOWN, : len(lanes)] = own_epochs
         vectors[:, columns] = np.maximum(vectors[:, columns], own)
         others: dict[int, Vectors] = {}
-        for row in rows.tolist():
+        for row in rows:
             for cluster, theirs in self.others[row].items():
                 others[cluster] = _later(others.get(cluster), theirs)
         return Clock(self.cluster, vectors, others)
@@ -165,18 +222,25 @@ class Knowledge:
         """A clock that says of some columns how far they have come, and nothing else."""
         vectors = np.zeros((_VECTORS, self.columns), np.int32)
         vectors[KNOWN, columns] = epochs
+        vectors[EXECUTED, columns] = epochs
         return Clock(self.cluster, vectors, {})
+
+    def executed(self, lanes: LaneNumbers) -> Clock:
+        """What was over in time when some lanes did something that releases nothing; what they do from now on was not."""
+        clock = self.release(lanes)
+        return clock.executed_part()
 
     def release(self, lanes: LaneNumbers) -> Clock:
         """What some lanes hand on; what they do from now on is not part of it."""
         clock = self.clock(lanes)
-        self.own[lanes] += 1
+        self.advance(lanes)
         return clock
 
     def acquire(self, lanes: LaneNumbers, clock: Clock) -> None:
         """Some lanes learn what a release handed on."""
         if clock.cluster == self.cluster and not clock.others and self._covers(lanes, clock):
             return
+        self.note_news(lanes)
         for row in self._rows_alone(lanes):
             self._hear_of(row, clock.cluster, clock.vectors)
             for cluster, vectors in clock.others.items():
@@ -186,28 +250,58 @@ class Knowledge:
         if cluster == self.cluster:
             part = self._rows[row, :, : vectors.shape[1]]
             np.maximum(part, vectors, out=part)
+            self._settled[row] = None
         else:
             others = self.others[row]
             others[cluster] = _later(others.get(cluster), vectors)
 
     def _covers(self, lanes: LaneNumbers, clock: Clock) -> bool:
         """Whether lanes of one row know all of a clock already."""
-        rows = self.row_of_lane[lanes]
-        row = rows[0]
-        if (rows != row).any():
+        row = self._row_of(lanes)
+        if row is None:
             return False
         return bool((self._rows[row, :, : clock.vectors.shape[1]] >= clock.vectors).all())
 
     def meet(self, lanes: LaneNumbers, clock: Clock) -> None:
         """Lanes that all gave what they know to a clock share it from now on."""
-        rows, counts = np.unique(self.row_of_lane[lanes], return_counts=True)
-        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        for row, count in Counter(self.row_of_lane[lanes].tolist()).items():
             self._lanes_of_row[row] -= count
         new = self._free_row()
         self._rows[new] = 0
         self._rows[new, :, : clock.vectors.shape[1]] = clock.vectors
+        self._settled[new] = None
         self.others[new] = dict(clock.others)
         self._settle(lanes, new)
+
+    def note_news(self, lanes: LaneNumbers) -> None:
+        """Some lanes learnt or waited for something: it is handed on in time when their group comes together."""
+        for group_lanes in (WARP_LANES, WARPGROUP_LANES):
+            news = self._news.get(group_lanes)
+            if news is None:
+                news = self._news[group_lanes] = np.zeros(self.lane_count, np.bool_)
+            news[lanes] = True
+
+    def has_news(self, lanes: LaneNumbers, group_lanes: int) -> bool:
+        """Whether a group of so many lanes that comes together tells any of them something."""
+        news = self._news.get(group_lanes)
+        return news is not None and bool(news[lanes].any())
+
+    def come_together(self, lanes: LaneNumbers, group_lanes: int) -> None:
+        """Nobody of some lanes of a group goes on before all of them have come: what each executed is over for all."""
+        executed = self._rows[self._rows_of(lanes), EXECUTED].max(axis=0)
+        executed[lanes] = np.maximum(executed[lanes], self.own[lanes])
+        alone = self._rows_alone(lanes)
+        for row in alone:
+            self._rows[row, EXECUTED] = executed
+        if len(alone) > 1 and self._are_equal(alone):
+            for row in alone[1:]:
+                self._lanes_of_row[row] = 0
+            self._settle(lanes, alone[0])
+        self.advance(lanes)
+        if len(lanes) == group_lanes:
+            for size, news in self._news.items():
+                if size <= group_lanes:
+                    news[lanes] = False
 
     def learn(self, lanes: LaneNumbers, column: int, epoch: int) -> None:
         """Some lanes learn that a column has come to an epoch."""
@@ -219,25 +313,25 @@ class Knowledge:
     def fence(self, lanes: LaneNumbers, fenced: Iterable[int]) -> None:
         """fence.proxy.async: all that some lanes know is visible to the async proxy, in some of the spaces."""
         for vector in fenced:
-            rows = np.unique(self.row_of_lane[lanes])
+            rows = self._rows_of(lanes)
             if (self._rows[rows, vector] < self._rows[rows, KNOWN]).any():
                 for row in self._rows_alone(lanes):
                     np.maximum(self._rows[row, vector], self._rows[row, KNOWN], out=self._rows[row, vector])
             columns = self._own_columns(lanes)
             self._own[vector, columns] = self._own[KNOWN, columns]
-        self.own[lanes] += 1
+        self.advance(lanes)
 
     # Questions -------------------------------------------------------------------------------------------------------
 
     def is_known(self, lanes: LaneNumbers, columns: Columns, epochs: Epochs) -> npt.NDArray[np.bool_]:
         """For each lane one or several columns and epochs: whether they happened before what it does now."""
-        rows = self.row_of_lane[lanes]
-        if (rows == rows[0]).all():
-            known = self._rows[rows[0], KNOWN][columns] >= epochs
+        row = self._row_of(lanes)
+        if row is not None:
+            known = self._rows[row, KNOWN][columns] >= epochs
         elif columns.ndim > 1:
-            known = self._rows[rows[:, None], KNOWN, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes][:, None], KNOWN, columns] >= epochs
         else:
-            known = self._rows[rows, KNOWN, columns] >= epochs
+            known = self._rows[self.row_of_lane[lanes], KNOWN, columns] >= epochs
         if known.all():
             return np.asarray(known)
         own_lanes = lanes[:, None] if columns.ndim > 1 else lanes
@@ -245,6 +339,32 @@ class Knowledge:
         own_columns = np.minimum(columns, self.first_warpgroup - 1)
         is_done = (columns < self.lane_count) | (self.own[own_columns] >= epochs)
         return np.asarray(known | (is_own & is_done))
+
+    def settled(self, lanes: LaneNumbers) -> int:
+        """All stamps of threads below this are known to each of some lanes, whoever left them."""
+        return min(self._settled_of(row) for row in self._rows_of(lanes))
+
+    def _settled_of(self, row: int) -> int:
+        known = self._settled[row]
+        if known is None:
+            known = self._settled[row] = settled_end(int(self._rows[row, KNOWN, : self.lane_count].min()))
+        return known
+
+    def is_common(self, lanes: LaneNumbers) -> bool:
+        """Whether all threads of the cluster know what some lanes know."""
+        return self._lanes_of_row[int(self.row_of_lane[lanes[0]])] == self.lane_count
+
+    def is_known_to_all(self, lanes: LaneNumbers, column: int, epoch: int) -> bool:
+        """Whether each of some lanes has heard that a column has come to an epoch."""
+        return all(bool(self._rows[row, KNOWN, column] >= epoch) for row in self._rows_of(lanes))
+
+    def has_heard_of(self, lane: int, cluster: int, other_lane: int, epoch: int) -> bool:
+        """Whether one lane knows what another lane, of any cluster, did at an epoch."""
+        row = self.row_of_lane[lane]
+        if cluster == self.cluster:
+            return bool(self._rows[row, KNOWN, other_lane] >= epoch)
+        heard = self.others[row].get(cluster)
+        return heard is not None and bool(heard[KNOWN, other_lane] >= epoch)
 
     def view(self, lane: int) -> Vectors:
         """What one lane knows, its own columns included."""
@@ -256,9 +376,9 @@ class Knowledge:
 
     def warpgroup_view(self, lanes: LaneNumbers, warp_lanes: int) -> Vectors:
         """What a warpgroup knows: what some lane of each of its warps does."""
-        rows = self.row_of_lane[lanes]
-        if (rows == rows[0]).all():
-            shared: Vectors = self._rows[rows[0]]
+        row = self._row_of(lanes)
+        if row is not None:
+            shared: Vectors = self._rows[row]
             return shared
         views = []
         for first in range(0, len(lanes), warp_lanes):

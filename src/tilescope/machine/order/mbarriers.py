@@ -8,14 +8,36 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tilescope.machine.address import SHARED_RANK_SHIFT
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.knowledge import KNOWN, Clock, Knowledge, Vector, joined
+from tilescope.machine.order.knowledge import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
 from tilescope.machine.order.witness import Witness
+from tilescope.machine.records import MbarrierUse
 from tilescope.machine.step import LaneNumbers
 
 _BARRIER_BYTES = 8
+
+
+class Moments(NamedTuple):
+    """What columns (threads, or their copies) did, each at an epoch of its own: arrivals, or waits that were passed."""
+
+    columns: LaneNumbers
+    epochs: Vector
+
+    def without(self, columns: LaneNumbers) -> Moments:
+        """Those of all other columns."""
+        is_other = ~np.isin(self.columns, columns)
+        return Moments(self.columns[is_other], self.epochs[is_other])
+
+    def joined(self, more: Moments) -> Moments:
+        """These and more."""
+        return Moments(np.concatenate([self.columns, more.columns]), np.concatenate([self.epochs, more.epochs]))
+
+    def not_over(self, clock: Clock) -> Moments:
+        """Those that were not over in time, for all that a clock says."""
+        is_open = clock.vectors[EXECUTED, self.columns] < self.epochs
+        return Moments(self.columns[is_open], self.epochs[is_open])
 
 
 @dataclass(slots=True)
@@ -31,38 +53,66 @@ class MbarrierOrder:
     is_fenced: bool = False  # by fence.mbarrier_init of the thread that made it
     is_published: bool = False  # by a barrier of the cluster behind that fence
     phases: int = 0  # that have ended
+    first_phase: int = 0  # how many had ended at its init
     arriving: Clock | None = None
     ended: Clock | None = None
     arrived_columns: list[LaneNumbers] = field(default_factory=list)  # in this phase
     arrived_epochs: list[Vector] = field(default_factory=list)
-    ended_by: tuple[LaneNumbers, Vector] | None = None  # the arrivals of the last phase, if no copy ended it
+    ended_by: Moments | None = None  # the arrivals of the last phase, if no copy ended it
+    ended_before_by: Moments | None = None  # those of the phase before
     failed_lanes: set[int] = field(default_factory=set)  # whose poll for the phase that ended last failed once
     last_copy: tuple[int, int] | None = None  # (epoch, pc) of the last copy that reports here
+    last_commit: tuple[int, int] | None = None  # the same of the last tcgen05.commit
     users: dict[int, tuple[int, int]] = field(default_factory=dict)  # by lane: (epoch, pc) of its last use
     expected_bytes: int = 0  # in this phase
     came_bytes: int = 0
+    waits: dict[int, Moments] = field(
+        default_factory=dict
+    )  # by pc: who saw the last phase end, and nobody has heard of it
+    byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
         self.arrived_columns.append(columns)
         self.arrived_epochs.append(epochs)
 
+    def note_wait(self, pc: int, waits: Moments) -> None:
+        """Lanes have seen the last phase end: somebody who arrives in this one must know of it."""
+        held = self.waits.get(pc)
+        if held is not None:
+            waits = held.without(waits.columns).joined(waits)
+        self.waits[pc] = waits
+
     def arrive(self, clock: Clock) -> None:
-        """An arrival hands on what its threads know."""
+        """An arrival hands on what its threads know; waits that they know of were in time for this phase."""
         self.arriving = joined(self.arriving, clock)
+        for pc, waits in list(self.waits.items()):
+            left = waits.not_over(clock)
+            if len(left.columns):
+                self.waits[pc] = left
+            else:
+                del self.waits[pc]
 
     def end_phase(self) -> None:
         """All have arrived, and all bytes have come."""
         self.phases += 1
         self.ended = self.arriving
+        self.ended_before_by = self.ended_by
         self.ended_by = None
         if not self.came_bytes and self.arrived_columns:
-            self.ended_by = np.concatenate(self.arrived_columns), np.concatenate(self.arrived_epochs)
+            self.ended_by = Moments(np.concatenate(self.arrived_columns), np.concatenate(self.arrived_epochs))
         self.arrived_columns.clear()
         self.arrived_epochs.clear()
         self.failed_lanes.clear()
+        self.waits.clear()
         self.expected_bytes = 0
         self.came_bytes = 0
+        self.byte_pcs.clear()
+
+    def expect(self, expected_bytes: int, pc: int) -> None:
+        """An instruction says how many bytes are to come in this phase."""
+        self.expected_bytes += expected_bytes
+        self.byte_pcs.add(pc)
 
     def handed_on(self, knowledge: Knowledge) -> Clock:
         """What the end of the last phase tells those who see it."""
@@ -84,6 +134,7 @@ class Mbarriers:
         self._witness = witness
         self._fences = fences
         self.at: dict[int, MbarrierOrder] = {}
+        self._uses: dict[int, MbarrierUse] = {}  # of those that ended, or were taken away
         self._is_barrier: npt.NDArray[np.bool_] = np.zeros(len(witness.shared.writes), np.bool_)  # by cell
 
     def named(self, address: int) -> MbarrierOrder:
@@ -98,12 +149,14 @@ class Mbarriers:
         held = self.named(address)
         epoch = int(self._witness.knowledge.own[lane])
         side = Side(self._witness.cluster.pc, "init", lane)
-        self.at[address] = MbarrierOrder(held.column, side, epoch, phases=held.phases)
+        self.at[address] = MbarrierOrder(held.column, side, epoch, phases=held.phases, first_phase=held.phases)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = True
 
     def forget(self, address: int, lane: int) -> None:
         """mbarrier.inval: everybody must be done with it."""
         self._require_done(address, lane)
+        if address in self.at:
+            self._keep_use(address)
         self._is_barrier[self._witness.cells_at(address, _BARRIER_BYTES)] = False
         held = self.named(address)
         self.at[address] = MbarrierOrder(held.column, phases=held.phases)
@@ -127,6 +180,20 @@ class Mbarriers:
                 before = Side(pc, "arrival", user)
                 self._witness.tell("barrier reuse", before, now, "shared", self._witness.place(address))
                 return
+
+    def uses(self, rank: int) -> dict[int, MbarrierUse]:
+        """By offset: the mbarriers of a block, those that were taken away included, and how they were used."""
+        for address in self.at:
+            self._keep_use(address)
+        own = {address: use for address, use in self._uses.items() if address >> SHARED_RANK_SHIFT == rank}
+        return {address & SHARED_OFFSET_MASK: use for address, use in own.items()}
+
+    def _keep_use(self, address: int) -> None:
+        state = self._witness.cluster.mbarriers.get(address)
+        if state is not None:
+            before = self._uses.get(address, MbarrierUse(state.count, frozenset()))
+            pcs = {pc for _, pc in self.at[address].users.values()}
+            self._uses[address] = MbarrierUse(state.count, before.pcs | pcs)
 
     def fence_init(self, lanes: LaneNumbers) -> None:
         """fence.mbarrier_init: what these lanes made may be used by other blocks behind a barrier of the cluster."""
@@ -170,6 +237,24 @@ class Mbarriers:
         is_remote = bool((self._witness.cluster.block_of_lane[lanes] != address >> SHARED_RANK_SHIFT).any())
         if order.releases and not (is_remote and order.only_own_block):
             barrier.arrive(self._witness.knowledge.release(lanes))
+        else:
+            barrier.arrive(self._witness.knowledge.executed(lanes))
+
+    def issue(self, address: int, lanes: LaneNumbers, how: How = "copy") -> MbarrierOrder:
+        """Lanes issue copies, or count bytes, of the phase that runs: it ends later in time, and orders nothing else."""
+        barrier = self.use(address, lanes, how)
+        barrier.arrive(self._witness.knowledge.executed(lanes))
+        return barrier
+
+    def end_phase(self, address: int, lane: int) -> None:
+        """The phase ends. Who still waits for the phase before by its parity may not see that any more."""
+        barrier = self.named(address)
+        pc = self._witness.cluster.pc
+        ending = Side(pc, "copy", None) if barrier.came_bytes else Side(pc, "arrival", lane)
+        for wait_pc, waits in barrier.waits.items():
+            wait = Side(wait_pc, "wait", int(waits.columns[0]))
+            self._witness.tell("phase overtaken", ending, wait, "shared", self._witness.place(address))
+        barrier.end_phase()
 
     def may_pass(self, address: int, lanes: LaneNumbers) -> npt.NDArray[np.bool_]:
         """For lanes whose phase has ended: who sees that at once.
@@ -182,22 +267,46 @@ class Mbarriers:
         passes = knowledge.known_to(lanes, barrier.column) >= barrier.phases
         if not passes.all():
             passes |= np.isin(lanes, list(barrier.failed_lanes))
-        if not passes.all() and barrier.ended_by is not None:
-            columns, epochs = barrier.ended_by
-            shape = (len(lanes), len(columns))
-            known = knowledge.is_known(lanes, np.broadcast_to(columns, shape), np.broadcast_to(epochs, shape))
-            passes |= known.all(axis=1)
+        if not passes.all():
+            passes |= self._knows_arrivals(lanes, barrier.ended_by)
         barrier.failed_lanes.update(lanes[~passes].tolist())
         return np.asarray(passes)
+
+    def _require_phase_before(self, address: int, lanes: LaneNumbers) -> None:
+        """Lanes see a phase end: two phases earlier they would have passed as well, unless that was over for them."""
+        barrier = self.named(address)
+        phase_before = barrier.phases - 1
+        if phase_before <= barrier.first_phase:
+            return
+        is_early = self._witness.knowledge.known_to(lanes, barrier.column, EXECUTED) < phase_before
+        if is_early.any():
+            is_early &= ~self._knows_arrivals(lanes, barrier.ended_before_by)
+        if is_early.any():
+            now = Side(self._witness.cluster.pc, "wait", int(lanes[np.argmax(is_early)]))
+            self._witness.tell("phase skipped", None, now, "shared", self._witness.place(address))
+
+    def _knows_arrivals(self, lanes: LaneNumbers, arrivals: Moments | None) -> npt.NDArray[np.bool_]:
+        """For each lane whether all arrivals of a phase happened before; None: a copy ended that phase."""
+        if arrivals is None:
+            return np.zeros(len(lanes), np.bool_)
+        shape = (len(lanes), len(arrivals.columns))
+        columns = np.broadcast_to(arrivals.columns, shape)
+        epochs = np.broadcast_to(arrivals.epochs, shape)
+        return np.asarray(self._witness.knowledge.is_known(lanes, columns, epochs).all(axis=1))
 
     def waited(self, address: int, lanes: LaneNumbers, *, is_relaxed: bool) -> None:
         """Lanes have seen a phase end; a relaxed wait learns from it at the next fence."""
         barrier = self.named(address)
+        knowledge = self._witness.knowledge
+        knowledge.note_news(lanes)
+        barrier.note_wait(self._witness.cluster.pc, Moments(lanes, knowledge.own[lanes]))
         if not barrier.phases:
             return
-        clock = barrier.handed_on(self._witness.knowledge)
+        self._require_phase_before(address, lanes)
+        clock = barrier.handed_on(knowledge)
         if is_relaxed:
+            knowledge.acquire(lanes, clock.executed_part())
             for lane in lanes.tolist():
                 self._fences.keep(lane, clock)
         else:
-            self._witness.knowledge.acquire(lanes, clock)
+            knowledge.acquire(lanes, clock)

@@ -5,7 +5,8 @@
         bar     ──▶ barriers          of warps, blocks, clusters       ├──▶  knowledge: does this thread know?
         mbarrier──▶ mbarriers         arrivals, polls                  │     conflicts: what nobody ordered
         cp      ──▶ copies, bulk      cp.async, bulk and tensor copies │
-        wgmma   ──▶ products          operands and registers           ┘
+        wgmma   ──▶ products          operands and registers           │
+        tcgen05 ──▶ tensor            tensor memory, operands          ┘
 
 What is found depends on the path that threads take and on their data, not on which of them this run let go first.
 """
@@ -26,6 +27,7 @@ from tilescope.machine.order.map_edits import MapEdits
 from tilescope.machine.order.mbarriers import Mbarriers
 from tilescope.machine.order.products import Products
 from tilescope.machine.order.stamp import taken_apart
+from tilescope.machine.order.tensor_memory import TensorMemoryOrder
 from tilescope.machine.order.thread_barriers import ThreadBarriers
 from tilescope.machine.order.thread_copies import ThreadCopies
 from tilescope.machine.order.touching import Touching
@@ -48,11 +50,14 @@ class Order:
         self.bulk = BulkCopies(self.witness, self.touching, self.mbarriers)
         self.products = Products(self.witness, self.copies)
         self.maps = MapEdits(self.witness)
+        self.tensor = TensorMemoryOrder(self.witness, self.mbarriers)
 
     def block_ended(self, rank: int) -> None:
         """All threads of a block have ended: nothing may still read or write its shared memory."""
         witness = self.witness
         witness.ended_blocks.add(rank)
+        if not witness.launch.mbarrier_uses:
+            witness.launch.mbarrier_uses = self.mbarriers.uses(rank)
         lanes = np.flatnonzero(witness.cluster.block_of_lane == rank)
         clock = witness.knowledge.clock(lanes)
         before_end = self.barriers.before_end.get(rank)
@@ -61,6 +66,8 @@ class Order:
         self.bulk.end(lanes, rank, clock)
         self.products.end(lanes, rank, clock)
         self.copies.end(lanes, rank)
+        self.fences.early.end(rank)
+        self.tensor.end(rank, clock)
         self._end_of_remote_arrivals(rank, clock)
         if rank in self.touching.reached_blocks:
             self._end_of_remote_accesses(rank, clock)

@@ -54,7 +54,7 @@ class Products:
         unit = Unit(witness.knowledge, vectors, {}, FENCED_SHARED)
         now = Side(witness.cluster.pc, "wgmma", int(lanes[0]))
         column = witness.knowledge.first_warpgroup + warpgroup
-        stamp = int(stamped(stamp_base(witness.cluster.pc), column, group + 1))
+        stamp = int(stamped(stamp_base(witness.cluster.pc, is_asynchronous=True), column, group + 1))
         for cells in operands:
             met = witness.shared.unknown_writes(cells, unit)
             if met is not None:
@@ -87,7 +87,7 @@ class Products:
     def end(self, lanes: LaneNumbers, rank: int, clock: Clock) -> None:
         """A block has ended: products that nobody waited for may still read its shared memory."""
         first = self._witness.knowledge.first_warpgroup
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             last = self._last.get(warpgroup)
             if last is not None and clock.known[first + warpgroup] < last.epoch:
                 self._witness.tell("block end", None, Side(last.pc, "wgmma", None), "shared", None, rank=rank)
@@ -96,7 +96,7 @@ class Products:
 
     def fence(self, lanes: LaneNumbers) -> None:
         """wgmma.fence."""
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             self._dirty.pop(warpgroup, None)
             self._fenced.add(warpgroup)
 
@@ -112,7 +112,7 @@ class Products:
 
     def touch(self, lanes: LaneNumbers, use: RegisterUse) -> None:
         """Threads read or write registers of a wgmma, or others that their values are moved from or to."""
-        for warpgroup in np.unique(self._witness.warpgroup_of_lane[lanes]).tolist():
+        for warpgroup in self._witness.warpgroups_of(lanes):
             under_way = self._under_way.get(warpgroup, {})
             dirty = self._dirty.setdefault(warpgroup, set())
             if use.is_move:

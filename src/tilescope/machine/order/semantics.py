@@ -33,6 +33,11 @@ class Meaning(NamedTuple):
     releases: bool
     reach: int  # of its scope
 
+    @property
+    def is_flag_load(self) -> bool:
+        """Whether it loads a word that others may change meanwhile."""
+        return self.kind == "read" and self.is_strong
+
 
 def meaning_of(instruction: Instruction | None) -> Meaning | None:
     """What an instruction does to memory by the generic proxy; None where it does nothing, or later (.async)."""

@@ -1,10 +1,13 @@
 """Who touched a piece of memory, when and by which instruction, in one 64-bit number.
 
-    63        62-41    40-35        34       33-17   16-0
-    (free)    epoch    generation   strong   pc      column
+    63        62             61-35    34       33-17   16-0
+    (free)    asynchronous   epoch    strong   pc      column
 
 A column is somebody who does things one after another: a thread, its cp.async, an mbarrier whose copies come … An epoch
 counts what that somebody does; 0 means never. Numpy compares thousands of stamps at once.
+
+Epochs of threads are taken from one clock, so stamps of threads are as old as they are small: whoever knows all threads up
+to some epoch knows all stamps below `settled_end` of it. Those of asynchronous work are larger than any of them.
 """
 
 from __future__ import annotations
@@ -17,18 +20,16 @@ import numpy.typing as npt
 Stamps = npt.NDArray[np.int64]
 Columns = npt.NDArray[np.int64]
 Epochs = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-Generations = npt.NDArray[np.integer]
 
 COLUMN_END = 1 << 17
 PC_END = 1 << 17
-EPOCH_END = 1 << 22
+EPOCH_END = 1 << 27
 UNDER_WAY = EPOCH_END - 1  # the epoch of what nobody can know to be finished yet
 
 _PC_SHIFT = 17
 _STRONG_SHIFT = 34
-_GENERATION_SHIFT = 35
-_EPOCH_SHIFT = 41
-GENERATION_MASK = 0x3F
+_EPOCH_SHIFT = 35
+_ASYNCHRONOUS_SHIFT = 62
 _STRONG = np.int64(1 << _STRONG_SHIFT)
 
 
@@ -41,9 +42,9 @@ class Stamp(NamedTuple):
     is_strong: bool
 
 
-def stamp_base(pc: int, *, is_strong: bool = False) -> int:
+def stamp_base(pc: int, *, is_strong: bool = False, is_asynchronous: bool = False) -> int:
     """The part of a stamp that all lanes of an instruction share."""
-    return pc << _PC_SHIFT | int(is_strong) << _STRONG_SHIFT
+    return pc << _PC_SHIFT | int(is_strong) << _STRONG_SHIFT | int(is_asynchronous) << _ASYNCHRONOUS_SHIFT
 
 
 def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
@@ -56,14 +57,14 @@ def stamped(base: int, columns: Columns | int, epochs: Epochs | int) -> Stamps:
     return np.asarray(high | (np.asarray(columns, np.int64) | base))
 
 
-def with_generation(stamps: Stamps | np.int64, generations: Generations) -> Stamps:
-    """Stamps of reads, which count only until the next write: the generation says which that is."""
-    return np.asarray(stamps | generations.astype(np.int64) << _GENERATION_SHIFT)
+def settled_end(epoch: int) -> int:
+    """What the stamps of all threads up to an epoch are smaller than, and those of asynchronous work are not.
 
-
-def generation_of(stamps: Stamps) -> npt.NDArray[np.int64]:
-    """The generation of each stamp."""
-    return stamps >> _GENERATION_SHIFT & GENERATION_MASK
+    >>> stamps = stamped(stamp_base(7), np.array([3, 3]), np.array([12, 13]))
+    >>> (stamps < settled_end(12)).tolist()
+    [True, False]
+    """
+    return epoch + 1 << _EPOCH_SHIFT
 
 
 def columns_of(stamps: Stamps) -> Columns:
@@ -73,7 +74,7 @@ def columns_of(stamps: Stamps) -> Columns:
 
 def epochs_of(stamps: Stamps) -> Epochs:
     """The epoch of each stamp; 0 where nobody was."""
-    return stamps >> _EPOCH_SHIFT
+    return stamps >> _EPOCH_SHIFT & (EPOCH_END - 1)
 
 
 def pcs_of(stamps: Stamps) -> npt.NDArray[np.int64]:
@@ -96,11 +97,16 @@ def is_strong(stamps: Stamps) -> npt.NDArray[np.bool_]:
     return np.asarray((stamps & _STRONG) != 0)
 
 
+def is_asynchronous(stamp: int) -> bool:
+    """Whether a stamp was left by other than a thread: by a copy or a product."""
+    return bool(stamp >> _ASYNCHRONOUS_SHIFT)
+
+
 def taken_apart(stamp: int) -> Stamp:
     """The parts of one stamp."""
     return Stamp(
         stamp & (COLUMN_END - 1),
-        stamp >> _EPOCH_SHIFT,
+        stamp >> _EPOCH_SHIFT & (EPOCH_END - 1),
         stamp >> _PC_SHIFT & (PC_END - 1),
         bool(stamp >> _STRONG_SHIFT & 1),
     )

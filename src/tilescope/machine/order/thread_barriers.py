@@ -46,6 +46,11 @@ class ThreadBarriers:
             own = lanes[warps == warp]
             knowledge.meet(own, knowledge.release(own))
 
+    def together(self, lanes: LaneNumbers, groups: npt.NDArray[np.int64], group_lanes: int) -> None:
+        """shfl.sync, mma.sync, wgmma …: the lanes of each group wait for each other, and no memory is ordered."""
+        for group in np.unique(groups).tolist():
+            self._witness.knowledge.come_together(lanes[groups == group], group_lanes)
+
     def come(self, rank: int, number: int, lanes: LaneNumbers) -> None:
         """bar.sync, bar.red or bar.arrive of some lanes of a block."""
         knowledge = self._witness.knowledge
@@ -100,5 +105,6 @@ class ThreadBarriers:
             self._witness.knowledge.acquire(lanes, clock)
         come = self._come.get(phase)
         if come is not None:
+            self._witness.knowledge.acquire(lanes, come.executed_part())
             for rank in np.unique(self._witness.cluster.block_of_lane[lanes]).tolist():
                 self.before_end[rank] = joined(self.before_end.get(rank), come)

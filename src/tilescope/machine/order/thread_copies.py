@@ -38,11 +38,11 @@ class ThreadCopies:
     def copy(self, lanes: LaneNumbers, places: Addresses, size_bytes: int) -> None:
         """cp.async is issued: each lane will write its bytes at any time before it waits."""
         witness = self._witness
-        touch = self._touching.spread("shared", "cp.async", Request(lanes, places, size_bytes))
+        touch = self._touching.shared_touch("cp.async", Request(lanes, places, size_bytes))
         self._touching.meet(witness.shared, touch)
-        columns = self._first_column + touch.lanes
-        stamps = stamped(stamp_base(witness.cluster.pc), columns, self._epochs[touch.lanes])
-        witness.shared.write(touch.cells, stamps)
+        base = stamp_base(witness.cluster.pc, is_asynchronous=True)
+        stamps = stamped(base, self._first_column + lanes, self._epochs[lanes])
+        witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         self.issued[lanes] = self._epochs[lanes]
         self._pcs[lanes] = witness.cluster.pc
 
@@ -63,13 +63,11 @@ class ThreadCopies:
         self._epochs[lanes] += 1
 
     def _finished(self, lanes: LaneNumbers, epochs: Vector) -> None:
-        own = self._witness.knowledge.own
-        columns = self._first_column + lanes
-        own[columns] = np.maximum(own[columns], epochs)
+        self._witness.knowledge.finish_own(self._first_column + lanes, epochs)
 
     def arrive_behind(self, address: int, lanes: LaneNumbers) -> Vector:
         """cp.async.mbarrier.arrive is issued: the epochs of the lanes' copies that it will tell of."""
-        self._mbarriers.use(address, lanes)
+        self._mbarriers.issue(address, lanes, "arrival")
         epochs: Vector = self._epochs[lanes].copy()
         self._epochs[lanes] += 1
         self._arrived[lanes] = epochs

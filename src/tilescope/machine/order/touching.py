@@ -12,18 +12,20 @@ import numpy.typing as npt
 from tilescope.arch import WARP_LANES
 from tilescope.machine.address import Addresses
 from tilescope.machine.order.accessor import Threads
-from tilescope.machine.order.cells import CellNumbers, CellTable, Met
+from tilescope.machine.order.cells import CellNumbers, CellTable, LaneCells, Met, ThreadReads
 from tilescope.machine.order.conflict import How, Side
+from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.fences import Fences
-from tilescope.machine.order.flags import CARD
-from tilescope.machine.order.global_cells import read_slots
+from tilescope.machine.order.flags import CARD, Flags
+from tilescope.machine.order.global_cells import Stretch, read_slots
 from tilescope.machine.order.semantics import Meaning
-from tilescope.machine.order.stamp import first_of_each, pcs_of, stamp_base, stamped, taken_apart
+from tilescope.machine.order.stamp import Stamps, first_of_each, pcs_of, stamp_base, taken_apart
 from tilescope.machine.order.witness import Witness, mistake_of
 from tilescope.machine.step import LaneNumbers
 
 Same = Callable[[], npt.NDArray[np.bool_]]
 """For each lane of a store: whether what it writes lies there already."""
+NO_OLDER_VALUES: OlderValues = {}
 _WEAK_READ = Meaning("read", is_strong=False, acquires=False, releases=False, reach=CARD)
 
 
@@ -35,30 +37,37 @@ class Request(NamedTuple):
     size_bytes: int
     same: Same | None = None  # None: a load, or nobody can say
 
-
-class Part(NamedTuple):
-    """The cells of an access that lie in one table of global memory, and their positions in it."""
-
-    cells: CellNumbers
-    positions: CellNumbers
+    def of(self, chosen: CellNumbers) -> Request:
+        """What some of the lanes ask for."""
+        same = self.same
+        return Request(
+            self.lanes[chosen],
+            self.places[chosen],
+            self.size_bytes,
+            None if same is None else lambda: same()[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """An access of threads, cell by cell: those of one lane follow each other."""
+    """An access of threads to the cells of one table, cell by cell: those of one lane follow each other."""
 
     space: Literal["shared", "global"]
     how: How
     is_strong: bool
+    request: Request
+    at: LaneCells
     cells: CellNumbers
-    lanes: LaneNumbers  # of each cell
-    cells_of_lane: int
-    same: Same | None
+    table_start: int  # the first cell of the table, in its space
 
     @property
     def writes(self) -> bool:
         """Whether it may change what lies there."""
         return self.how != "read"
+
+    def lane_at(self, position: int) -> int:
+        """The lane that touches one of the cells."""
+        return int(self.request.lanes[position // self.at.each])
 
 
 class Touching:
@@ -69,51 +78,73 @@ class Touching:
         self._fences = fences
         self.reached_blocks: set[int] = set()  # whose shared memory other blocks have touched
 
-    def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> None:
+    def shared(self, lanes: LaneNumbers, places: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
         """A load (`same` is None) or a store; `places` are those in the cluster's shared memory."""
         witness = self._witness
         meaning = witness.launch.meanings[witness.cluster.pc]
         if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return  # it is told elsewhere: asynchronous work when it is issued, an atomic when it loads
+            return NO_OLDER_VALUES  # it is told elsewhere: asynchronous work when issued, an atomic when it loads
         if witness.cluster.blocks > 1:
             self._reach(lanes, places)
         request = Request(lanes, places, size_bytes, same)
-        touch = self.spread("shared", meaning.kind, request, is_strong=meaning.is_strong)
+        touch = self.shared_touch(meaning.kind, request, is_strong=meaning.is_strong)
         self.meet(witness.shared, touch)
-        stamps = self._stamps(touch)
         if meaning.kind != "write":
             self._unwritten(touch)
+        stamps = self._stamps(lanes, is_strong=meaning.is_strong)
         if touch.writes:
-            witness.shared.write(touch.cells, stamps)
+            witness.shared.write(touch.cells, stamps.repeat(touch.at.each))
         else:
-            witness.shared.read_by_threads(touch.cells, touch.lanes // WARP_LANES * 2, stamps)
-        if meaning.is_strong:
-            self._fences.pass_on(self._fences.shared_flags, meaning, lanes, places)
+            newest = witness.knowledge.newest_stamp
+            witness.shared.read_by_threads(ThreadReads(touch.at, lanes // WARP_LANES * 2, stamps, newest))
+        return self._pass_on(self._fences.shared_flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
 
-    def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> None:
+    def memory(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int, same: Same | None) -> OlderValues:
         """A load (`same` is None) or a store of global memory."""
         meaning = self._witness.launch.meanings[self._witness.cluster.pc]
         if meaning is None or (same is not None and meaning.kind == "atomic"):
-            return
-        self._touch_memory(Request(lanes, addresses, size_bytes, same), meaning)
-        if meaning.is_strong:
-            self._fences.pass_on(self._witness.launch.flags, meaning, lanes, addresses)
+            return NO_OLDER_VALUES
+        request = Request(lanes, addresses, size_bytes, same)
+        self._touch_memory(request, meaning)
+        return self._pass_on(self._witness.launch.flags, meaning, request) if meaning.is_strong else NO_OLDER_VALUES
+
+    def _pass_on(self, flags: Flags, meaning: Meaning, request: Request) -> OlderValues:
+        """Strong accesses: what they order, and which loads are early."""
+        if meaning.kind == "read":
+            return self._fences.poll(flags, meaning, request.lanes, request.places, request.size_bytes)
+        self._fences.pass_on(flags, meaning, request.lanes, request.places)
+        return NO_OLDER_VALUES
 
     def source_of_copies(self, lanes: LaneNumbers, addresses: Addresses, size_bytes: int) -> None:
         """Threads read global memory by cp.async."""
         self._touch_memory(Request(lanes, addresses, size_bytes, None), _WEAK_READ)
 
     def _touch_memory(self, request: Request, meaning: Meaning) -> None:
-        witness = self._witness
-        whole = self.spread("global", meaning.kind, request, is_strong=meaning.is_strong)
-        for table, cells, positions in witness.launch.memory.pieces(whole.cells):
-            self.meet(table, whole, Part(cells, positions))
-            stamps = self._stamps(whole)[positions]
-            if whole.writes:
-                table.write_by(witness.number, cells, stamps)
+        memory = self._witness.launch.memory
+        count = -(-request.size_bytes // memory.cell_bytes)
+        for piece in memory.pieces(request.places // memory.cell_bytes):
+            own = request if piece.positions is None else request.of(piece.positions)
+            at = LaneCells(piece.cells, count)
+            if meaning.kind == "read":
+                self._read_memory(piece.stretch, own, at, meaning)
             else:
-                slots = read_slots(witness.number, whole.lanes[positions] // WARP_LANES)
-                table.read_by(witness.number, cells, slots, stamps)
+                self._write_memory(piece.stretch, own, at, meaning)
+
+    def _read_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
+        number = self._witness.number
+        newest = self._witness.knowledge.newest_stamp
+        if stretch.table.is_written:
+            touch = Touch("global", "read", meaning.is_strong, request, at, at.cells, stretch.first)
+            self.meet(stretch.table, touch)
+        slots = read_slots(number, request.lanes // WARP_LANES)
+        stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
+        stretch.table.read_by_threads(ThreadReads(at, slots, stamps, newest, number))
+
+    def _write_memory(self, stretch: Stretch, request: Request, at: LaneCells, meaning: Meaning) -> None:
+        touch = Touch("global", meaning.kind, meaning.is_strong, request, at, at.cells, stretch.first)
+        self.meet(stretch.table, touch)
+        stamps = self._stamps(request.lanes, is_strong=meaning.is_strong)
+        stretch.table.write(touch.cells, stamps.repeat(at.each), self._witness.number)
 
     def two_values(self, space: Literal["shared", "global"], lane: int, address: int) -> None:
         """Two threads of one store wrote different values to one place."""
@@ -122,56 +153,51 @@ class Touching:
             side = Side(self._witness.cluster.pc, "write", lane)
             self._witness.tell("race", side, side, space, address)
 
-    def spread(
-        self, space: Literal["shared", "global"], how: How, request: Request, *, is_strong: bool = False
-    ) -> Touch:
-        """The cells that lanes touch, one after another."""
-        witness = self._witness
-        width = witness.cell_bytes if space == "shared" else witness.launch.memory.cell_bytes
-        first = request.places // width
-        count = -(-request.size_bytes // width)
-        if count == 1:
-            return Touch(space, how, is_strong, first, request.lanes, 1, request.same)
-        cells = (first[:, None] + np.arange(count)).ravel()
-        return Touch(space, how, is_strong, cells, np.repeat(request.lanes, count), count, request.same)
+    def shared_touch(self, how: How, request: Request, *, is_strong: bool = False) -> Touch:
+        """The cells of shared memory that lanes touch, one after another."""
+        width = self._witness.cell_bytes
+        at = LaneCells(request.places // width, -(-request.size_bytes // width))
+        return Touch("shared", how, is_strong, request, at, at.cells, 0)
 
-    def _stamps(self, touch: Touch) -> npt.NDArray[np.int64]:
-        base = stamp_base(self._witness.cluster.pc, is_strong=touch.is_strong)
-        return stamped(base, touch.lanes, self._witness.knowledge.own[touch.lanes])
+    def _stamps(self, lanes: LaneNumbers, *, is_strong: bool) -> Stamps:
+        """The stamp of what each lane does now."""
+        return self._witness.knowledge.thread_stamps[lanes] | stamp_base(self._witness.cluster.pc, is_strong=is_strong)
 
-    def meet(self, table: CellTable, touch: Touch, part: Part | None = None) -> None:
+    def meet(self, table: CellTable, touch: Touch) -> None:
         """Tell whom threads meet without knowing that they were finished."""
-        cells = touch.cells if part is None else part.cells
-        threads = Threads(self._witness.knowledge, touch.lanes if part is None else touch.lanes[part.positions])
-        met = table.unknown_writes(cells, threads, strong=touch.is_strong)
+        threads = Threads(self._witness.knowledge, touch.request.lanes, touch.at.each)
+        met = table.unknown_writes(touch.cells, threads, strong=touch.is_strong)
         if met is not None:
-            self._tell(met, touch, part, was_write=True)
+            self._tell(met, touch, was_write=True)
         if touch.writes:
-            for read in table.unknown_reads(cells, threads, strong=touch.is_strong):
-                self._tell(read, touch, part, was_write=False)
+            for read in table.unknown_reads(touch.cells, threads, strong=touch.is_strong):
+                self._tell(read, touch, was_write=False)
 
-    def _tell(self, met: Met, touch: Touch, part: Part | None, *, was_write: bool) -> None:
+    def _tell(self, met: Met, touch: Touch, *, was_write: bool) -> None:
         """One conflict for each instruction that was met; to overwrite with what lies there is none."""
         witness = self._witness
-        positions = met.places if part is None else part.positions[met.places]
-        if touch.same is not None and touch.same()[positions // touch.cells_of_lane].all():
+        same = touch.request.same
+        if same is not None and same()[met.places // touch.at.each].all():
             return
-        width = witness.cell_bytes if touch.space == "shared" else witness.launch.memory.cell_bytes
         for index in first_of_each(pcs_of(met.stamps)):
-            position = int(positions[index])
+            position = int(met.places[index])
             before = witness.side(taken_apart(int(met.stamps[index])), was_write=was_write)
-            now = Side(witness.cluster.pc, touch.how, int(touch.lanes[position]))
+            now = Side(witness.cluster.pc, touch.how, touch.lane_at(position))
             mistake = mistake_of(before.how, now.how, was_write=was_write)
-            address = int(touch.cells[position]) * width
+            address = self._address(touch, position)
             witness.tell(mistake, before, now, touch.space, address, **witness.foreign(met, index))
+
+    def _address(self, touch: Touch, position: int) -> int:
+        """The address of one of the cells."""
+        width = self._witness.cell_bytes if touch.space == "shared" else self._witness.launch.memory.cell_bytes
+        return (touch.table_start + int(touch.cells[position])) * width
 
     def _unwritten(self, touch: Touch) -> None:
         flags = self._witness.shared.unwritten(touch.cells)
         if flags.any():
             first = int(np.argmax(flags))
-            now = Side(self._witness.cluster.pc, touch.how, int(touch.lanes[first]))
-            address = int(touch.cells[first]) * self._witness.cell_bytes
-            self._witness.tell("unwritten", None, now, "shared", address)
+            now = Side(self._witness.cluster.pc, touch.how, touch.lane_at(first))
+            self._witness.tell("unwritten", None, now, "shared", self._address(touch, first))
 
     def _reach(self, lanes: LaneNumbers, places: Addresses) -> None:
         """Note which blocks are touched by others; one that has ended is an error."""

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT, Addresses
+from tilescope.machine.memory import GlobalMemory
 from tilescope.machine.order.accessor import Unit
 from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, Knowledge
+from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.records import BlockIndex, MbarrierUse, block_index
 from tilescope.machine.step import LaneNumbers
 
 if TYPE_CHECKING:
     from tilescope.machine.cluster import Cluster
 
-WARPGROUP_LANES = 128
+TENSOR_HOWS: dict[str, How] = {
+    "alloc": "tcgen05.alloc",
+    "ld": "tcgen05.ld",
+    "st": "tcgen05.st",
+    "mma": "tcgen05.mma",
+    "cp": "tcgen05.cp",
+    "shift": "tcgen05.shift",
+    "commit": "tcgen05.commit",
+}
 
 
 class LaunchOrder:
     """What all clusters of a launch share."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: GlobalMemory) -> None:
         self.meanings: list[Meaning | None] = meanings(program)
         self.shared_cell_bytes = cell_bytes(program, "shared")
         self.conflicts = Conflicts()
-        self.memory = GlobalCells(cell_bytes(program, "global"))
-        self.flags = Flags()  # in global memory
+        self.memory = GlobalCells(memory, cell_bytes(program, "global"))
+        self.flags = Flags("global")
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
+        self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
 
 
 class Witness:
@@ -51,14 +62,29 @@ class Witness:
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
         self.ended_blocks: set[int] = set()  # by rank
+        self.tensor_columns: set[int] = set()  # of those who use tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // 32
-        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 1)
+        self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
 
     @property
     def bulk_unit(self) -> int:
         """The slot of `shared` in which reads by bulk copies are kept."""
         return self.warpgroups
+
+    def warpgroups_of(self, lanes: LaneNumbers) -> Sequence[int]:
+        """The warpgroups of lanes, which are in ascending order."""
+        first = int(self.warpgroup_of_lane[lanes[0]])
+        last = int(self.warpgroup_of_lane[lanes[-1]])
+        if last - first <= 1:
+            return range(first, last + 1)
+        warpgroups: list[int] = np.unique(self.warpgroup_of_lane[lanes]).tolist()
+        return warpgroups
+
+    @property
+    def tensor_unit(self) -> int:
+        """The slot of `shared` in which reads by tcgen05 are kept."""
+        return self.warpgroups + 1
 
     # Places ----------------------------------------------------------------------------------------------------------
 
@@ -89,6 +115,8 @@ class Witness:
     def side(self, stamp: Stamp, *, was_write: bool) -> Side:
         """Who left a stamp."""
         kind, lane = divmod(stamp.column, self.knowledge.lane_count)
+        if stamp.column in self.tensor_columns:
+            return self.tensor_side(stamp.pc, None)
         if stamp.column >= self.knowledge.first_barrier:
             return Side(stamp.pc, "copy", None)
         if stamp.column >= self.knowledge.first_warpgroup:
@@ -100,6 +128,13 @@ class Witness:
         meaning = self.launch.meanings[stamp.pc]
         how: How = "write" if was_write else "read"
         return Side(stamp.pc, how if meaning is None else meaning.kind, lane)
+
+    def tensor_side(self, pc: int, lane: int | None) -> Side:
+        """Who used tensor memory: what the instruction does is in its name."""
+        instruction = self.cluster.program.instructions[pc]
+        assert instruction is not None
+        how = next(TENSOR_HOWS[word] for word in instruction.modifiers if word in TENSOR_HOWS)
+        return Side(pc, how, lane)
 
     def foreign(self, met: Met, index: int) -> dict[str, int]:
         """The cluster that was met, where it is another one."""
@@ -119,10 +154,15 @@ class Witness:
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
 
     def tell_of_unwritten(self, cells: Cells, now: Side) -> None:
-        """Bytes of shared memory that a copy or a product reads, and nobody has written."""
+        """Bytes of shared memory that a copy or a product reads, and nobody has written.
+
+        Some of them may be the edge of a tile, whose results nobody uses. A product without any written byte is wrong.
+        """
         flags = self.shared.unwritten(cells)
-        if flags.any():
-            self.tell("unwritten", None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
+        if not flags.any():
+            return
+        mistake: Mistake = "unwritten operand" if now.how == "wgmma" and flags.all() else "unwritten"
+        self.tell(mistake, None, now, "shared", self.address_of(cells, int(np.argmax(flags)), "shared"))
 
     def address_of(self, cells: Cells, place: int, space: Literal["shared", "global"]) -> int:
         """The address of one of some cells: in the cluster's shared memory, or in global memory."""
@@ -136,7 +176,12 @@ class Witness:
         cluster = self.cluster
         rank = facts.get("rank", 0 if now.lane is None else int(cluster.block_of_lane[now.lane]))
         block = block_index(cluster.first_block, cluster.launch.cluster, rank)
-        self.launch.conflicts.add(Conflict(mistake, before, now, space, address, block, facts))
+        conflict = Conflict(mistake, before, now, space, address, block, facts)
+        conflict.copies_made = len(cluster.launch.copies)
+        if space == "shared" and address is not None:
+            stamp = int(self.shared.writes[address // self.cell_bytes])
+            conflict.writer_pc = taken_apart(stamp).pc if stamp else None
+        self.launch.conflicts.add(conflict)
 
 
 def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
@@ -147,6 +192,6 @@ def mistake_of(before: How, now: How, *, was_write: bool) -> Mistake:
         return "cp.async"
     if before == "bulk store" and not was_write:
         return "store source"
-    if before == "wgmma" or (now == "copy" and not was_write):
+    if before in ("wgmma", "tcgen05.mma", "tcgen05.cp") or (now == "copy" and not was_write):
         return "refill"
     return "race"

@@ -18,11 +18,25 @@ _CODE_SIGN = "`"  # around code in a text
 
 
 def of_topic(topic: Topic | Rule | Diagnosis) -> FirstLine:
-    """What something is; of something seen, the likeliest cause and its fix."""
+    """What something is; of something seen, the likeliest cause and its fix. Where two topics fit, both are named."""
+    if isinstance(topic, Rule):
+        return line("{name}: {said}", name=topic.name, said=_plain(first_sentence(topic.demand)))
     if isinstance(topic, Diagnosis):
-        return _of_diagnosis(topic)
-    said = topic.demand if isinstance(topic, Rule) else topic.meaning
-    return line("{name}: {said}", name=topic.name, said=_plain(first_sentence(said)))
+        first = _of_diagnosis(topic)
+    else:
+        first = line("{name}: {said}", name=topic.name, said=_plain(first_sentence(topic.meaning)))
+    if not topic.rival:
+        return first
+    facts = {"best": _name_of(topic), "rival": topic.rival, "first": first.sentence}
+    both = filled('Two topics fit, "{best}" and "{rival}". {first}', facts)
+    return FirstLine(both, first.advice)
+
+
+def _name_of(topic: Topic | Diagnosis) -> str:
+    """The name of a topic, or of what a diagnosis puts first."""
+    if not isinstance(topic, Diagnosis):
+        return topic.name
+    return topic.symptoms[0].name if topic.symptoms else topic.named[0].name
 
 
 def _of_diagnosis(diagnosis: Diagnosis) -> FirstLine:

@@ -351,6 +351,10 @@
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     indexCells();
     setUpPlayer();
+    for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
+      const box = row.closest(".scroll");
+      box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
+    }
     pinned = null;
     const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
     if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }

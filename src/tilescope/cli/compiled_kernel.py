@@ -1,0 +1,111 @@
+"""Kernels that `tilescope run` compiles first: a function of the user's Python module, or a file of CUDA C++."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterable
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from tilescope.machine.kernel import Kernel
+
+
+class Compiled(NamedTuple):
+    """A kernel, and a sentence about who compiled it."""
+
+    kernel: Kernel
+    sentence: str
+
+
+def triton_kernel(
+    place: str, signature: str, constexprs: Iterable[str], options: Iterable[str], arch: str | None
+) -> Compiled:
+    """The kernel at "module.py:function", whose module is imported, and so runs."""
+    from tilescope.machine.kernel import Kernel
+
+    path, function_name = _place(place)
+    module = imported(path)
+    function = getattr(module, function_name, None)
+    if function is None:
+        raise click.UsageError(f"{path.name} has no {function_name}.")
+    constants = {name: value_in(module, said) for name, said in _pairs("--constexpr", constexprs)}
+    chosen = {name: value_in(module, said) for name, said in _pairs("--option", options)}
+    target = {} if arch is None else {"arch": arch}
+    kernel = Kernel.from_triton(function, signature, constants, **target, **chosen)
+    assert kernel.host is not None
+    return Compiled(kernel, f"Imported {path.name}, and compiled {function_name} {kernel.host}.")
+
+
+def _place(place: str) -> tuple[Path, str]:
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    if not file or not name.isidentifier():
+        raise click.UsageError(f"--triton {place}: write MODULE.py:FUNCTION.")
+    if not path.is_file():
+        raise click.UsageError(f"--triton {place}: there is no file {file!r}.")
+    return path, name
+
+
+def imported(path: Path) -> ModuleType:
+    """The user's module, its folder first among those that it imports from; what it raises is told in a sentence."""
+    folder = str(path.parent.absolute())
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise click.UsageError(f"{path.name} is no Python module.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # by which Triton finds the functions that a kernel calls
+    sys.path.insert(0, folder)
+    try:
+        with redirect_stdout(sys.stderr):  # what the module prints is no part of the answer
+            spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001  whatever the user's own module raises
+        raise click.UsageError(f"{path.name} could not be imported: {type(error).__name__}: {error}") from None
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _pairs(option: str, said: Iterable[str]) -> list[tuple[str, str]]:
+    pairs = []
+    for text in said:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise click.UsageError(f"{option} {text}: write NAME=VALUE.")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def value_in(module: ModuleType, said: str) -> object:
+    """A value as Python writes it, a name of the module such as tl.float32, or the text itself.
+
+    >>> import math
+    >>> value_in(math, "64"), value_in(math, "True"), value_in(math, "pi"), value_in(math, "relu")
+    (64, True, 3.141592653589793, 'relu')
+    """
+    try:
+        return ast.literal_eval(said)
+    except (ValueError, SyntaxError):
+        pass
+    found: object = module
+    for name in said.split("."):
+        if not hasattr(found, name):
+            return said
+        found = getattr(found, name)
+    return found
+
+
+def cuda_kernel(path: str, entry: str | None, options: Iterable[str], arch: str | None) -> Compiled:
+    """The kernel of a .cu file."""
+    from tilescope.machine.compiled.cuda_compiler import compile_cuda
+    from tilescope.machine.kernel import Kernel
+
+    made = compile_cuda(Path(path), arch=arch, options=[*options])
+    kernel = Kernel(made.ptx, entry)
+    return Compiled(kernel, f"Compiled {Path(path).name} by {made.compiler} for {made.target}.")

@@ -1,0 +1,15 @@
+"""Arguments of a launch as the parameters of the PTX take them, beside those that the caller gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilescope.machine.arguments import Argument
+
+
+class Bound(NamedTuple):
+    """One value for each parameter of the PTX, and what each argument of the caller stands for: an array, a map, a number."""
+
+    values: Sequence[Argument]
+    sources: Sequence[Argument]

@@ -1,0 +1,124 @@
+"""clusterlaunchcontrol: a running cluster takes over the work of one that has not begun (sm_100).
+
+    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [answer], [mbarrier];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, answer;
+    clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {x, y, z, _}, answer;
+
+The answer of 16 bytes comes as a bulk copy does. What is in it is NVIDIA's own; here it is the first block of the cluster that
+will not run, and a word that says whether there is one. A request takes the next cluster that has not begun. With a seed some
+find none although there are others, as when those have just been started elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
+from tilescope.machine.barrier_unit import BARRIER_BYTES, complete_bytes
+from tilescope.machine.cluster import Cluster
+from tilescope.machine.instructions.mbarrier import decode_shared_address
+from tilescope.machine.instructions.words import Words
+from tilescope.machine.pending import Work
+from tilescope.machine.program import Assembler, Decoder
+from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
+from tilescope.ptx.syntax import Instruction
+
+_ANSWER_BYTES = 16
+_IS_CANCELED = 3  # the word of the answer behind x, y and z
+_AXES = {"get_first_ctaid::x": 0, "get_first_ctaid::y": 1, "get_first_ctaid::z": 2}
+_CHANCE = 0.7  # with a seed: that a request finds a cluster
+
+
+def _cluster_launch_control(assembler: Assembler, instruction: Instruction) -> Step:
+    words = Words(instruction)
+    action = words.required(("try_cancel", "query_cancel"), "try_cancel or query_cancel")
+    if action == "try_cancel":
+        return _try_cancel(assembler, instruction, words)
+    return _query_cancel(assembler, instruction, words)
+
+
+def _try_cancel(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
+    words.required(("async",), ".async")
+    space = words.space()
+    words.required(("mbarrier::complete_tx::bytes",), ".mbarrier::complete_tx::bytes")
+    to_all = words.flag("multicast::cluster::all")
+    words.flag("b128")
+    words.done()
+    answers = decode_shared_address(assembler, instruction.operands[0], space)
+    barriers = decode_shared_address(assembler, instruction.operands[1], space)
+
+    def ask(cluster: Cluster, at: Lanes) -> None:
+        lanes = cluster.lanes(at)
+        cluster.launch.charge(len(lanes))
+        for lane, answer, barrier in zip(
+            lanes.tolist(), answers(cluster, at).tolist(), barriers(cluster, at).tolist(), strict=True
+        ):
+            words_of_answer = _answer(cluster)
+            ranks = range(cluster.blocks) if to_all else [int(answer) >> SHARED_RANK_SHIFT]
+            for rank in ranks:
+                own = rank << SHARED_RANK_SHIFT
+                target = own | int(answer) & SHARED_OFFSET_MASK
+                _deliver(cluster, lane, target, own | int(barrier) & SHARED_OFFSET_MASK, words_of_answer)
+
+    return ask
+
+
+def _answer(cluster: Cluster) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """The first block of a cluster that will not be started any more, or that there is none."""
+    random = cluster.random
+    is_unlucky = random is not None and random.random() > _CHANCE
+    start = None if is_unlucky else cluster.launch.cancel_cluster()
+    return np.array([0, 0, 0, 0] if start is None else [*start, 1], np.uint32)
+
+
+def _deliver(
+    cluster: Cluster, lane: int, target: int, barrier: int, answer: np.ndarray[tuple[int], np.dtype[np.uint32]]
+) -> None:
+    """Write the answer to one block, and tell its mbarrier."""
+    pc = cluster.pc
+    cluster.require_shared(np.array([lane]), np.array([target]), _ANSWER_BYTES)
+    cluster.require_shared(np.array([lane]), np.array([barrier]), BARRIER_BYTES)
+    order = cluster.order
+    landing = None if order is None else order.bulk.load(lane, order.witness.cells_at(target, _ANSWER_BYTES), barrier)
+
+    def perform(lanes: LaneNumbers) -> None:
+        cluster.pc = pc
+        if order is not None and landing is not None:
+            order.bulk.landed(landing, _ANSWER_BYTES)
+        rank, offset = cluster.split_shared(target)
+        cluster.shared_bytes(rank)[offset : offset + _ANSWER_BYTES] = answer.view(np.uint8)
+        complete_bytes(cluster, barrier, lane, _ANSWER_BYTES)
+
+    if cluster.log is not None:
+        cluster.log.refuse(pc, "clusterlaunchcontrol")
+    cluster.pending.add(Work("load", pc, np.array([lane]), perform, barrier=barrier))
+
+
+def _query_cancel(assembler: Assembler, instruction: Instruction, words: Words) -> Step:
+    question = words.required(("is_canceled", "get_first_ctaid", *_AXES), "is_canceled or get_first_ctaid")
+    words.vector()
+    words.one_of(("pred", "b32"))
+    words.flag("b128")
+    words.done()
+    target, operand = instruction.operands
+    answer = assembler.source(operand, "b128")
+    if question == "is_canceled":
+        parts = [(assembler.written(target), _IS_CANCELED)]
+    elif question in _AXES:
+        parts = [(assembler.written(target), _AXES[question])]
+    else:
+        targets = [assembler.target(one) for one in assembler.vector(target)]
+        parts = [(number, axis) for axis, number in enumerate(targets[: len(_AXES)]) if number is not None]
+    if not parts:
+        raise RefusedError("query_cancel without a register for its result")
+
+    def query(cluster: Cluster, at: Lanes) -> None:
+        held = np.ascontiguousarray(cluster.registers[answer][at]).view(np.uint32)
+        for number, word in parts:
+            register = cluster.registers[number]
+            register[at] = held[:, word].astype(register.dtype)
+
+    return query
+
+
+FAMILIES: dict[str, Decoder] = {"clusterlaunchcontrol": _cluster_launch_control}

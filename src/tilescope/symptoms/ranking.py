@@ -1,0 +1,287 @@
+"""Which topic a question is most about: every cause, symptom and term, weighed by the words it shares with the question.
+
+    "Disable warp specialization for Hopper"     a subject: terms go first, and what stands before "for"
+      warp_specialize   5.1 + 4.2                phrase "warp specialize": both of its words are there
+      architecture      0.7 x (3.4 + 3.0)        phrase "hopper architecture": a cause, and behind "for"
+
+A word weighs more the fewer topics use it in their names and phrases: log(1 + topics / topics that use it). A phrase that
+is there whole counts with all its words; of one that is there in part, the more is missing the less counts. The sentences
+about a topic count a little. What somebody sees goes before terms in a question about a fault, and behind them in one
+about a subject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from math import log, sqrt
+from typing import Literal, NamedTuple, TypeAlias
+
+from tilescope.symptoms.tables import CAUSE, SEEN, TERMS
+from tilescope.symptoms.words import (
+    BACKGROUND,
+    DECISIVE,
+    ELSEWHERE,
+    EVERYDAY,
+    FAULT,
+    FILLER,
+    ORDINARY,
+    VAGUE,
+    sequence_of,
+    spelled_words,
+    words_of,
+)
+
+Kind: TypeAlias = Literal["cause", "symptom", "term"]
+
+# How much a topic counts in a question about a fault, and in one about a subject.
+_IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
+_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
+_BEHIND = 0.8  # of a subject: what stands only behind its first preposition
+_EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
+_ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
+_FURTHER = 0.6  # of the words of a term beside its rarest
+_TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
+_FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
+_BACKGROUND_WEIGHT = 1.0  # of a card or a target
+_DECIDES = 3  # how many rare words a word outweighs that says what is seen
+_MISSING = 4  # power of the share of a phrase that is there
+_ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
+_ALSO_IN_PROSE = 0.05  # … and in the sentences about it
+_NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
+_LEAST_WORDS = 2  # shared, for a topic to be near
+_LEAST_SHARE = 0.25  # of what the question's words weigh
+_LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
+_TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
+_ANSWER = re.compile(r"\breturn(?:s|ed)?\s+-?\d", re.IGNORECASE)  # a call returned 1: it failed
+_PREPOSITION = re.compile(
+    r"\b(?:for|on|in|with|to|from|via|by|when|during|under|after|before|while|using)\b", re.IGNORECASE
+)
+
+
+class _Topic(NamedTuple):
+    """A topic: the words of each of its phrases, and those of the sentences about it."""
+
+    name: str
+    kind: Kind
+    phrases: tuple[frozenset[str], ...]
+    prose: frozenset[str]
+
+    @property
+    def phrase_words(self) -> frozenset[str]:
+        """The words of all its phrases."""
+        return frozenset().union(*self.phrases)
+
+
+class Likely(NamedTuple):
+    """A topic and how much speaks for it."""
+
+    score: float
+    name: str
+    kind: Kind
+
+
+class _Spelling(NamedTuple):
+    """A name of a term: its words in order, folded and as they are written, and how much it says."""
+
+    words: tuple[str, ...]
+    as_written: tuple[str, ...]
+    term: str
+    weight: float
+
+
+def is_about_a_fault(question: str) -> bool:
+    """Whether a question tells of something that goes wrong; others ask for a subject, or plan it.
+
+    >>> is_about_a_fault("TMA store fails on Hopper"), is_about_a_fault("Add TMA store to the scheduler")
+    (True, False)
+    """
+    return not FAULT.isdisjoint(sequence_of(question)) or _ANSWER.search(question) is not None
+
+
+def weight(words: Iterable[str]) -> float:
+    """How much words say together: the fewer topics use them the more, and most if they say what is seen.
+
+    >>> weight({"mbarrier"}) > weight({"tile"})
+    True
+    """
+    known, unknown = _rarity(), _unknown()
+    return sum(known.get(word, unknown) for word in words)
+
+
+def strength(kind: Kind, name: str, phrase: frozenset[str], question: str, words: frozenset[str]) -> float:
+    """How much speaks for a topic of which a phrase is in the question: its words, where they stand, and what else fits."""
+    in_faults = is_about_a_fault(question)
+    factor = _IN_FAULTS[kind] if in_faults else _IN_SUBJECTS[kind]
+    if not in_faults and _is_behind(phrase, question):
+        factor *= _BEHIND
+    return factor * weight(phrase) + _also(_topic_named(kind, name), words)
+
+
+def spells_only_ordinary_words(question: str) -> bool:
+    """Whether all terms that a question spells are words of other trades too: "I am standing in line"."""
+    return all(len(spelling.words) == 1 and spelling.words[0] in ORDINARY for spelling in _spellings_in(question))
+
+
+def terms_in(question: str, words: frozenset[str]) -> tuple[Likely, ...]:
+    """The terms that a question spells, the strongest first.
+
+    >>> [found.name for found in terms_in("wgmma with a 128B swizzle", frozenset())][:2]
+    ['wgmma', 'swizzle']
+    """
+    in_faults = is_about_a_fault(question)
+    factor = _IN_FAULTS["term"] if in_faults else _IN_SUBJECTS["term"]
+    best: dict[str, float] = {}
+    for spelling in _spellings_in(question):
+        score = factor * spelling.weight
+        if not in_faults and _is_behind(frozenset(spelling.words), question):
+            score *= _BEHIND
+        best[spelling.term] = max(best.get(spelling.term, 0.0), score)
+    found = [Likely(score + _also(_topic_named("term", name), words), name, "term") for name, score in best.items()]
+    return tuple(sorted(found, reverse=True))
+
+
+def likely(words: frozenset[str], question: str) -> tuple[Likely, ...]:
+    """The topics that share most with a question of which no phrase is there whole, best first.
+
+    A topic that shares one word, or only what weighs little in the question, is not likely.
+    """
+    if words & ELSEWHERE:
+        return ()
+    factors = _IN_FAULTS if is_about_a_fault(question) else _IN_SUBJECTS
+    least = _LEAST_SHARE * weight(words)
+    found = []
+    for topic in _topics():
+        shared = (words & (topic.phrase_words | topic.prose)) - VAGUE
+        if len(shared) < _LEAST_WORDS or weight(shared) < least:
+            continue
+        score = max((_share_of(phrase, words) for phrase in topic.phrases), default=0.0)
+        score += _NEAR_IN_PROSE * weight(words & topic.prose) / sqrt(1 + len(topic.prose))
+        found.append(Likely(factors[topic.kind] * score, topic.name, topic.kind))
+    return tuple(sorted(found, reverse=True))
+
+
+def likeliest(words: frozenset[str], question: str) -> Likely | None:
+    """The topic that a question is most about although it names none; None where too little speaks for any."""
+    found = likely(words, question)
+    return found[0] if found and found[0].score >= _LIKELY else None
+
+
+def nearest(words: frozenset[str], question: str, count: int) -> tuple[str, ...]:
+    """The names of the topics that share most with a question, best first.
+
+    >>> nearest(frozenset({"scatter4", "gather4"}), "scatter4 gather4", 1)
+    ('gather4',)
+    """
+    return tuple(found.name for found in likely(words, question)[:count])
+
+
+def _share_of(phrase: frozenset[str], words: frozenset[str]) -> float:
+    """What the words of a phrase weigh that are there, less the more are missing."""
+    there = weight(phrase & words)
+    return there * (there / weight(phrase)) ** _MISSING
+
+
+def _also(topic: _Topic, words: frozenset[str]) -> float:
+    """What all words of a question count that a topic has, beside the phrase that decides."""
+    in_phrases = weight(words & topic.phrase_words)
+    in_prose = weight(words & topic.prose)
+    return _ALSO_IN_PHRASES * in_phrases + _ALSO_IN_PROSE * in_prose
+
+
+def _is_behind(phrase: frozenset[str], question: str) -> bool:
+    """Whether all of a phrase stands behind the first preposition of a title: "hopper" in "Disable TMA for Hopper"."""
+    front = _front(question)
+    return bool(front) and phrase.isdisjoint(front)
+
+
+@lru_cache(maxsize=64)
+def _front(question: str) -> frozenset[str]:
+    """The words of a title before its first preposition, tags left out; nothing where it has none."""
+    title = _TAGS.sub("", question, count=1)
+    preposition = _PREPOSITION.search(title)
+    if preposition is None:
+        return frozenset()
+    front = title[: preposition.start()]
+    return words_of(front) | frozenset(sequence_of(front))
+
+
+@lru_cache(maxsize=64)
+def _spellings_in(question: str) -> tuple[_Spelling, ...]:
+    """The spellings of terms whose words follow each other in a question; those spelled as the term is say more."""
+    words = sequence_of(question)
+    as_written = spelled_words(question)
+    found = []
+    for place, word in enumerate(words):
+        for spelling in _spellings_from().get(word, ()):
+            end = place + len(spelling.words)
+            if as_written[place:end] == spelling.as_written:
+                found.append(spelling._replace(weight=_TO_THE_LETTER * spelling.weight))
+            elif words[place:end] == spelling.words:
+                found.append(spelling)
+    return tuple(found)
+
+
+@cache
+def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
+    """The spellings of all terms by their first word; what is another term's name belongs to that term."""
+    names = {spelled_words(term.name) for term in TERMS}
+    by_first: dict[str, list[_Spelling]] = {}
+    for term in TERMS:
+        for name in (term.name, *term.aliases):
+            is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
+            if is_modifier or (name != term.name and spelled_words(name) in names):
+                continue
+            spelling = _spelling(name, term.name)
+            by_first.setdefault(spelling.words[0], []).append(spelling)
+    return {word: tuple(spellings) for word, spellings in by_first.items()}
+
+
+def _spelling(name: str, term: str) -> _Spelling:
+    """A name of a term. What it says: its rarest word and half of the others; everyday words little."""
+    words = sequence_of(name)
+    if len(words) == 1 and words[0] in ORDINARY:
+        share = _EVERYDAY_SHARE if words[0] in EVERYDAY else _ORDINARY_SHARE
+        return _Spelling(words, spelled_words(name), term, share * weight(words))
+    each = sorted((weight({word}) for word in words_of(name)), reverse=True)
+    said = sum(each[:1]) + _FURTHER * sum(each[1:])
+    filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)
+    return _Spelling(words, spelled_words(name), term, said + filler)
+
+
+@cache
+def _topics() -> tuple[_Topic, ...]:
+    causes = [
+        _topic("cause", name, row.phrases, f"{row.mechanism} {row.tell} {row.fix}") for name, row in CAUSE.items()
+    ]
+    symptoms = [_topic("symptom", name, row.phrases, row.note) for name, row in SEEN.items()]
+    terms = [_topic("term", row.name, row.aliases, row.meaning) for row in TERMS]
+    return (*causes, *symptoms, *terms)
+
+
+def _topic(kind: Kind, name: str, phrases: tuple[str, ...], prose: str) -> _Topic:
+    words = (words_of(phrase) for phrase in (name, *phrases))
+    return _Topic(name, kind, tuple(phrase for phrase in words if phrase), words_of(prose))
+
+
+@cache
+def _topic_named(kind: Kind, name: str) -> _Topic:
+    return next(topic for topic in _topics() if topic.kind == kind and topic.name == name)
+
+
+@cache
+def _rarity() -> dict[str, float]:
+    """How much a word says: the fewer topics use it in names and phrases, the more; what is seen goes before all others."""
+    used = Counter(word for topic in _topics() for word in topic.phrase_words)
+    rarity = {word: log(1 + len(_topics()) / count) for word, count in used.items()}
+    rarest = max(rarity.values())
+    rarity |= {word: _DECIDES * rarest for word in DECISIVE if word in rarity}
+    return rarity | dict.fromkeys(BACKGROUND, _BACKGROUND_WEIGHT)
+
+
+@cache
+def _unknown() -> float:
+    """How much a word says that no topic uses: as much as one that few use."""
+    return log(1 + len(_topics()) / 4)

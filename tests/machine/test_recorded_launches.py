@@ -1,0 +1,131 @@
+"""Launches that were recorded on a card leave the same bytes here."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilescope as ts
+from tilescope.machine.launch_archive import archive_bytes, read_archive
+from tilescope.machine.launch_description import BytesArgument, LaunchDescription, MemoryDescription
+from tilescope.machine.launch_file import launch_text, read_launch
+from tilescope.machine.launching import launched
+from tilescope.machine.memory import contents_of
+
+RECORDINGS = Path(__file__).parent.parent / "golden" / "recordings"
+
+
+def replayed(name):
+    archive = read_archive((RECORDINGS / f"{name}.launch").read_bytes(), name)
+    kernel = ts.Kernel((RECORDINGS / f"{name}.ptx").read_text(), archive.launch.entry)
+    return launched(kernel, archive.launch, archive.array)
+
+
+@pytest.mark.parametrize("name", ["matmul_tma", pytest.param("gemm_kernel", marks=pytest.mark.slow)])
+def test_a_recorded_launch_leaves_the_cards_bytes(name):
+    done = replayed(name)
+    assert (done.run.outcome, done.run.exact) == ("finished", True)
+    assert not [finding for finding in done.run.findings if finding.severity == "error"]
+    assert [one.differing_bytes for one in done.memory] == [0] * len(done.memory)
+    assert sum(one.changed_bytes for one in done.memory) > 30_000
+
+
+ADD_ONE = """
+.version 8.0 .target sm_90 .address_size 64
+.visible .entry add_one(.param .u64 place) {
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [place];
+    ld.global.u64 %rd2, [%rd1];
+    ld.global.u32 %r1, [%rd2];
+    add.u32 %r2, %r1, 1;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+"""
+POINTER, NUMBER = 0x7F5D_C5E0_0000, 0x7F5D_C600_0000
+
+
+def chained(after):
+    """A pointer in memory to a number, recorded at addresses of a card; the number was 41."""
+    arrays = {
+        "memory0.npy": np.array([NUMBER], np.uint64).view(np.uint8),
+        "memory1.npy": np.array([41], np.uint32).view(np.uint8),
+        "after1.npy": np.array([after], np.uint32).view(np.uint8),
+    }
+    launch = LaunchDescription(
+        entry="add_one",
+        grid=(1,),
+        block=(1,),
+        arguments=(BytesArgument(content=POINTER.to_bytes(8, "little").hex()),),
+        memory=(
+            MemoryDescription(address=POINTER, file="memory0.npy", after="memory0.npy"),
+            MemoryDescription(address=NUMBER, file="memory1.npy", after="after1.npy", missing_bytes=12),
+        ),
+    )
+    return launch, arrays
+
+
+def test_pointers_inside_recorded_memory_are_followed():
+    launch, arrays = chained(after=42)
+    done = launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+    assert [(one.changed_bytes, one.differing_bytes) for one in done.memory] == [(0, 0), (1, 0)]
+    assert arrays["memory1.npy"].view(np.uint32).tolist() == [41]  # the recording itself stays as it was
+
+
+def test_a_byte_that_differs_from_the_cards_is_named():
+    launch, arrays = chained(after=42 + (1 << 8))
+    done = launched(ts.Kernel(ADD_ONE), launch, arrays.__getitem__)
+    assert (done.memory[1].differing_bytes, done.memory[1].first_difference) == (1, NUMBER + 1)
+
+
+def test_memory_of_a_launch_file_is_written_and_read_again():
+    launch, arrays = chained(after=42)
+    assert read_launch(launch_text(launch).encode(), "launch.toml") == launch
+    archive = read_archive(archive_bytes(launch, arrays), "k.launch")
+    assert archive.launch == launch
+    assert archive.array("memory1.npy").tolist() == [41, 0, 0, 0]
+    assert archive_bytes(launch, arrays) == archive_bytes(launch, arrays)
+
+
+@pytest.mark.parametrize("address", [0x7C00_0000_0000 - 4, 0x7D00_1000_0000, 0x7E00_0000_0000])
+def test_memory_in_a_window_of_the_machine_is_refused(address):
+    launch = LaunchDescription(grid=(1,), block=(1,), memory=(MemoryDescription(address=address, file="a"),))
+    with pytest.raises(ts.RuleError, match="launch-memory"):
+        launched(ts.Kernel(ADD_ONE), launch, lambda _: np.zeros(64, np.uint8))
+
+
+def test_memory_that_overlaps_is_refused():
+    both = tuple(MemoryDescription(address=POINTER + offset, file="a") for offset in (0, 63))
+    with pytest.raises(ts.RuleError, match=r"launch-memory: 64 bytes at .*; other memory of the launch lies there"):
+        launched(
+            ts.Kernel(ADD_ONE),
+            LaunchDescription(grid=(1,), block=(1,), memory=both),
+            lambda _: np.zeros(64, np.uint8),
+        )
+
+
+def test_a_file_that_is_not_in_the_archive_is_named():
+    launch, arrays = chained(after=42)
+    archive = read_archive(archive_bytes(launch, {"memory0.npy": arrays["memory0.npy"]}), "k.launch")
+    with pytest.raises(ts.RuleError, match=r"memory1\.npy: not in the archive"):
+        launched(ts.Kernel(ADD_ONE), archive.launch, archive.array)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04", b"PK\x03\x04" + bytes(60)])
+def test_a_broken_archive_is_refused(content):
+    with pytest.raises(ts.RuleError, match="launch-file"):
+        read_archive(content, "k.launch")
+
+
+def test_an_archive_without_a_launch_is_refused():
+    content = archive_bytes(LaunchDescription(grid=(1,)), {}).replace(b"launch.toml", b"lunch.tomll")
+    with pytest.raises(ts.RuleError, match=r"an archive without launch\.toml"):
+        read_archive(content, "k.launch")
+
+
+def test_arrays_that_are_placed_later_keep_away_from_recorded_memory():
+    first = ts.Memory().place(np.zeros(16, np.uint8))
+    memory = ts.Memory()
+    assert contents_of(memory).place_at(first + 8, np.zeros(16, np.uint8))
+    assert memory.place(np.zeros(16, np.uint8)) > first + 24
