@@ -83,7 +83,10 @@ SPARSE_SELECTOR = rule(
     passing='ts.compress(np.eye(16, 32), "bf16", instruction="mma.sp.m16n8k32", selector=1)',
     failing='ts.compress(np.eye(16, 32), "bf16", instruction="mma.sp.m16n8k32", selector=2)',
 )
-TCGEN05_SELECTOR = SPARSE_SELECTOR.worded(limit="tensor memory has no sparsity selector", fix="Leave it out.")
+TCGEN05_SELECTOR = SPARSE_SELECTOR.worded(
+    limit="the selector of tcgen05.mma.sp is in its instruction descriptor, and says which column of a pair these cells are",
+    fix="Leave it out, and use ts.InstructionDescriptor(…, sparsity_selector={selector}).",
+)
 SPARSE_METADATA = rule(
     "sparse-metadata",
     "Metadata names two different places of every group; of tf32 it is 0x4 or 0xe.",
