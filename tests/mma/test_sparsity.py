@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilescope import RuleError, compress, decompress, emulate_mma, fragment, tmem_layout
+from tilescope import RuleError, WgmmaDescriptor, compress, decompress, emulate_mma, fragment, tmem_layout
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
 from tilescope.mma.instruction import SPARSE_INSTRUCTIONS
@@ -226,3 +226,11 @@ def test_what_no_sparse_instruction_multiplies_is_refused(data_type, k, rule):
     with pytest.raises(RuleError) as caught:
         emulate_mma(np.zeros((16, k)), np.zeros((k, 8)), data_type=data_type, consumer="ldmatrix", sparse=True)
     assert caught.value.violations[0].rule == rule
+
+
+def test_the_second_half_of_a_sparse_b_in_32b_swizzle_lies_leading_bytes_further_on():
+    """As wgmma.sp read it on an H200; a dense instruction stays in the first half."""
+    descriptor = WgmmaDescriptor(0x1000, leading_bytes=0x800, stride_bytes=256, swizzle="32B")
+    addresses = descriptor.addresses("K", rows=16, k=64, element_bits=8)
+    assert addresses[0, [0, 31, 32, 63]].tolist() == [0x1000, 0x101F, 0x1800, 0x181F]
+    assert (addresses[:, 32:] - addresses[:, :32] == 0x800).all()
