@@ -208,7 +208,8 @@ class Form:
         """The fields that violations are about: `box[0]` is about the field `box`.
 
         >>> from tilescope.questions.pages import MENU
-        >>> form = filled_form(MENU[1], {"box": "300,8"})
+        >>> page = next(page for page in MENU if page.name == "tensor-map")
+        >>> form = filled_form(page, {"box": "300,8"})
         >>> sorted(form.wrong_fields(form.answer().violations))
         ['box']
         """
