@@ -13,6 +13,7 @@ WITHOUT_EXAMPLES = {
     "capture",
     "capture-format",
     "plan-proof",
+    "serve-host",
     "serve-port",
     "cuda-compile",
     "triton-compile",

@@ -46,14 +46,6 @@ def test_marked_lines_and_findings_lead_to_each_other(client):
     assert page.count('id="finding-1"') == 1
 
 
-def test_the_headline_has_the_outcome_and_leaves_the_finding_to_the_list(client):
-    page = html.unescape(asked(client).text)
-    (headline,) = re.findall(r'<h2 class="verdict">(.*?)</h2>', page)
-    assert headline.startswith("shift finished, with 1 error: ")
-    assert "reads shared address" not in headline
-    assert page.count("nothing on this path orders the two") == 1
-
-
 def test_the_text_opens_at_the_line_of_the_worst_finding(client):
     assert re.findall(r'<tr id="(line-\d+)" class="\w+" data-opens>', asked(client).text) == ["line-47"]
 

@@ -17,11 +17,10 @@ from tilescope.machine.kernel import Kernel
 from tilescope.machine.launch_description import ALL, LaunchDescription, own_array
 from tilescope.machine.launch_file import launch_text, read_launch
 from tilescope.machine.launching import launched
-from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
 from tilescope.questions.call import Call
 from tilescope.questions.page import ListedLine, PageForm
-from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, FirstLine, Input
+from tilescope.questions.question import PAGE_LIMIT, Answer, Asked, Input
 from tilescope.questions.runs import (
     LINES,
     RUN,
@@ -29,6 +28,7 @@ from tilescope.questions.runs import (
     SMEM_BLOCK,
     SMEM_PICTURE,
     answer,
+    first_line,
     launch_of,
     picture_options,
 )
@@ -123,8 +123,8 @@ def _answer(asked: Asked) -> Answer:
         fix="Use fewer blocks; the command line takes more.",
     )
     extra = {name: value for name, value in found.extra.items() if name != "seconds"}
-    first = FirstLine(outcome_sentence(run))  # what is wrong stands below it
-    return replace(found, call=_call(asked, launch), extra=extra, first=first)
+    errors = [finding for finding in run.findings if finding.severity == "error"]
+    return replace(found, call=_call(asked, launch), extra=extra, first=first_line(run, None, errors, None))
 
 
 def _call(asked: Asked, launch: LaunchDescription) -> Call[Any]:
