@@ -21,11 +21,21 @@ from tilescope.mma.sparsity import Nibbles, seen_by_rows
 
 
 def sparse_sum(
-    a: Array, b: Array, c: Array, nibbles: Nibbles, *, arithmetic: Arithmetic, a_type: DataType, **options: Any
+    a: Array,
+    b: Array,
+    c: Array,
+    nibbles: Nibbles,
+    *,
+    arithmetic: Arithmetic,
+    a_type: DataType,
+    held_type: DataType | None = None,
+    **options: Any,
 ) -> Array:
     """D (…, m, n) of one instruction: stored A (…, m, k / 2), B (…, n, k), C (…, m, n), nibbles (…, m, groups).
 
-    `options` are those of tensor_core_sum.
+    `held_type` says how wide an element of A lies in memory, which decides what a group is: 4 bits that have a byte each are
+    chosen one by one, packed ones in pairs. Without it A lies as its own type does. `options` are those of tensor_core_sum;
+    scale factors belong to as many stored elements as they do to elements of a dense A.
 
     >>> import numpy as np
     >>> from tilescope.mma.arithmetic import arithmetic_of
@@ -35,6 +45,6 @@ def sparse_sum(
     >>> sparse_sum(a, b, np.zeros((1, 1), np.float32), nibbles, arithmetic=hopper, a_type=f16).item()
     42.0
     """
-    seen = seen_by_rows(b, nibbles, a_type)
+    seen = seen_by_rows(b, nibbles, held_type or a_type)
     d = tensor_core_sum(a[..., None, :], seen, c[..., None, :], arithmetic=arithmetic, a_type=a_type, **options)
     return d[..., 0, :]

@@ -13,7 +13,7 @@ selector of the descriptor chooses.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ class ProductForm(NamedTuple):
     sparse: bool = False
 
     def scales(self, k: int) -> int:
-        """Scale factors of a row that one instruction takes; 0 where the kind has none."""
+        """Scale factors of a row for `k` elements of A, of a sparse A the stored ones; 0 where the kind has none."""
         if not self.kind.is_scaled:
             return 0
         if self.scale_word in _SCALES_OF_WORD:
@@ -274,7 +274,7 @@ class TensorProduct(NamedTuple):
             parts.append(_a_cells(self._a_key()).cells.reshape(-1))
         if self.metadata is not None:
             parts.append(_metadata_cells(self._metadata_key()).cells.reshape(-1))
-        scales = self.form.scales(self.k)
+        scales = self.form.scales(self.descriptor.k)
         if self.a_scales is not None and self.b_scales is not None:
             parts.append(_scale_cells(self._scale_key("A", scales)).reshape(-1))
             parts.append(_scale_cells(self._scale_key("B", scales)).reshape(-1))
@@ -298,33 +298,39 @@ class TensorProduct(NamedTuple):
         for number in range(parts):
             columns = slice(number * width, (number + 1) * width)
             copy = a[number % len(a)]
-            if nibbles:
-                own = nibbles[number % len(nibbles)]
-                sums.append(self._sparse_summed(cluster, copy, b[columns], before[:, columns], own))
-            else:
-                sums.append(self._summed(cluster, copy, b[columns], before[:, columns], _columns_of(scales, columns)))
+            own_nibbles = nibbles[number % len(nibbles)] if nibbles else None
+            own_scales = _columns_of(scales, columns)
+            own_before = before[:, columns]
+            sums.append(self._summed(cluster, copy, b[columns], own_before, scales=own_scales, nibbles=own_nibbles))
         d = np.concatenate(sums, axis=1)
         for index, rank in enumerate(self.ranks):
             self._write(cluster, index, rank, places, d[index * self.own_m : (index + 1) * self.own_m])
 
     def _summed(
-        self, cluster: Cluster, a: Codes, b: Codes, before: Matrix, scales: list[ScaleFactors] | None
+        self,
+        cluster: Cluster,
+        a: Codes,
+        b: Codes,
+        before: Matrix,
+        *,
+        scales: list[ScaleFactors] | None,
+        nibbles: Nibbles | None,
     ) -> Matrix:
         """The sum; scale factors of B may differ from quarter to quarter of the lanes, where a copy of them is missing."""
         word = self.descriptor
 
         def summed(rows: slice, own_scales: ScaleFactors | None) -> Matrix:
-            return tensor_core_sum(
-                a[rows],
-                b,
-                before[rows],
-                arithmetic=arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
-                a_type=word.a_type,
-                b_type=word.b_type,
-                output_type=word.d_type,
-                saturate=word.saturate,
-                scales=own_scales,
-            )
+            options: dict[str, Any] = {
+                "arithmetic": arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
+                "a_type": word.a_type,
+                "b_type": word.b_type,
+                "output_type": word.d_type,
+                "saturate": word.saturate,
+                "scales": own_scales,
+            }
+            if nibbles is None:
+                return tensor_core_sum(a[rows], b, before[rows], **options)
+            return sparse_sum(a[rows], b, before[rows], nibbles[rows], held_type=self._held_type, **options)
 
         if scales is None:
             return summed(slice(None), None)
@@ -333,21 +339,6 @@ class TensorProduct(NamedTuple):
         step = len(a) // len(scales)
         return np.concatenate(
             [summed(slice(number * step, (number + 1) * step), one) for number, one in enumerate(scales)]
-        )
-
-    def _sparse_summed(self, cluster: Cluster, a: Codes, b: Codes, before: Matrix, nibbles: Nibbles) -> Matrix:
-        """The sum of a sparse A."""
-        word = self.descriptor
-        return sparse_sum(
-            a,
-            b,
-            before,
-            nibbles,
-            arithmetic=arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
-            a_type=word.a_type,
-            b_type=word.b_type,
-            output_type=word.d_type,
-            saturate=word.saturate,
         )
 
     def _nibbles(self, cluster: Cluster) -> list[Nibbles]:
@@ -359,14 +350,14 @@ class TensorProduct(NamedTuple):
         of_blocks = [cluster.tensor_memory.cells[rank][placed.cells] >> placed.bits & mask for rank in self.ranks]
         entries = np.concatenate(of_blocks).astype(np.uint8)  # (rows, k, copies)
         copies = [np.ascontiguousarray(entries[..., copy]) for copy in range(entries.shape[-1])]
-        return [nibbles_of_entries(copy, self.descriptor.a_type) for copy in copies]
+        return [nibbles_of_entries(copy, self._held_type) for copy in copies]
 
     def _metadata_key(self) -> AKey:
         assert self.metadata is not None
         word = self.descriptor
         # An even column and the selector; kinds without a choice have both columns.
         address = self.metadata + word.sparsity_selector
-        return AKey(word.m, self.k, self._held_type, self.form.cta_group, self.form.ws, address, sparse=True)
+        return AKey(word.m, self.k, self._held_type.name, self.form.cta_group, self.form.ws, address, sparse=True)
 
     def _before(self, cluster: Cluster, rank: int, places: Places) -> Matrix:
         """D before, or zeros."""
@@ -419,15 +410,15 @@ class TensorProduct(NamedTuple):
         assert self.a_tmem is not None
         word = self.descriptor
         form = self.form
-        return AKey(word.m, word.k, self._held_type, form.cta_group, form.ws, self.a_tmem, form.sparse)
+        return AKey(word.m, word.k, self._held_type.name, form.cta_group, form.ws, self.a_tmem, form.sparse)
 
     @property
-    def _held_type(self) -> str:
+    def _held_type(self) -> DataType:
         """The type of A as tensor memory holds it: narrow elements may have bytes of their own."""
         element = self.descriptor.a_type
         if self.form.kind.name in _PADDED_KINDS and element.bits < 8:
-            return _PADDED_TYPES[element.bits]
-        return element.name
+            return DataType.named(_PADDED_TYPES[element.bits])
+        return element
 
     def _scale_key(self, operand: Literal["A", "B"], scales: int) -> ScaleKey:
         word = self.descriptor
@@ -442,7 +433,7 @@ class TensorProduct(NamedTuple):
         """Scale factors of all rows and columns; of B once, or once for every quarter of lanes where they differ."""
         if self.a_scales is None or self.b_scales is None:
             return None
-        scales = self.form.scales(self.k)
+        scales = self.form.scales(self.descriptor.k)
         data_type = DataType.named("ue8m0" if self.descriptor.scale_type == "ue8m0" else "e4m3")
         of_a = np.concatenate([self._read_scales(cluster, rank, "A", scales)[0] for rank in self.ranks])
         of_b = [copy for rank in self.ranks for copy in self._read_scales(cluster, rank, "B", scales)]
@@ -625,10 +616,6 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
         raise RefusedError(f"kind::{kind.name} {'needs' if kind.is_scaled else 'has no'} .block_scale")
     if kind.name == "mxf4nvf4" and scale_word is None:
         raise RefusedError("kind::mxf4nvf4 names its scale factors: .block16 or .block32")
-    if sparse and is_scaled:
-        raise RefusedError(
-            "tcgen05.mma.sp with .block_scale: the machine multiplies a sparse A without scale factors alone"
-        )
     form = ProductForm(kind, cta_group, ws, scale_word, sparse)
     d, a, b, *rest = instruction.operands
     metadata = decode_address(assembler, rest.pop(0)) if sparse else None
