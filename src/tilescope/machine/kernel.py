@@ -273,8 +273,8 @@ class Kernel:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for; it runs more quickly
-        with `remedies=False`.
+        parities, slots and swizzles are changed. A fence that orders nothing, whatever the launch, is not removed alone.
+        A mutant is a kernel once its `kernel` is asked for; it runs more quickly with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
