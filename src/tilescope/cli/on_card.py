@@ -42,7 +42,7 @@ _VERIFY_HELP = """Run random cases on the GPU of this machine and compare them w
 tilescope verify                             all suites
 tilescope verify loads stores --count 500
 tilescope verify pipelines                   those that are proven must run
-tilescope verify kernels --seed 2            random PTX programs and whole kernels, run here and there
+tilescope verify kernels --seed 2            random PTX programs and kernels
 tilescope verify kernels --seed 2 --only 17  one of them
 tilescope verify --save h200.npz             to send, or to check later
 tilescope verify --replay h200.npz           without a GPU
