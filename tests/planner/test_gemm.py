@@ -100,7 +100,9 @@ def test_every_other_tile_says_how_much_longer_it_takes_or_what_else_it_costs():
     for each in gemm.others:
         near = each.prediction.us <= 1.01 * shortest
         assert (each.behind_in == "time") != near
-        assert near or each.why.startswith(f"predicted {each.prediction.us:#.3g} us, more than 1 % above the shortest, ")
+        assert near or each.why.startswith(
+            f"predicted {each.prediction.us:#.3g} us, more than 1 % above the shortest, "
+        )
     assert "bytes" in {each.behind_in for each in gemm.others}
 
 
