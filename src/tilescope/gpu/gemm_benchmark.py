@@ -20,9 +20,10 @@ from typing import NamedTuple
 from tilescope.card import Card
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
+from tilescope.gpu.compiling import compiled
 from tilescope.gpu.device import CudaError, Device
 from tilescope.gpu.gemm_timing import Contender, GemmTiming, Loaded, cubin
-from tilescope.gpu.isolation import MadeOnCard, Progress, compiled
+from tilescope.gpu.isolation import MadeOnCard, Progress
 from tilescope.planner import GemmPlan, plan_gemm
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
