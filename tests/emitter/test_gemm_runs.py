@@ -20,7 +20,11 @@ CASES = [
     ((300, 200, 128), "bf16", {"tile": (64, 128, 64), "group": 2, "stages": 2, "sms": 4}),
     ((128, 128, 256), "e4m3", {"tile": (128, 64, 128), "stages": 2}),  # sums of a K step are promoted
     ((16, 64, 320), "bf16", SPLIT | {"dependent": True}),
-    ((70, 160, 192), "bf16", {"tile": (64, 160, 64), "group": 1, "stages": 2, "sms": 1, "dependent": True}),  # slices of 32
+    (
+        (70, 160, 192),
+        "bf16",
+        {"tile": (64, 160, 64), "group": 1, "stages": 2, "sms": 1, "dependent": True},
+    ),  # slices of 32
     ((16, 128, 512), "s8", {"tile": (16, 64, 128), "swapped": True, "split": 2, "stages": 2}),
 ]
 

@@ -169,21 +169,22 @@ def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
     starts: dict[str, tuple[int, ...]] = {}
     stage_bytes: dict[str, int] = {}
     for region in gemm.smem_regions():
-        for number, name in enumerate(_REGION_NAMES[region.name]):
-            first = number * gemm.stages
-            starts[name] = region.starts[first : first + gemm.stages]
+        names = _REGION_NAMES[region.name]
+        pieces = len(region.starts) // len(names)  # slices of C have two buffers, however many stages there are
+        for number, name in enumerate(names):
+            starts[name] = region.starts[number * pieces : (number + 1) * pieces]
             stage_bytes[name] = region.piece_bytes
 
     def cell(stage: int, name: str) -> Cell:
         if stage >= len(starts[name]):
-            return Cell("", "unused", title=f"one {name} for all stages")
+            return Cell("", "unused", title=f"{name}: {len(starts[name])} for all stages")
         start = starts[name][stage]
         return Cell(f"{start:#x}", _COLOURS[name], title=f"{name}: {stage_bytes[name]} bytes at {start}")
 
     return Grid.of(
         "Shared memory: starts of the stages",
         ("stage", "bytes"),
-        range(gemm.stages),
+        range(max(map(len, starts.values()))),
         stage_bytes,
         cell,
         outer=(Tier.of("region", stage_bytes),),
