@@ -26,6 +26,7 @@ import tilescope.cli
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+IMAGES = ROOT / "docs" / "images"
 
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
@@ -68,16 +69,21 @@ def run_command(text, where, folder):
     if command.startswith(NOT_RUN):
         return
     assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
-    search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
-    environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
-    words = plain_words(command)
-    exited, text = run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
+    exited, text = printed_by(command, folder)
     assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
     if output and output.strip():
         shown = [line.rstrip() for line in output.strip("\n").splitlines()]
         printed = [line.rstrip() for line in text.strip("\n").splitlines()]
         assert shown == printed, f"{where}: {command} prints something else:\n{text}"
+
+
+def printed_by(command, folder):
+    """Exit status and output of a command."""
+    search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
+    environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
+    words = plain_words(command)
+    return run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
 
 
 def plain_words(command):
@@ -142,7 +148,7 @@ def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path,
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
     for drawn in tmp_path.glob("*.svg"):
-        shown = ROOT / "docs" / "images" / drawn.name
+        shown = IMAGES / drawn.name
         assert shown.read_text("utf-8") == drawn.read_text("utf-8"), f"{page.name} draws another {drawn.name}"
 
 
