@@ -1,8 +1,8 @@
 """What README.md and docs/ show is what happens: every command and every Python block runs.
 
 In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output. In an `sh`
-block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. The Python blocks of a page
-share one namespace; those with `>>>` are compared like doctests.
+block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. How many seconds something took
+is not compared. The Python blocks of a page share one namespace; those with `>>>` are compared like doctests.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ IMAGES = ROOT / "docs" / "images"
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""\]\(([^)#\s]+)[^)]*\)|(?:src|href)="([^"#]+)[^"]*\"""")
+SECONDS = re.compile(r"\b\d[\d.]* s\b")
 SHOWN_ONLY = {"text", "json", "cpp", "ptx", "bash", "zsh", "fish"}  # drawings, and what other programs read
 NOT_RUN = (
     "./test",
@@ -72,9 +73,12 @@ def run_command(text, where, folder):
     exited, text = printed_by(command, folder)
     assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
     if output and output.strip():
-        shown = [line.rstrip() for line in output.strip("\n").splitlines()]
-        printed = [line.rstrip() for line in text.strip("\n").splitlines()]
-        assert shown == printed, f"{where}: {command} prints something else:\n{text}"
+        assert lines_of(output) == lines_of(text), f"{where}: {command} prints something else:\n{text}"
+
+
+def lines_of(text):
+    """The lines of an output without what differs from run to run."""
+    return [SECONDS.sub("… s", line.rstrip()) for line in text.strip("\n").splitlines()]
 
 
 def printed_by(command, folder):
