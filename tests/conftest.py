@@ -48,6 +48,7 @@ NOT_QUICK = {
 PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
     "gxx": (("g++",), "apt-get install -y g++"),
+    "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
     "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))

@@ -137,9 +137,9 @@ def page():
     lines = [
         "# Every rule",
         "",
-        f"tilescope refuses, warns and advises by {len(RULES)} named rules; {measured} of them were measured on a card, the others rest on documents",
-        "or are its own. `tilescope explain RULE` shows one in a terminal, `ts.RULES` has them as data. Here every rule has an anchor, two",
-        "examples, and what is said of the second. This page is made by `python tests/rules_page.py`.",
+        f"tilescope refuses, warns and advises by {len(RULES)} named rules. {measured} of them were measured on a card; the others rest on",
+        "documents, or are its own. `tilescope explain RULE` shows one in a terminal, and `ts.RULES` has them as data. Here every rule",
+        "has an anchor, two examples, and what is said of the second. This page is made by `python tests/rules_page.py`.",
         "",
         "What breaks an **error** is refused; a **warning** is accepted, but wrong or forbidden by the documents; a **note** is advice.",
         "",

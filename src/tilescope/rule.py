@@ -56,6 +56,7 @@ _ROW_MODULES = (
     "mma.readings",
     "mma.agreement",
     "mma.emulation",
+    "mma.compression",
     "smem.search",
     "notation",
     "planner",
