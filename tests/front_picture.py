@@ -18,10 +18,10 @@ PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "path.svg
 
 ROWS = CHUNKS = 8
 CHUNK = 2  # the column that moves
-CELL_WIDTH, CELL_HEIGHT = 38, 26  # pixels
-TOP = 92
-GLOBAL_LEFT, SHARED_LEFT, REGISTERS_LEFT = 40, 420, 800
-WIDTH, HEIGHT = 1000, 352
+CELL_WIDTH, CELL_HEIGHT = 30, 24  # pixels
+TOP = 82
+GLOBAL_LEFT, SHARED_LEFT, REGISTERS_LEFT = 16, 314, 584
+WIDTH, HEIGHT = 720, 330
 SECONDS = 10
 FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",Arial,sans-serif'
 CAPTION_Y = TOP + ROWS * CELL_HEIGHT + 34
@@ -50,7 +50,7 @@ def cell(left, row, column, label, ground="#eef0f3", ink="#5b6270"):
     x, y = left + column * CELL_WIDTH, TOP + row * CELL_HEIGHT
     return (
         f'<rect x="{x}" y="{y}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" fill="{ground}" stroke="#ffffff"/>'
-        f'<text x="{x + CELL_WIDTH / 2:g}" y="{y + 17}" class="cell" style="fill:{ink}">{label}</text>'
+        f'<text x="{x + CELL_WIDTH / 2:g}" y="{y + 16}" class="cell" style="fill:{ink}">{label}</text>'
     )
 
 
@@ -70,11 +70,11 @@ def panels(found):
     yield f'<text x="{SHARED_LEFT - 8}" y="{TOP - 8}" class="head end">bank</text>'
     for left, title in (
         (GLOBAL_LEFT, "Global memory"),
-        (SHARED_LEFT, "Shared memory, swizzle 128B"),
+        (SHARED_LEFT, "Shared memory, 128B"),
         (REGISTERS_LEFT, "Registers"),
     ):
-        yield f'<text x="{left}" y="48" class="title">{title}</text>'
-    yield f'<text x="{GLOBAL_LEFT}" y="{TOP - 8}" class="head start">a tile of bf16: row.chunk of 16 bytes</text>'
+        yield f'<text x="{left}" y="38" class="title">{title}</text>'
+    yield f'<text x="{GLOBAL_LEFT}" y="{TOP - 8}" class="head start">rows of a bf16 tile, chunks of 16 bytes</text>'
     yield f'<text x="{REGISTERS_LEFT}" y="{TOP - 8}" class="head start">lanes of a warp</text>'
 
 
@@ -114,7 +114,7 @@ def captions(found):
         ("told1", f"Eight chunks below each other: column {CHUNK} of the tile."),
         (
             "told2",
-            f"TMA writes chunk {CHUNK} of row r to place {CHUNK} XOR r: {banks} rows, {banks} different groups of banks.",
+            f"TMA writes chunk {CHUNK} of row r to place {CHUNK} XOR r: {banks} rows, {banks} groups of banks.",
         ),
         ("told3", "ldmatrix reads all eight in one wavefront; four lanes share a row."),
     )
@@ -125,9 +125,9 @@ def captions(found):
 def style(found):
     told = (
         "@keyframes held{0%,72%{opacity:0}74%,97%{opacity:1}100%{opacity:0}}"
-        "@keyframes told1{0%,9%{opacity:1}11%,97%{opacity:0}100%{opacity:1}}"
-        "@keyframes told2{0%,10%{opacity:0}12%,61%{opacity:1}63%,100%{opacity:0}}"
-        "@keyframes told3{0%,62%{opacity:0}64%,97%{opacity:1}100%{opacity:0}}"
+        "@keyframes told1{0%,7%{opacity:1}9%,98%{opacity:0}100%{opacity:1}}"
+        "@keyframes told2{0%,9%{opacity:0}11%,59%{opacity:1}61%,100%{opacity:0}}"
+        "@keyframes told3{0%,61%{opacity:0}63%,96%{opacity:1}98%,100%{opacity:0}}"
         f".held{{animation:held {SECONDS}s linear infinite}}"
         f".told1{{animation:told1 {SECONDS}s linear infinite}}"
         f".told2{{animation:told2 {SECONDS}s linear infinite}}"

@@ -117,7 +117,8 @@ def as_code(said):
 
 def escaped(text):
     """A sentence in which Markdown finds nothing of its own but code."""
-    return re.sub(r"(?<!\w)_|[*<]|\](?=\()", r"\\\g<0>", " ".join(text.split()))
+    one_line = " ".join(text.split())
+    return re.sub(r"(?<!\w)_|\*|\](?=\()", r"\\\g<0>", re.sub(r"<(?=[\w/])", "&lt;", one_line))
 
 
 def rule_lines(row):
