@@ -33,7 +33,17 @@ FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTAL
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
 SECONDS = re.compile(r"\b\d[\d.]* s\b")
-SHOWN_ONLY = {"text", "json", "cpp", "ptx", "diff", "bash", "zsh", "fish"}  # drawings, and what other programs read
+SHOWN_ONLY = {
+    "text",
+    "json",
+    "cpp",
+    "ptx",
+    "diff",
+    "pycon",
+    "bash",
+    "zsh",
+    "fish",
+}  # drawings, what other programs read, doctests
 NOT_RUN = (
     "./test",
     "bash .ci/run",

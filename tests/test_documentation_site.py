@@ -10,7 +10,7 @@ import pytest
 
 from tilescope.rule import RULES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
 
@@ -42,6 +42,13 @@ def test_the_page_of_rules_has_every_rule_of_the_sources_and_no_other():
 def test_the_page_of_rules_is_what_the_rule_book_says():
     made = script("rules_page")
     assert made.PAGE.read_text("utf-8") == made.page(), "docs/rules.md is stale: python tests/rules_page.py"
+
+
+@pytest.mark.parametrize("name", ["python.md", "tables.md"])
+def test_the_reference_is_what_docstrings_and_tables_say(name):
+    made = script("reference_pages")
+    path = DOCS / name
+    assert path.read_text("utf-8") == made.PAGES[path](), f"docs/{name} is stale: python tests/reference_pages.py"
 
 
 def test_the_moving_picture_is_what_the_library_says():

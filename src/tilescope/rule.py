@@ -75,6 +75,7 @@ _ROW_MODULES = (
     "view",
     "layout.comparison",
     "gpu.verification",
+    "gpu.suites.kernels",
     "gpu.benchmark",
     "gpu.watch_call",
     "web.pages",
