@@ -55,6 +55,15 @@ CAPTURE = rule(
     fix="Use the FILE of tilescope verify --save FILE.",
     source=_SOURCE,
 )
+OTHER_PROGRAM = rule(
+    "capture-program",
+    "The programs of a capture are those that this tilescope grows from the same seeds.",
+    argument="path",
+    found="program {seed} of the capture has a text with digest {recorded}",
+    limit="this tilescope grows one with digest {grown}",
+    fix="Capture again: tilescope verify kernels --save FILE.",
+    source=_SOURCE,
+)
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
 

@@ -22,21 +22,11 @@ from tilescope.gpu.programs.program import Program
 from tilescope.gpu.programs.running import differing_step, pieces, run_here, run_on
 from tilescope.gpu.programs.whole_kernels import drawn_kernel, kernel_pieces, launch_of, run_kernel_here, run_kernel_on
 from tilescope.gpu.suites import Case, Outcome, Piece, Result, Suite
-from tilescope.rule import rule
+from tilescope.gpu.verification import OTHER_PROGRAM
 
 _SEED_BITS = 48  # of a program
 _PROGRAMS_PER_KERNEL = 24
 _DIGEST_BYTES = 8
-
-OTHER_PROGRAM = rule(
-    "capture-program",
-    "The programs of a capture are those that this tilescope grows from the same seeds.",
-    argument="path",
-    found="program {seed} of the capture has a text with digest {recorded}",
-    limit="this tilescope grows one with digest {grown}",
-    fix="Capture again: tilescope verify kernels --save FILE.",
-    source="tilescope verify; a capture is a file, so no example runs",
-)
 
 
 def _draw(random: random.Random, _arch: str) -> Case | None:
