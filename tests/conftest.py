@@ -40,6 +40,7 @@ NOT_QUICK = {
     "web",
     "test_benchmarks.py",
     "test_documentation.py",
+    "test_documentation_site.py",
     "test_drawing_of_cases.py",
     "test_launchers.py",
 }

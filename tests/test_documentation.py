@@ -26,7 +26,7 @@ import tilescope.cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 IMAGES = ROOT / "docs" / "images"
 
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

@@ -84,3 +84,15 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path, req
     pages = list(tmp_path.glob("**/*.html"))
     assert len(pages) > len(list(DOCS.glob("**/*.md")))  # all of them, and the page for addresses that do not exist
     assert [page.name for page in pages if REMOTE.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.slow
+def test_a_page_is_filled_with_what_its_blocks_print(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ tilescope --version\n…\n```\n\n```python\n>>> 6 * 7\n…\n>>> 1 + 1\n2\n```\n", "utf-8"
+    )
+    subprocess.run([sys.executable, ROOT / "tests" / "fill_pages.py", page], check=True)
+    filled = page.read_text("utf-8")
+    assert re.search(r"\$ tilescope --version\ntilescope \d+\.\d+\.\d+\n```", filled)
+    assert ">>> 6 * 7\n42\n>>> 1 + 1\n2\n" in filled
