@@ -86,7 +86,7 @@ def name_lines(name, value):
         return
     has_signature = not inspect.isclass(value) or inspect.isfunction(value.__init__)
     signature = public_api.signature(value) if has_signature else ""
-    yield f"```text\n{textwrap.fill(f'ts.{name}{signature}', 110, subsequent_indent='    ', break_long_words=False)}\n```\n"
+    yield f"```text\n{textwrap.fill(f'ts.{name}{signature}', 82, subsequent_indent='    ', break_long_words=False)}\n```\n"
     yield "\n\n".join(paragraphs(value.__doc__)) + "\n"
     if inspect.isclass(value) and (rows := list(members(value))):
         yield "\n".join(["| member | what it is |", "|---|---|", *rows]) + "\n"
