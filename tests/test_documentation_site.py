@@ -96,3 +96,29 @@ def test_a_page_is_filled_with_what_its_blocks_print(tmp_path):
     filled = page.read_text("utf-8")
     assert re.search(r"\$ tilescope --version\ntilescope \d+\.\d+\.\d+\n```", filled)
     assert ">>> 6 * 7\n42\n>>> 1 + 1\n2\n" in filled
+
+
+def shown_kernels():
+    """The PTX texts of all pages, with the page."""
+    for page in sorted(DOCS.glob("**/*.md")):
+        for text in re.findall(r'"""\n?(\s*\.version.*?)"""', page.read_text("utf-8"), re.DOTALL):
+            yield page.name, text
+
+
+@pytest.mark.slow
+def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path):
+    found = [path for root in map(Path, sys.path) for path in root.glob("nvidia/*/bin/ptxas")]
+    if not found:
+        pytest.skip("needs ptxas (the wheel nvidia-cuda-nvcc)")
+    kernels = list(shown_kernels())
+    assert {"09-a-kernel-that-runs-here.md", "a-hang.md", "a-race.md"} <= {page for page, _ in kernels}
+    refused = {}
+    for page, text in kernels:
+        source = tmp_path / "kernel.ptx"
+        source.write_text(text, "utf-8")
+        target = re.search(r"\.target (sm_\w+)", text)[1]
+        command = [found[0], f"-arch={target}", "-o", tmp_path / "kernel.cubin", source]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        if done.returncode:
+            refused[page] = done.stderr[:300]
+    assert refused == {}
