@@ -101,6 +101,7 @@ class Term(NamedTuple):
     meaning: str
     aliases: tuple[str, ...] = ()
     see: tuple[str, ...] = ()
+    is_general: bool = False  # stands in titles about many things: any other topic goes first
 
 
 # Sentences that a rule says too: a cause quotes them by name.

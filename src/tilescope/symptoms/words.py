@@ -96,12 +96,22 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
+    return frozenset(ordered_words(text))
+
+
+@lru_cache(maxsize=8192)
+def ordered_words(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, folded, filler left out; shares in percent at the end.
+
+    >>> ordered_words("CUDA_ERROR_ILLEGAL_INSTRUCTION after 7168 / 8192")
+    ('illegal', 'instruction', '7168', '8192', '87', 'percent')
+    """
     bare = _without_joints(text)
     joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
     apart = _CARD.sub(r"\1 \2", joined)
     pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
     pieces = _shortened(pieces)
-    return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+    return tuple(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
 
 
 def _percentages(text: str) -> list[str]:
