@@ -47,6 +47,7 @@ _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
+_NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
@@ -137,14 +138,15 @@ def diagnose(question: str) -> Diagnosis:
 def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
     """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
 
-    Where nothing speaks for any, a title that names a card asks what the card can do.
+    Where nothing speaks for any, a title that names a card or a target asks what that can do.
     """
     if terms_in(question, words) or words & ELSEWHERE:
         return [], []
     guess = likeliest(words, question)
     if guess is None:
         says_more = bool(words - BACKGROUND - ASKING)
-        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and says_more else [])
+        names_hardware = not words.isdisjoint((_NAMES_A_CARD, _NAMES_A_TARGET))
+        return [], ([_CARDS_DIFFER] if names_hardware and says_more else [])
     if guess.kind == "term":
         return [], []
     return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
