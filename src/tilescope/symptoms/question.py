@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import log
@@ -39,6 +39,7 @@ from tilescope.symptoms.words import (
     folded,
     read_as,
     words_of,
+    words_of_each,
 )
 from tilescope.value import Value, row_field
 
@@ -331,17 +332,13 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 @cache
 def _symptom_phrases() -> dict[str, Phrases]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {name: _as_words((*row.phrases, name)) for name, row in SEEN.items()}
+    return {name: words_of_each((*row.phrases, name)) for name, row in SEEN.items()}
 
 
 @cache
 def _cause_phrases() -> dict[str, Phrases]:
     """The phrases of every cause as sets of folded words."""
-    return {name: _as_words(row.phrases) for name, row in CAUSE.items()}
-
-
-def _as_words(phrases: Iterable[str]) -> Phrases:
-    return tuple(phrase for phrase in map(words_of, phrases) if phrase)
+    return {name: words_of_each(row.phrases) for name, row in CAUSE.items()}
 
 
 @cache

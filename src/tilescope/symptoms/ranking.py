@@ -33,6 +33,7 @@ from tilescope.symptoms.words import (
     sequence_of,
     spelled_words,
     words_of,
+    words_of_each,
 )
 
 Kind: TypeAlias = Literal["cause", "symptom", "term"]
@@ -297,8 +298,7 @@ def _topics() -> tuple[_Topic, ...]:
 
 
 def _topic(kind: Kind, name: str, phrases: tuple[str, ...], prose: str) -> _Topic:
-    words = (words_of(phrase) for phrase in (name, *phrases))
-    return _Topic(name, kind, tuple(phrase for phrase in words if phrase), words_of(prose))
+    return _Topic(name, kind, words_of_each((name, *phrases)), words_of(prose))
 
 
 @cache

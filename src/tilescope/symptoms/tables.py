@@ -24,8 +24,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.tensor_map.driver_answer import MAP_ALIGNMENTS
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
+from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZE_FLAG_BUG
 from tilescope.value import Row
 
 Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row

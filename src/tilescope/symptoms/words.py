@@ -12,7 +12,7 @@ Forms of a word have one stem; a word that is misspelt by a letter or two is rea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
 MAX_CHARACTERS = 20_000
+_BETWEEN = " | "  # phrases that are taken apart together: no phrase has it
 _ALIKE = 0.83  # how like a known word another is spelled to be read as it
 _MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
 _STEM_LETTERS = 4  # a shorter word is no form of another
@@ -59,7 +60,7 @@ _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 def _without_joints(text: str) -> str:
     """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
-    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
+    apart = _JOINTS.sub(" ", text)
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
@@ -84,7 +85,7 @@ def spelled_words(text: str) -> tuple[str, ...]:
     >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
     (('warp', 'specialize'), ('warp', 'specialization'))
     """
-    return tuple(_shortened(_PIECE.findall(_without_joints(text))))
+    return tuple(_shortened(_PIECE.findall(_without_joints(text[:MAX_CHARACTERS]))))
 
 
 def _shortened(pieces: list[str]) -> list[str]:
@@ -110,12 +111,30 @@ def ordered_words(text: str) -> tuple[str, ...]:
     >>> ordered_words("CUDA_ERROR_ILLEGAL_INSTRUCTION after 7168 / 8192")
     ('illegal', 'instruction', '7168', '8192', '87', 'percent')
     """
-    bare = _without_joints(text)
-    joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
-    apart = _CARD.sub(r"\1 \2", joined)
-    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
-    pieces = _shortened(pieces)
+    bare = _without_joints(text[:MAX_CHARACTERS])
+    pieces = _shortened(_PIECE.findall(_joined(bare)))
     return tuple(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+
+
+def words_of_each(phrases: Iterable[str]) -> tuple[frozenset[str], ...]:
+    """The words of every phrase, as words_of has them; phrases that are filler throughout are left out.
+
+    All phrases are taken apart in one text: thousands of them are read before the first question is answered.
+
+    >>> words_of_each(["out of shared memory", "the kernel", "deadlock"]) == (frozenset({"out", "smem"}), frozenset({"hang"}))
+    True
+    """
+    together = _joined(_without_joints(_BETWEEN.join(phrases)))
+    pieces_of_each = (_PIECE.findall(phrase) for phrase in together.split(_BETWEEN))
+    words = (frozenset(folded(piece) for piece in pieces if piece not in FILLER) for pieces in pieces_of_each)
+    return tuple(phrase for phrase in words if phrase)
+
+
+def _joined(bare: str) -> str:
+    """A bare text in which several words that are one thing are one word."""
+    fractions = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
+    apart = _CARD.sub(r"\1 \2", fractions)
+    return _TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart)
 
 
 def _percentages(text: str) -> list[str]:
