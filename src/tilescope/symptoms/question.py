@@ -139,14 +139,17 @@ def diagnose(question: str) -> Diagnosis:
 def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
     """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
 
-    Where nothing speaks for any, a title that names a card or a target asks what that can do.
+    Where nothing speaks for any, a title that names a card or a target says what is seen there (slow, wrong), or asks what
+    the card can do.
     """
     if terms_in(question, words) or words & ELSEWHERE:
         return [], []
     guess = likeliest(words, question)
+    names_hardware = not words.isdisjoint((_NAMES_A_CARD, _NAMES_A_TARGET))
+    if guess is None and names_hardware and words & VAGUE:
+        return _symptoms_of_word(words & VAGUE), []
     if guess is None:
         says_more = bool(words - BACKGROUND - ASKING)
-        names_hardware = not words.isdisjoint((_NAMES_A_CARD, _NAMES_A_TARGET))
         return [], ([_CARDS_DIFFER] if names_hardware and says_more else [])
     if guess.kind == "term":
         return [], []
@@ -321,6 +324,11 @@ def _vocabulary() -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _known(word: str) -> str:
     return read_as(word, _weights())
+
+
+def _symptoms_of_word(vague: frozenset[str]) -> list[str]:
+    """The symptoms that one of the vague words names alone."""
+    return [name for name, phrases in _symptom_phrases().items() if any({word} in phrases for word in vague)]
 
 
 @cache

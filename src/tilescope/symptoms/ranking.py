@@ -40,7 +40,7 @@ Kind: TypeAlias = Literal["cause", "symptom", "term"]
 
 # How much a topic counts in a question about a fault, and in one about a subject.
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
-_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
+_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.7, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
@@ -54,7 +54,7 @@ _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
 _NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
-_WORDS_BETWEEN = 3  # that may stand between those of a phrase at no loss
+_WORDS_BETWEEN = 2  # that may stand between those of a phrase at no loss
 _FALLS = 0.5  # power of the share that the allowed words have of those that stand there
 _FAR = 0.5  # of a phrase whose words stand anywhere in a long text
 _LEAST_WORDS = 2  # shared, for a topic to be near

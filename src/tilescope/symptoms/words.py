@@ -45,10 +45,10 @@ _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
 # Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init,
-# TMA Reduce Op, Basic TMA
+# TMA Reduce Op, Store Async TMA Op
 _JOINTS = re.compile(
     r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})"
-    r"|(?<=[A-Z]{3})(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z]{3,}\b)"
+    r"|(?<=[A-Z]{3})(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{3})"
 )
 # Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
 _GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
