@@ -25,7 +25,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
-from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
+from tilescope.symptoms.ranking import Likely, is_about_a_fault, likeliest, spells_only_ordinary_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -113,8 +113,13 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
     others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
     of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
-    for find_topic in (*of_words, _compared_term, _in_sentence, _rule, _likely_term, _near_sentence):
-        topic = find_topic(name)
+    of_sentences = (_compared_term, _in_sentence, _rule, _likely_term, _near_sentence)
+    bare = _ASKING.sub("", name, count=1).strip(" ?\"'")  # what is e4m3
+    tried = [(find_topic, name) for find_topic in of_words]
+    tried += [(find_topic, bare) for find_topic in (_swizzle_mode, _data_type, _arch) if bare != name]
+    tried += [(find_topic, name) for find_topic in of_sentences]
+    for find_topic, asked in tried:
+        topic = find_topic(asked)
         if topic is not None:
             return topic
     nearest = _nearest(name)
@@ -191,7 +196,8 @@ def _in_sentence(name: str) -> Topic | Diagnosis | None:
     diagnosis = _known_diagnosis(name)
     if is_certain(name) or (diagnosis.symptoms and is_short):
         return diagnosis
-    if term is not None and is_short and not asks_for_meaning:
+    names_a_fault = is_about_a_fault(name) and bool(diagnosis.named)
+    if term is not None and is_short and not asks_for_meaning and not names_a_fault:
         return term
     return _strongest(diagnosis, _mentioned_terms(name))
 

@@ -203,5 +203,5 @@ ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is n
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets; and that it shall be supported.
-BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support"}
+# Where something happens, which says little of what: cards, families, targets, head dimensions; and that it shall be supported.
+BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support", "headdim"}
