@@ -42,6 +42,7 @@ _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
 _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
+_NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
@@ -111,15 +112,17 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
-    of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
+    tried = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written)]
+    if _may_be_a_name(name):
+        tried += [(group.find, name) for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    asking = _ASKING.match(name)
+    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if asked_for and _may_be_a_name(asked_for):  # what is e4m3
+        tried += [(find_topic, asked_for) for find_topic in (_swizzle_mode, _data_type, _arch)]
     of_sentences = (_compared_term, _in_sentence, _rule, _likely_term, _near_sentence)
-    bare = _ASKING.sub("", name, count=1).strip(" ?\"'")  # what is e4m3
-    tried = [(find_topic, name) for find_topic in of_words]
-    tried += [(find_topic, bare) for find_topic in (_swizzle_mode, _data_type, _arch) if bare != name]
     tried += [(find_topic, name) for find_topic in of_sentences]
-    for find_topic, asked in tried:
-        topic = find_topic(asked)
+    for find_topic, words in tried:
+        topic = find_topic(words)
         if topic is not None:
             return topic
     nearest = _nearest(name)
@@ -129,6 +132,11 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
     )
+
+
+def _may_be_a_name(name: str) -> bool:
+    """Whether words are few enough to be the name of a mode, a type, an architecture or a field."""
+    return len(name.split()) <= _NAME_WORDS
 
 
 def _nearest(name: str) -> list[str]:

@@ -53,8 +53,8 @@ _JOINTS = re.compile(
 # Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
 _GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
-# A model with its size and its types: nvidia/DeepSeek-R1-0528-NVFP4, Qwen3.6-27B
-_MODEL = re.compile(rf"\b(?:[\w.]+/)?(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
+# A model with its size and its types: DeepSeek-R1-0528-NVFP4, Qwen3.6-27B
+_MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
