@@ -25,6 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
 from tilescope.symptoms.arithmetic import numbers_read
+from tilescope.symptoms.index import indexed_topics
 from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
@@ -39,7 +40,6 @@ from tilescope.symptoms.words import (
     folded,
     read_as,
     words_of,
-    words_of_each,
 )
 from tilescope.value import Value, row_field
 
@@ -221,9 +221,7 @@ def _xids_in(question: str) -> tuple[int, ...]:
     return tuple(sorted(numbers, key=lambda number: number in _AFTER_ANOTHER_XID))
 
 
-def _named_causes(
-    question: str, words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]
-) -> list[str]:
+def _named_causes(question: str, words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
     """The causes of which a phrase is there whole, the strongest first.
 
     Beside a symptom that was `seen` by a phrase, a cause of it has to say something more, any other cause to say more
@@ -340,13 +338,17 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 @cache
 def _symptom_phrases() -> dict[str, Phrases]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {name: words_of_each((*row.phrases, name)) for name, row in SEEN.items()}
+    return {row.name: _said((*row.phrases, row.name_words)) for row in indexed_topics() if row.kind == "symptom"}
 
 
 @cache
 def _cause_phrases() -> dict[str, Phrases]:
     """The phrases of every cause as sets of folded words."""
-    return {name: words_of_each(row.phrases) for name, row in CAUSE.items()}
+    return {row.name: _said(row.phrases) for row in indexed_topics() if row.kind == "cause"}
+
+
+def _said(phrases: Phrases) -> Phrases:
+    return tuple(phrase for phrase in phrases if phrase)
 
 
 @cache

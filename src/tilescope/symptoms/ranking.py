@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from math import log, sqrt
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from tilescope.symptoms.tables import CAUSE, SEEN, TERMS, Term
+from tilescope.symptoms.index import IndexedSpelling, Kind, indexed_spellings, indexed_topics
+from tilescope.symptoms.tables import TERMS
 from tilescope.symptoms.words import (
     BACKGROUND,
     DECISIVE,
@@ -33,10 +34,7 @@ from tilescope.symptoms.words import (
     sequence_of,
     spelled_words,
     words_of,
-    words_of_each,
 )
-
-Kind: TypeAlias = Literal["cause", "symptom", "term"]
 
 # How much a topic counts in a question about a fault, and in one about a subject.
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
@@ -68,7 +66,7 @@ _PREPOSITION = re.compile(
 
 
 class _Topic(NamedTuple):
-    """A topic: the words of each of its phrases, and those of the sentences about it."""
+    """A topic: the words of its name and of each of its phrases, and those of the sentences about it."""
 
     name: str
     kind: Kind
@@ -257,48 +255,33 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
 
 @cache
 def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
-    """The spellings of all terms by their first word; what is another term's name belongs to that term."""
-    names = {spelled_words(term.name) for term in TERMS}
+    """The spellings of all terms by their first word."""
+    general = {term.name for term in TERMS if term.is_general}
     by_first: dict[str, list[_Spelling]] = {}
-    for term in TERMS:
-        for name in (term.name, *term.aliases):
-            is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
-            if is_modifier or (name != term.name and spelled_words(name) in names):
-                continue
-            spelling = _spelling(name, term)
-            by_first.setdefault(spelling.words[0], []).append(spelling)
+    for row in indexed_spellings():
+        share = _GENERAL_SHARE if row.term in general else 1.0
+        spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row))
+        by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
 
 
-def _spelling(name: str, term: Term) -> _Spelling:
-    """A name of a term, and how much it says."""
-    share = _GENERAL_SHARE if term.is_general else 1.0
-    return _Spelling(sequence_of(name), spelled_words(name), term.name, share * _said_by(name))
-
-
-def _said_by(name: str) -> float:
+def _said_by(row: IndexedSpelling) -> float:
     """What a name of a term says: its rarest word and half of the others; everyday words little."""
-    words = sequence_of(name)
-    if len(words) == 1 and words[0] in ORDINARY:
-        share = _EVERYDAY_SHARE if words[0] in EVERYDAY else _ORDINARY_SHARE
-        return share * weight(words)
-    each = sorted((weight({word}) for word in words_of(name)), reverse=True)
-    filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)
+    if len(row.words) == 1 and row.words[0] in ORDINARY:
+        share = _EVERYDAY_SHARE if row.words[0] in EVERYDAY else _ORDINARY_SHARE
+        return share * weight(row.words)
+    each = sorted((weight({word}) for word in row.saying), reverse=True)
+    filler = _FILLER_WEIGHT * sum(word in FILLER for word in row.words)
     return sum(each[:1]) + _FURTHER * sum(each[1:]) + filler
 
 
 @cache
 def _topics() -> tuple[_Topic, ...]:
-    causes = [
-        _topic("cause", name, row.phrases, f"{row.mechanism} {row.tell} {row.fix}") for name, row in CAUSE.items()
-    ]
-    symptoms = [_topic("symptom", name, row.phrases, row.note) for name, row in SEEN.items()]
-    terms = [_topic("term", row.name, row.aliases, row.meaning) for row in TERMS]
-    return (*causes, *symptoms, *terms)
-
-
-def _topic(kind: Kind, name: str, phrases: tuple[str, ...], prose: str) -> _Topic:
-    return _Topic(name, kind, words_of_each((name, *phrases)), words_of(prose))
+    """Every topic; its name is a phrase as well."""
+    return tuple(
+        _Topic(row.name, row.kind, tuple(words for words in (row.name_words, *row.phrases) if words), row.prose)
+        for row in indexed_topics()
+    )
 
 
 @cache
