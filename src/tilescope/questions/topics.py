@@ -494,7 +494,7 @@ def _near_words(question: str, unknown: Violation) -> NearestTopics:
     """What is near to words that name nothing; where nothing is, what to do instead."""
     topics = tuple(_nearest(question))
     is_sentence = len(question.split()) >= _SENTENCE_WORDS and unknown.found.startswith("topic ")
-    reason = "Nothing is known by these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
+    reason = "No topic shares enough of these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
     return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
 
 

@@ -149,7 +149,7 @@ def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[st
     if guess is None and names_hardware and words & VAGUE:
         return _symptoms_of_word(words & VAGUE), []
     if guess is None:
-        says_more = bool(words - BACKGROUND - ASKING)
+        says_more = any(not word.isdecimal() for word in words - BACKGROUND - ASKING)
         return [], ([_CARDS_DIFFER] if names_hardware and says_more else [])
     if guess.kind == "term":
         return [], []
