@@ -25,6 +25,7 @@ import click
 
 from tilescope import __version__
 from tilescope.errors import DeviceError, RuleError, TilescopeError
+from tilescope.extras import extra_of
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
@@ -80,9 +81,6 @@ MISSING = 3
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
-
-# optional package: the extra of tilescope that brings it
-_EXTRAS = {"starlette": "web", "uvicorn": "web", "cuda": "gpu", "numba": "fast"}
 
 
 class _Commands(click.Group):
@@ -218,7 +216,7 @@ def _reason(error: BaseException) -> tuple[int, str]:
             return NOT_UNDERSTOOD, broken_rules(error)
         case DeviceError():
             return MISSING, str(error)
-        case ModuleNotFoundError() if extra := _EXTRAS.get((error.name or "").split(".")[0]):
+        case ModuleNotFoundError() if extra := extra_of(error.name or ""):
             return MISSING, f"This needs the package {error.name}: pip install 'tilescope[{extra}]'."
         case TilescopeError():
             return NOT_UNDERSTOOD, f"error: {error}"

@@ -17,6 +17,8 @@ from tilescope.cli.command import (
 )
 from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
+from tilescope.gpu.environment import draw_environment, environment_line
+from tilescope.gpu.environment import environment as environment_here
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
 from tilescope.gpu.verification import verify as verified
@@ -63,15 +65,21 @@ def verify(
     suites: tuple[str, ...],
     save: Path | None,
     capture: Path | None,
+    of_environment: bool,
     as_json: bool,
     is_quiet: bool,
     svg_path: Path | None,
     **said: object,
 ) -> int:
-    """Compare with the card, or with a capture of what one did."""
+    """Compare with the card, or with a capture of what one did; or tell what is installed here."""
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     asked = asked_by(_VERIFY_INPUTS, said)
+    if of_environment:
+        if suites or asked or save or capture:
+            raise click.UsageError("--environment runs nothing; leave suites and the other options out.")
+        found = environment_here()
+        return show(Answer(found, first=environment_line(found)), output, draw_environment(found))
     if capture is not None and (suites or asked or save):
         raise click.UsageError("--replay checks a whole capture; leave the other options out.")
     with progress_bars() as progress:
@@ -109,6 +117,11 @@ COMMANDS = (
             ),
             click.Option(
                 ["--replay", "capture"], type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU."
+            ),
+            click.Option(
+                ["--environment", "of_environment"],
+                is_flag=True,
+                help="Print versions, cards and extras of this machine, and run nothing; needs no GPU.",
             ),
             *output_options(),
         ],

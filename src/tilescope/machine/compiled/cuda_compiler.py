@@ -117,10 +117,19 @@ def _by_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[str]) -> Com
         return CompiledCuda(made.read_text("utf-8", errors="replace"), _nvcc_name(nvcc), target)
 
 
-def _nvcc_name(nvcc: Path) -> str:
-    done = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+def nvcc_version(nvcc: Path) -> str | None:
+    """The version that nvcc prints, such as V13.4.92; None where it prints none."""
+    try:
+        done = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:  # a file of that name that this machine cannot start
+        return None
     versions = [word for word in done.stdout.split() if word.startswith("V") and word[1:2].isdigit()]
-    return f"nvcc {versions[0]}" if versions else "nvcc"
+    return versions[0] if versions else None
+
+
+def _nvcc_name(nvcc: Path) -> str:
+    version = nvcc_version(nvcc)
+    return "nvcc" if version is None else f"nvcc {version}"
 
 
 def _by_nvrtc(path: Path, target: str, options: Sequence[str]) -> CompiledCuda:
