@@ -104,7 +104,7 @@ def test_installed_and_missing_packages_of_extras_are_told_apart(monkeypatch, ca
 
 
 def test_a_toolkit_says_its_version_and_its_nvrtc(monkeypatch, tmp_path):
-    monkeypatch.setattr(environment_module, "package_version", lambda name: None)
+    monkeypatch.setattr(environment_module, "package_version", lambda _: None)
     monkeypatch.setattr(environment_module, "find_nvcc", lambda: tmp_path / "bin" / "nvcc")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
@@ -126,13 +126,7 @@ def test_no_suite_runs_beside_it(capsys):
 
 def test_nothing_heavy_is_loaded():
     names = ["cuda", "numba", "triton", "torch", "starlette"]
-    said = subprocess.check_output(
-        [
-            sys.executable,
-            "-c",
-            "import sys\nfrom tilescope.gpu.environment import environment\nenvironment()\n"
-            f"print([name for name in {names} if name in sys.modules])",
-        ],
-        text=True,
-    )
+    program = "import sys\nfrom tilescope.gpu.environment import environment\nenvironment()\n"
+    program += f"print([name for name in {names} if name in sys.modules])"
+    said = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert said == "[]\n"

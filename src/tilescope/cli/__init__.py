@@ -123,11 +123,14 @@ def question_command(name: str) -> click.Command:
 
 def mma_group() -> click.Group:
     """The questions about tensor cores, as commands of a group."""
+    from tilescope.cli.manual import ManualGroup
+
     names = [name for name in QUESTION_MODULES if name.startswith("mma ")]
-    return click.Group(
+    return ManualGroup(
         "mma",
         callback=_show_help,
-        help="What tensor cores read and hold: operands, fragments, descriptors, tensor memory.",
+        help="What tensor cores read and hold: operands in shared memory, fragments in registers, the descriptors that say "
+        "where an operand lies, tensor memory and scale factors of Blackwell.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )

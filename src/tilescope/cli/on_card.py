@@ -15,6 +15,7 @@ from tilescope.cli.command import (
     progress_bars,
     show,
 )
+from tilescope.cli.manual import ManualCommand
 from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.environment import draw_environment, environment_line
@@ -36,27 +37,13 @@ _BENCH_INPUTS = (
 )
 _VERIFY_HELP = """Run random cases on the GPU of this machine and compare them with what tilescope says, byte for byte.
 
-\b
-tilescope verify                             all suites
-tilescope verify loads stores --count 500
-tilescope verify pipelines                   those that are proven must run
-tilescope verify --save h200.npz             to send, or to check later
-tilescope verify --replay h200.npz           without a GPU
+With --environment nothing is run: versions of Python, packages, driver, CUDA toolkit, nvcc, NVRTC and Triton are printed,
+the cards, and which extras of tilescope are installed. A report of a mistake needs it.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
 tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
-
-Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
 """
 _BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
-
-\b
-tilescope bench                    everything
-tilescope bench loads stores       by box, promotion, bytes in flight, SMs
-tilescope bench plans --tiles 500  candidates of random tiles, streamed
-tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
-
-Exit status 3: there is no GPU, or the extra `gpu` is not installed.
 """
 
 
@@ -103,7 +90,7 @@ def bench(*, topics: tuple[str, ...], as_json: bool, is_quiet: bool, svg_path: P
 
 
 COMMANDS = (
-    click.Command(
+    ManualCommand(
         "verify",
         callback=verify,
         params=[
@@ -127,7 +114,7 @@ COMMANDS = (
         ],
         help=_VERIFY_HELP,
     ),
-    click.Command(
+    ManualCommand(
         "bench",
         callback=bench,
         params=[

@@ -99,9 +99,7 @@ def environment() -> Environment:
             *_packages(_OTHER_PACKAGES),
         ),
         cards=() if driver is None else tuple(MachineCard(card.name, card.arch) for card in driver.cards),
-        extras=tuple(
-            ExtraState(extra.name, _packages(package.name for package in extra.packages)) for extra in EXTRAS
-        ),
+        extras=tuple(ExtraState(extra.name, _packages(package.name for package in extra.packages)) for extra in EXTRAS),
     )
 
 
@@ -155,7 +153,7 @@ def _nvrtc_version(root: Path | None) -> str | None:
 
 
 def environment_line(found: Environment) -> FirstLine:
-    """tilescope and Python, the card, and which extras are missing, in one sentence."""
+    """Tilescope and Python, the card, and which extras are missing, in one sentence."""
     versions = {each.name: each.release for each in found.software}
     missing = [extra.name for extra in found.extras if not extra.is_installed]
     return line(
