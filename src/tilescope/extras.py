@@ -30,7 +30,11 @@ EXTRAS = (
     Extra(
         "web",
         "the explorer in a browser: `tilescope serve`",
-        (OptionalPackage("starlette", "starlette"), OptionalPackage("uvicorn", "uvicorn")),
+        (
+            OptionalPackage("starlette", "starlette"),
+            OptionalPackage("uvicorn", "uvicorn"),
+            OptionalPackage("anyio", "anyio"),
+        ),
     ),
     Extra(
         "gpu",

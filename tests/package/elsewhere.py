@@ -35,7 +35,7 @@ UNIX_NAMES = {
     "mmap": ["MAP_PRIVATE", "MAP_SHARED", "PROT_READ", "PROT_WRITE"],
     "time": ["tzset"],
 }
-OPTIONAL = ("cuda", "llvmlite", "nvidia", "numba", "starlette", "torch", "triton", "uvicorn")
+OPTIONAL = ("anyio", "cuda", "llvmlite", "nvidia", "numba", "starlette", "torch", "triton", "uvicorn")
 LOADED_FIRST = (
     *("asyncio", "concurrent.futures", "ctypes", "multiprocessing", "multiprocessing.connection", "shutil"),
     *("subprocess", "tempfile", "webbrowser", "zipfile", "numpy", "numpy.testing", "ml_dtypes", "click"),

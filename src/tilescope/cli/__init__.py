@@ -223,7 +223,9 @@ def _reason(error: BaseException) -> tuple[int, str]:
             return MISSING, f"This needs the package {error.name}: pip install 'tilescope[{extra}]'."
         case TilescopeError():
             return NOT_UNDERSTOOD, f"error: {error}"
-        case ValueError() if "null byte" in str(error):
+        case ValueError() if "null byte" in str(error) or "null character" in str(
+            error
+        ):  # before Python 3.13, and since
             return NOT_UNDERSTOOD, "error: a file's name has no null byte."
         case OSError():
             place = f"{error.filename}: " if error.filename else ""

@@ -109,9 +109,9 @@ def _by_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[str]) -> Com
         command = [str(nvcc), "-ptx", "-lineinfo", _STANDARD, f"-gencode=arch=compute_{number},code=compute_{number}"]
         command += [*includes, *options, "-o", str(made), str(path)]
         environment = os.environ | {"PATH": f"{nvcc.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603
             command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
-        )  # noqa: S603
+        )
         if done.returncode:
             raise CUDA_COMPILE.error(
                 file=path.name, errors=_errors(f"{done.stdout}\n{done.stderr}"), compiler=_nvcc_name(nvcc)
@@ -122,9 +122,9 @@ def _by_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[str]) -> Com
 def nvcc_version(nvcc: Path) -> str | None:
     """The version that nvcc prints, such as V13.4.92; None where it prints none."""
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603
             [str(nvcc), "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False
-        )  # noqa: S603
+        )
     except OSError:  # a file of that name that this machine cannot start
         return None
     versions = [word for word in done.stdout.split() if word.startswith("V") and word[1:2].isdigit()]
