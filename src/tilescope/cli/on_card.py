@@ -28,7 +28,11 @@ from tilescope.written import number
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number)
-_VERIFY_INPUTS = (_SEED, Input("count", "--count", "Cases per suite", read=number, unsaid="the suite's own", least=1))
+_VERIFY_INPUTS = (
+    _SEED,
+    Input("count", "--count", "Cases per suite", read=number, unsaid="the suite's own", least=1),
+    Input("only", "--only", "The one case of every suite to run, counted from 0", read=number, unsaid="all", least=0),
+)
 _BENCH_INPUTS = (
     _SEED,
     Input("card", "--card", "Whose rates the planner uses", unsaid="the card of the architecture"),
@@ -41,7 +45,7 @@ With --environment nothing is run: versions of Python, packages, driver, CUDA to
 the cards, and which extras of tilescope are installed. A report of a mistake needs it.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
-tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
+tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels.
 """
 _BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
 """
