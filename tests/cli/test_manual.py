@@ -58,6 +58,13 @@ def test_the_sections_stand_in_the_order_of_a_manual(words, capsys):
     assert shown.count("Exit status") == 1
 
 
+def test_the_list_of_commands_ends_with_exit_statuses_and_where_to_go_on(capsys):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("On this machine:") < shown.index("Exit status:") < shown.index("See also:")
+    assert re.findall(r"^  (\d) ", shown.partition("Exit status:")[2], re.MULTILINE) == ["0", "1", "2", "3"]
+
+
 @pytest.mark.parametrize("words", ALL)
 def test_every_option_is_shown_once_with_a_sentence(words, capsys):
     run([*words.split(), "--help"])

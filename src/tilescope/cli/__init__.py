@@ -74,6 +74,12 @@ OWN_MODULES = {  # of the commands that are no question of questions/
     "verify": "on_card",
     "bench": "on_card",
 }
+_EXIT_STATUSES = {
+    "0": "done",
+    "1": "the answer is no; the reasons are on stdout",
+    "2": "the input was not understood; the reasons are on stderr",
+    "3": "something is missing: a GPU, a driver, an extra",
+}
 _COMPLETION = "_TILESCOPE_COMPLETE"
 REFUSED = 1  # the answer is no
 NOT_UNDERSTOOD = 2
@@ -111,6 +117,14 @@ class _Commands(click.Group):
         for title, commands in COMMAND_GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl(list(_EXIT_STATUSES.items()))
+        with formatter.section("See also"):
+            formatter.write_text(
+                "tilescope verify --environment, which prints versions, cards and extras; docs/command-line.md"
+            )
 
 
 def question_command(name: str) -> click.Command:
