@@ -85,6 +85,8 @@ class PageForm:
     shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
     rare: frozenset[str] = frozenset()  # fields that stand under "More" until one of them says something
     walks: bool = False  # whether it steps through the drawing
+    pans: bool = False  # whether the drawing shows a part of a timeline, which is moved and zoomed
+    picked: str = ""  # the field that takes the place of a cell that is clicked, instead of a pin
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
     listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer

@@ -235,11 +235,15 @@ def _asking_text(asked: Asked) -> Asked:
 
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", read=tile)
 _SAMPLE = (files("tilescope.questions") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
+_RARE = frozenset(["arrivals", "no_multicast", "cta_group", "consumer", "copy", "direction"])
 _LIMITS = {"elements": LARGEST_TILE_ELEMENTS, "roles in all blocks": MAX_ROLES}
 TILES_FORM = PageForm(
     PIPELINE,
     inputs=(TILE, _OTHER, ELEMENT_TYPE, *PIPELINE_INPUTS, *PROBLEM_OPTIONS),
     presets={"tile": "128x64", "data_type": "bf16", "stages": "4"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_tiles,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_TWO_TILES, "steps of one tile": MAX_STEPS_DESCRIBED},
 )
@@ -253,6 +257,9 @@ GEMM_FORM = PageForm(
         CONSUMER_INPUT,
     ),
     presets={"shape": "4096x4096x4096", "data_type": "bf16"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_gemm,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_GEMM},
 )
@@ -268,6 +275,8 @@ TEXT_FORM = PageForm(
         ),
     ),
     presets={"text": _SAMPLE},
+    walks=True,
+    pans=True,
     asking=_asking_text,
     limits=_LIMITS | {"steps": MAX_STEPS_DESCRIBED},
 )

@@ -175,11 +175,22 @@ def _grid(part: Grid, *, is_dense: bool = False) -> Laid:
 def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Block:
     """The grid with its title, headers, labels and notes; `linked` cells bear their links, for a page with a script."""
     drawer = _GridDrawer(grid, _DENSE if dense or grid.is_dense else _ROOMY, linked=linked)
-    headers = below([drawer.header(tier) for tier in grid.tiers])
-    rows = below([drawer.row(row) for row in grid.rows])
-    drawn = below([headers, rows], gap=2)
+    drawn = abreast([drawer.stub(), drawer.cells()], 0)
     text_width = max(drawer.width, _NARROW_TEXT)
     return titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
+
+
+class GridBlocks(NamedTuple):
+    """A grid as a page shows it: its labels stay in sight while its cells are scrolled."""
+
+    labels: Block
+    cells: Block
+
+
+def grid_blocks(grid: Grid, *, dense: bool = False) -> GridBlocks:
+    """The labels and the cells of a grid, which stand beside each other, without title and notes."""
+    drawer = _GridDrawer(grid, _DENSE if dense or grid.is_dense else _ROOMY, linked=True)
+    return GridBlocks(drawer.stub(), drawer.cells())
 
 
 class _GridDrawer:
@@ -197,45 +208,76 @@ class _GridDrawer:
             least=density.least_width,
             gap=5,
             unnamed=6,
+            fixed=grid.column_width,
         )
         self.width = self.columns.stub + (self.columns.ends[-1] if self.columns.ends else 0)
         self.label_ends = [*accumulate(self.columns.label_widths)]
 
-    def header(self, tier: Tier) -> Block:
-        """A line of headers; the names of labels stand in the lowest."""
+    def stub(self) -> Block:
+        """The names of tiers and the labels of rows, from top to bottom."""
+        headers = below([self._header_names(tier) for tier in self.grid.tiers])
+        rows = below([self._row_labels(row) for row in self.grid.rows])
+        return replace(below([headers, rows], gap=2), width=self.columns.stub)
+
+    def cells(self) -> Block:
+        """The headers and the cells, from top to bottom."""
+        headers = below([self._headers(tier) for tier in self.grid.tiers])
+        rows = below([self._row_cells(row) for row in self.grid.rows])
+        return replace(below([headers, rows], gap=2), width=self.width - self.columns.stub)
+
+    def _header_names(self, tier: Tier) -> Block:
+        """What stands left of a line of headers; the names of labels stand in the lowest."""
         names = self.grid.label_names if tier is self.grid.tiers[-1] else ()
         body = self._labels(names, _HEADER_BASELINE)
         body += label(self.columns.stub - 8, _HEADER_BASELINE, tier.name, "l")
+        return Block(self.columns.stub, _HEADER_HEIGHT, body)
+
+    def _headers(self, tier: Tier) -> Block:
+        """A line of headers."""
+        body = ""
         for header, left, right in self._edges(tier.headers):
             body += label((left + right) / 2, _HEADER_BASELINE, header.text, "h")
             if header.span > 1:
                 body += level_line(left + 1, right - 1, _HEADER_HEIGHT - 1)
         return Block(self.width, _HEADER_HEIGHT, body)
 
-    def row(self, row: Row) -> Block:
-        """A row of cells behind its labels."""
+    def _row_labels(self, row: Row) -> Block:
+        """The labels of a row."""
+        top = _RULE_HEIGHT if row.ruled else 0
+        body = self._labels(row.labels, top + self._baseline)
+        return Block(self.columns.stub, self.density.cell_height + top, body)
+
+    def _row_cells(self, row: Row) -> Block:
+        """The cells of a row; a text that does not fit into a column of fixed width is left out."""
         height = self.density.cell_height
-        baseline = float(round(height / 2 + self.density.font_size * 0.35))
         cells = []
         for cell, left, right in self._edges(row.cells):
             area = Area(left, 0, right - left, height)
             link = cell.link if self.linked else ""
-            cells.append(framed(area, cell.colour, mark=cell.mark, title=cell.title, link=link))
-            cells.append(label((left + right) / 2, baseline, cell.text, ink(cell.colour)))
-        body = f'{self._labels(row.labels, baseline)}<g class="cells {self.density.name}">{"".join(cells)}</g>'
+            goes = cell.goes if self.linked else ""
+            cells.append(framed(area, cell.colour, mark=cell.mark, title=cell.title, link=link, goes=goes))
+            fits = self.grid.column_width is None or mono_width(cell.text, self.density.font_size) <= right - left
+            if fits:
+                cells.append(label((left + right) / 2, self._baseline, cell.text, ink(cell.colour)))
+        body = f'<g class="cells {self.density.name}">{"".join(cells)}</g>'
         if not row.ruled:
             return Block(self.width, height, body)
-        body = level_line(self.columns.stub, self.width, 2) + moved(0, _RULE_HEIGHT, body)
+        body = level_line(0, self.width - self.columns.stub, 2) + moved(0, _RULE_HEIGHT, body)
         return Block(self.width, height + _RULE_HEIGHT, body)
+
+    @property
+    def _baseline(self) -> float:
+        """Of the text in a row."""
+        return float(round(self.density.cell_height / 2 + self.density.font_size * 0.35))
 
     def _labels(self, texts: tuple[str, ...], y: float) -> str:
         return "".join(label(end - 10, y, text, "l") for text, end in zip(texts, self.label_ends, strict=False))
 
     def _edges(self, items: tuple[Spanning, ...]) -> Iterator[tuple[Spanning, float, float]]:
-        """Cells or headers with their left and right edges."""
+        """Cells or headers with their left and right edges, from the first column on."""
         columns = self.columns
         for first, item in placed(items):
-            yield item, columns.stub + columns.starts[first], columns.stub + columns.ends[first + item.span - 1]
+            yield item, columns.starts[first], columns.ends[first + item.span - 1]
 
 
 @laid_out.register

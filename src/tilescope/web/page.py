@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
+from tilescope.pipeline.simulation import Simulation
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
+
+if TYPE_CHECKING:
+    from tilescope.view.pipeline_view import Ticks
 
 PAGE_QUERY = rule(
     "page-query",
@@ -32,7 +37,10 @@ MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
+TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 PASTE = "paste"  # the query's name for a text that fills the fields
+LEAST_TICKS = 8  # of a timeline on a page
+MOST_TICKS = 512
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
 
 
@@ -127,6 +135,7 @@ class Form:
     written: Mapping[str, str]
     step: int = 0  # of the walk
     pin: str = ""  # the cell that stays marked
+    ticks: tuple[int, int] | None = None  # of a timeline: the first that is drawn, and how many; None: as the view does
 
     @property
     def description(self) -> PageForm:
@@ -191,7 +200,14 @@ class Form:
             query[STEP] = str(self.step)
         if self.pin and not changed:
             query[PIN] = self.pin
+        if self.ticks and not changed:
+            first, count = self.ticks
+            query[TICKS] = f"{first}-{first + count - 1}"
         return address(self.page.name, query)
+
+    def path_to_ticks(self, first: int, count: int) -> str:
+        """The path of this state with another part of its timeline; a step and a pin are of the part that is left."""
+        return replace(self, step=0, pin="", ticks=(first, count)).path()
 
     def path_to(self, chosen: str) -> str:
         """The path of another form of the page, in which the fields that both have keep their text."""
@@ -233,7 +249,7 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     fields = fields_of(page.forms[chosen])
     written = {field.name: query.get(field.name, field.preset) for field in fields}
     known = [*written] if choice is None else [*written, choice.name]
-    strange = [name for name in query if name not in (*known, STEP, PIN)]
+    strange = [name for name in query if name not in (*known, STEP, PIN, TICKS)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
     step = query.get(STEP, "")
@@ -245,7 +261,58 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         written,
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
         pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
+        ticks=_ticks_of(query.get(TICKS, "")) if page.forms[chosen].pans else None,
     )
+
+
+def _ticks_of(written: str) -> tuple[int, int] | None:
+    """The first tick of "64-127" and how many they are; None where it is no part of a timeline that a page draws.
+
+    >>> _ticks_of("64-127"), _ticks_of("7-3"), _ticks_of("first")
+    ((64, 64), None, None)
+    """
+    if not re.fullmatch("[0-9]{1,6}-[0-9]{1,6}", written):
+        return None
+    first, last = map(int, written.split("-"))
+    count = last - first + 1
+    return (first, count) if LEAST_TICKS <= count <= MOST_TICKS else None
+
+
+class Pan(NamedTuple):
+    """The part of a timeline that is drawn, and the paths of the parts around it; None where it ends."""
+
+    first: int
+    count: int
+    total: int
+    to_start: str | None
+    earlier: str | None
+    later: str | None
+    to_end: str | None
+    closer: str | None
+    farther: str | None
+    onward: str | None  # where a player goes on that has reached the last tick
+
+    @classmethod
+    def of(cls, form: Form, shown: Ticks) -> Pan:
+        """The parts around those ticks: a step moves by half of what is drawn, a zoom keeps its middle."""
+        first, count, total = shown.first, shown.count, shown.total
+        half = max(1, count // 2)
+        has_earlier = first > 0
+        has_later = shown.end < total
+        can_zoom_in = half >= LEAST_TICKS
+        can_zoom_out = count < min(total, MOST_TICKS)
+        return cls(
+            first=first,
+            count=count,
+            total=total,
+            to_start=form.path_to_ticks(0, count) if has_earlier else None,
+            earlier=form.path_to_ticks(max(0, first - half), count) if has_earlier else None,
+            later=form.path_to_ticks(min(first + half, total - count), count) if has_later else None,
+            to_end=form.path_to_ticks(total - count, count) if has_later else None,
+            closer=form.path_to_ticks(first + half // 2, half) if can_zoom_in else None,
+            farther=form.path_to_ticks(max(0, first - half), min(2 * count, MOST_TICKS)) if can_zoom_out else None,
+            onward=form.path_to_ticks(shown.end, count) if has_later else None,
+        )
 
 
 class Drag(NamedTuple):
@@ -269,8 +336,7 @@ class Sheet:
     @classmethod
     def of(cls, form: Form) -> Sheet:
         """The sheet of a filled form; RuleError where there is no answer."""
-        asked = form.asked()
-        answer = form.answer_to(asked)
+        asked, answer = _answered(form)
         drawing = view.draw(answer.value, **_drawn_with(form, answer))
         assert drawing is not None, answer.value.kind
         return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
@@ -294,6 +360,16 @@ class Sheet:
         if not self.form.description.walks:
             return ()
         return view.walk(self.answer.value, **_drawn_with(self.form, self.answer))
+
+    @property
+    def pan(self) -> Pan | None:
+        """The part of the timeline that is drawn; None where there is no timeline."""
+        simulation = self.answer.value
+        if not self.form.description.pans or not isinstance(simulation, Simulation):
+            return None
+        from tilescope.view.pipeline_view import shown_ticks
+
+        return Pan.of(self.form, shown_ticks(simulation, **_drawn_with(self.form, self.answer)))
 
     @property
     def drag(self) -> Drag | None:
@@ -322,9 +398,33 @@ class Sheet:
         return self.form.description.code(self.asked, self.answer)
 
 
+@dataclass(frozen=True)
+class _AskedState:
+    """What a form asks, whichever part of the answer it shows."""
+
+    form: Form = field(compare=False)
+    page_name: str
+    chosen: str
+    written: tuple[tuple[str, str], ...]
+
+
+def _answered(form: Form) -> tuple[Asked, Answer]:
+    """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
+    if not form.description.pans:
+        asked = form.asked()
+        return asked, form.answer_to(asked)
+    return _kept_answer(_AskedState(form, form.page.name, form.chosen, tuple(form.written.items())))
+
+
+@lru_cache(maxsize=4)
+def _kept_answer(state: _AskedState) -> tuple[Asked, Answer]:
+    asked = state.form.asked()
+    return asked, state.form.answer_to(asked)
+
+
 def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:
     """The options with which the page draws an answer."""
-    options = {**answer.shown, **form.description.shown}
+    options = {**answer.shown, **form.description.shown, "ticks": form.ticks}
     return {name: option for name, option in options.items() if option is not None}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -25,7 +24,7 @@ from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, Part, pieces, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_document import grid_block, ruler_rows
+from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
@@ -121,6 +120,7 @@ def _page_html(
         standalone=standalone,
         pasted=pasted,
         gallery=GALLERY,
+        pan=None if sheet is None or standalone is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
@@ -144,7 +144,9 @@ def _rendered(template: str, **values: object) -> str:
 
 def picture(part: Grid | BitRuler) -> Markup:
     """The cells of a grid, or the bits of a ruler, without the words around them."""
-    return _svg(_cells(part), 1) if isinstance(part, Grid) else _svg(ruler_rows(part, linked=True), 1, " ruler")
+    if isinstance(part, BitRuler):
+        return _svg(ruler_rows(part, linked=True), 1, " ruler")
+    return _labelled(grid_blocks(part), 1)
 
 
 class FittedPart(NamedTuple):
@@ -164,21 +166,22 @@ class Fitted(NamedTuple):
 
 def fitted(beside: Beside) -> Fitted:
     """Parts beside each other with the pictures of their grids, at a scale at which they fit."""
-    blocks = [_cells(part, beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
-    width = sum(block.width for block in blocks if block is not None)
+    blocks = [grid_blocks(part, dense=beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
+    width = sum(block.labels.width + block.cells.width for block in blocks if block is not None)
     scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
     if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
         scale = _BESIDE_SCALE
     parts = [
-        FittedPart(name, part, None if block is None else _svg(block, scale))
+        FittedPart(name, part, None if block is None else _labelled(block, scale))
         for (name, part), block in zip(beside.named, blocks, strict=True)
     ]
     return Fitted(shrinks, tuple(parts))
 
 
-def _cells(part: Grid, dense: bool = False) -> Block:
-    return grid_block(replace(part, title="", notes=()), linked=True, dense=dense)
+def _labelled(blocks: GridBlocks, scale: float) -> Markup:
+    """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them."""
+    return _svg(blocks.labels, scale, " labels") + _svg(blocks.cells, scale)
 
 
 def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:

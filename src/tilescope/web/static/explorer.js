@@ -93,7 +93,7 @@
   }
   document.addEventListener("click", (event) => {
     const cell = cellOf(event.target);
-    if (cell && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
+    if (cell && !panned && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
   });
 
   // Keys: the arrows visit the cells of the drawing that has the focus.
@@ -146,7 +146,15 @@
     if (playing) return pause();
     $("player").querySelector("[data-act=play]").setAttribute("aria-pressed", "true");
     if (step === steps.length - 1) step = -1;
-    playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : pause(), 450);
+    playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : playOn(), 450);
+  }
+  // The last step of a part of a longer walk: the next part is shown, and the player goes on there.
+  async function playOn() {
+    const onward = $("player").dataset.onward;
+    pause();
+    if (!live || !onward) return;
+    await load(onward, { typing: true });
+    if ($("player") && !playing) { show(0); play(); }
   }
   const acts = { first: () => show(0), back: () => show(step - 1), next: () => show(step + 1) };
   function setUpPlayer() {
@@ -212,6 +220,61 @@
   });
   document.addEventListener("pointercancel", () => { dragged?.figure.classList.remove("dragging"); dragged = null; });
 
+  // A timeline: the wheel with ctrl, dragging and keys show other ticks of it, as the buttons above it do.
+  let panned = false;  // a drag ends in a click, which pins nothing
+  const ticksOf = (figure) => figure.dataset.pan.split(" ").map(Number);
+  function showTicks(figure, first, count) {
+    const total = ticksOf(figure)[2], [LEAST, MOST] = [8, 512];
+    const shown = Math.min(Math.max(Math.round(count), LEAST), MOST, Math.max(total, LEAST));
+    const from = Math.max(0, Math.min(Math.round(first), total - shown));
+    figure.dataset.pan = `${from} ${shown} ${total}`;
+    const query = new URLSearchParams(new URL($("link").textContent, location.href).search);
+    query.delete("pin"); query.delete("step"); query.set("ticks", `${from}-${from + shown - 1}`);
+    load(`${location.pathname}?${query.toString().replaceAll("%2C", ",")}`, { typing: true });
+  }
+  const timelineOf = (target) => live && target instanceof Element ? target.closest("[data-pan]") : null;
+  document.addEventListener("wheel", (event) => {
+    const figure = event.ctrlKey ? timelineOf(event.target) : null;
+    if (!figure) return;
+    event.preventDefault();
+    const [first, count] = ticksOf(figure), area = figure.querySelector("svg:not(.labels)").getBoundingClientRect();
+    const share = Math.min(Math.max((event.clientX - area.left) / area.width, 0), 1), wanted = event.deltaY > 0 ? count * 2 : count / 2;
+    showTicks(figure, first + share * (count - wanted), wanted);
+  }, { passive: false });
+  document.addEventListener("keydown", (event) => {
+    const figure = timelineOf(event.target);
+    if (!figure || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [first, count, total] = ticksOf(figure), half = count / 2;
+    const moves = { PageUp: [first - half, count], PageDown: [first + half, count], Home: [0, count], End: [total, count], "+": [first + half / 2, half], "=": [first + half / 2, half], "-": [first - half, 2 * count] };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    showTicks(figure, ...moves[event.key]);
+  });
+  let pulled = null;  // the timeline under a pressed mouse
+  document.addEventListener("pointerdown", (event) => {
+    panned = false;
+    const figure = timelineOf(event.target);
+    if (figure && event.pointerType === "mouse" && !event.button) pulled = { figure, from: event.clientX, by: 0 };
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!pulled) return;
+    pulled.by = event.clientX - pulled.from;
+    if (Math.abs(pulled.by) < 5 && !panned) return;
+    panned = true;
+    pulled.figure.classList.add("panning");
+    pulled.figure.querySelector("svg:not(.labels)").style.transform = `translateX(${pulled.by}px)`;
+  });
+  document.addEventListener("pointerup", () => {
+    if (!pulled) return;
+    const { figure, by } = pulled, area = figure.querySelector("svg:not(.labels)");
+    pulled = null;
+    figure.classList.remove("panning");
+    area.style.transform = "";
+    if (!panned) return;
+    const [first, count] = ticksOf(figure);
+    showTicks(figure, first - by * count / area.getBoundingClientRect().width, count);
+  });
+
   // The next page: the form's fields that differ from their defaults make the address.
   function address() {
     const form = $("form"), query = new URLSearchParams();
@@ -260,9 +323,10 @@
     place = state();
     document.title = next.title;
     markFields(next);
-    const focused = document.activeElement?.id, range = document.activeElement?.selectionStart;
+    const box = figures().indexOf(document.activeElement), focused = document.activeElement?.id, range = document.activeElement?.selectionStart;
     const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
     for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+    if (box >= 0) figures()[box]?.focus({ preventScroll: true });
     if (focused && document.activeElement?.id !== focused) { $(focused)?.focus({ preventScroll: true }); if (typeof range === "number") $(focused)?.setSelectionRange?.(range, range); }
     for (const link of next.querySelectorAll(".bar nav a"))
       document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
@@ -299,10 +363,10 @@
       else load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
     });
     document.addEventListener("click", (event) => {
-      const link = event.target.closest?.("a.cure");
+      const link = event.target.closest?.("a.cure, a.swap");
       if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      load(link.href, { whole: true });
+      load(link.href, { whole: link.matches(".cure") });
     });
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
