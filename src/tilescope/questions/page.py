@@ -79,6 +79,7 @@ class PageForm:
     _: KW_ONLY
     inputs: tuple[Input, ...]  # its fields
     presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
+    samples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # texts for a field, by what they show
     asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
