@@ -66,7 +66,10 @@ def test_the_walk_has_a_step_for_every_tick_that_is_drawn():
     words = {word for line in grid.rows for cell in line.cells for word in cell.link.split()}
     steps = walk(RUN, ticks=(16, 32))
     assert len(steps) == 32
-    assert steps[0].sentence == "tick 16: producer: wait empty[0], parity 0, until consumer: release empty[0]; consumer: release empty[0]"
+    assert (
+        steps[0].sentence
+        == "tick 16: producer: wait empty[0], parity 0, until consumer: release empty[0]; consumer: release empty[0]"
+    )
     assert all(word in words for step in steps for word in step.links.split())
 
 

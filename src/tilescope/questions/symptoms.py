@@ -13,8 +13,8 @@ from tilescope.pipeline.template import template_text
 from tilescope.questions import banks, copies, decoding, maps, pipelines, plans, swizzles, tensor_core
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.topics import of_topic
-from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
 from tilescope.questions.topics import EXPLAIN, Topic, find
 from tilescope.rule import ARGUMENT_TYPE, Rule

@@ -144,7 +144,9 @@ class Grid:
     rows: tuple[Row, ...]
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    column_width: float | None = None  # of an SVG, in pixels, which leaves out texts that need more; None: as texts need
+    column_width: float | None = (
+        None  # of an SVG, in pixels, which leaves out texts that need more; None: as texts need
+    )
 
     def __post_init__(self) -> None:
         assert len({*self._line_spans()}) <= 1, self.title

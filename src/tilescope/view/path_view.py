@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilescope.layout import Major, oriented
-from tilescope.planner.consumers import operand_of
 from tilescope.mma.readings import inspect_descriptor
+from tilescope.planner.consumers import operand_of
 from tilescope.planner.element_path import ElementPath, fragment_of, row_threads, tmem_lane
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES

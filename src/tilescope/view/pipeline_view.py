@@ -293,9 +293,7 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
 
 def _shown(events: list[Event], ticks: Ticks) -> list[Event]:
     """The events of these ticks; the ends of all phases are kept: they say which phase runs, and what ends a wait."""
-    return [
-        event for event in events if event.op == "phase" or (event.end >= ticks.first and event.start < ticks.end)
-    ]
+    return [event for event in events if event.op == "phase" or (event.end >= ticks.first and event.start < ticks.end)]
 
 
 class Arrival(NamedTuple):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.pipeline.simulation import Simulation
+from tilescope.planner.element_path import ElementPath
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
-from tilescope.pipeline.simulation import Simulation
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import shortened
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
@@ -39,6 +41,7 @@ STEP = "step"  # the query's name for the place in a walk; every page that steps
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 PASTE = "paste"  # the query's name for a text that fills the fields
+LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
 LEAST_TICKS = 8  # of a timeline on a page
 MOST_TICKS = 512
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
@@ -141,6 +144,17 @@ class Form:
     def description(self) -> PageForm:
         """The form that is filled."""
         return self.page.forms[self.chosen]
+
+    @property
+    def state_words(self) -> str:
+        """What the form says, in one line: its choice and its fields, but for those that say what is taken anyway."""
+        said = [self.chosen.replace("_", " ")] if self.chosen else []
+        for entry in self.fields:
+            written = self.written[entry.name].strip()
+            is_hidden = entry.name in self.description.rare and written == entry.preset
+            if written and written != entry.default and not is_hidden:
+                said.append(entry.input.label if entry.control == "tick" else written.splitlines()[0])
+        return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in said)
 
     @property
     def rare_fields(self) -> tuple[Field, ...]:
@@ -370,6 +384,16 @@ class Sheet:
         from tilescope.view.pipeline_view import shown_ticks
 
         return Pan.of(self.form, shown_ticks(simulation, **_drawn_with(self.form, self.answer)))
+
+    @property
+    def moves(self) -> Mapping[str, str]:
+        """What the arrow keys write into the field that takes a place of the drawing, where they leave what is drawn."""
+        path = self.answer.value
+        if not self.form.description.picked or not isinstance(path, ElementPath):
+            return {}
+        from tilescope.view.path_view import moves_of
+
+        return moves_of(path)
 
     @property
     def drag(self) -> Drag | None:

@@ -22,11 +22,12 @@ from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, Part, pieces, plain
+from tilescope.view.parts import Beside, Part, plain
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
+from tilescope.web.explained import explained
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 
@@ -34,6 +35,7 @@ _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
 _SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
 _BESIDE_WIDTH = 1010  # pixels for an answer in a window of 1400
 _BESIDE_GAP = 32
+_ROOT_FONT = 16  # pixels of a font size of 1 rem, where the reader has not chosen another
 
 
 @cache
@@ -45,7 +47,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (colour_of, command_line, fitted, picture, pieces, plain)
+    functions = (colour_of, command_line, explained, fitted, picture, plain)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment
@@ -120,6 +122,7 @@ def _page_html(
         standalone=standalone,
         pasted=pasted,
         gallery=GALLERY,
+        told=set() if standalone is None else None,
         pan=None if sheet is None or standalone is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
@@ -135,7 +138,7 @@ def render_first() -> str:
 
 def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
     """A page that says why there is no page."""
-    return _rendered("refusal.html", title=title, violations=violations, standalone=None)
+    return _rendered("refusal.html", title=title, violations=violations, standalone=None, told=set())
 
 
 def _rendered(template: str, **values: object) -> str:
@@ -186,9 +189,9 @@ def _labelled(blocks: GridBlocks, scale: float) -> Markup:
 
 def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
     width, height = drawn.width + 2, drawn.height + 2
-    svg = Markup('<svg class="tilescope{}" width="{}" height="{}" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
-    sizes = map(number, (width * scale, height * scale, width, height))
-    return svg.format(kind, *sizes, Markup(drawn.body))  # noqa: S704  view/ escapes what it draws
+    svg = Markup('<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
+    shown = [f"{pixels * scale / _ROOT_FONT:.3f}" for pixels in (width, height)]  # grows with the reader's font
+    return svg.format(kind, *shown, number(width), number(height), Markup(drawn.body))  # noqa: S704  view/ escapes it
 
 
 def exported(url: str) -> str:

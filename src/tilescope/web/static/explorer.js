@@ -72,7 +72,7 @@
     return box ? rowsOf(box)[row]?.[column] ?? null : null;
   }
   function showPin() {
-    if (pinned) visit(pinned);
+    if (pinned) visit(pinned); else if (picks()) showPicked();
   }
   function pin(cell) {
     pinned = cell;
@@ -91,8 +91,24 @@
     history.replaceState(null, "", $("link").textContent);
     place = state();
   }
+  // Where a page follows a place of its drawing, a cell that is clicked becomes that place: its field says so, and the page
+  // is asked for again.
+  const picks = () => live ? $("drawing")?.dataset.picks : undefined;
+  const picked = () => $(`field-${picks()}`)?.value;
+  let walking = false;  // whether a step of the player led to the place
+  function showPicked() {
+    const cell = walking ? null : [...document.querySelectorAll("#drawing [data-goes]")].find((each) => each.dataset.goes === picked());
+    if (cell) visit(cell);
+    else if (walking && steps[step]) { mark(steps[step][0].split(" "), null); say(steps[step][1]); }
+  }
+  function go(place, byStep = false) {
+    walking = byStep;
+    $(`field-${picks()}`).value = place;
+    return load(address(), { typing: true });
+  }
   document.addEventListener("click", (event) => {
     const cell = cellOf(event.target);
+    if (cell && picks()) { if (cell.dataset.goes) go(cell.dataset.goes); return; }
     if (cell && !panned && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
   });
 
@@ -104,6 +120,12 @@
     if (!box || !move) return;
     event.preventDefault();
     const rows = rowsOf(box);
+    if (picks()) {  // from the cell of the place that is followed; beyond the drawing, as the page says
+      const at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
+      const next = at && rows[at[1] + move[0]]?.[at[0] + move[1]]?.dataset.goes || JSON.parse($("drawing").dataset.moves)[event.key];
+      if (next) go(next);
+      return;
+    }
     let [line, column] = (box.dataset.at ?? "").split(",").map(Number);
     if (box.dataset.at === undefined) [line, column] = [0, 0];
     else {
@@ -125,15 +147,18 @@
   });
 
   // Steps: a list of [links, label] in the page.
-  let steps = [], step = 0, playing = 0;
+  let steps = [], step = 0, playing = 0, walk = "";
+  function count() {
+    $("player").querySelector("[type=range]").value = step;
+    $("player").querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
+  }
   function show(next, remember = true) {
     step = Math.min(Math.max(next, 0), steps.length - 1);
-    const [links, label] = steps[step];
+    const [links, label, goes] = steps[step];
+    if (goes && picks()) { count(); go(goes, true); return; }  // the page follows
     mark(links.split(" "), null);
     say(label);
-    const player = $("player");
-    player.querySelector("[type=range]").value = step;
-    player.querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
+    count();
     if (remember) setQuery("step", step || "");
   }
   function pause() {
@@ -156,17 +181,30 @@
     await load(onward, { typing: true });
     if ($("player") && !playing) { show(0); play(); }
   }
+  function seek(control) {
+    pause();
+    if (control.dataset.act === "walk") { walk = control.value; setUpPlayer(); } else show(Number(control.value));
+  }
   const acts = { first: () => show(0), back: () => show(step - 1), next: () => show(step + 1) };
   function setUpPlayer() {
-    pause();
-    const player = $("player");
-    if (!player) { steps = []; return; }
-    steps = JSON.parse($("steps").textContent);
+    const player = $("player"), was = playing;
+    if (!player) { pause(); steps = []; return; }
+    const all = JSON.parse($("steps").textContent), choice = player.querySelector("select");
+    if (choice && all.some((each) => each[3] === walk)) choice.value = walk;
+    steps = choice ? all.filter((each) => each[3] === choice.value) : all;
     player.hidden = false;
     player.querySelector("[type=range]").max = steps.length - 1;
+    if (picks()) {  // the step that leads to the place that is followed; a player goes on
+      step = Math.max(0, steps.findIndex((each) => each[2] === picked()));
+      count();
+      showPicked();
+      if (was) player.querySelector("[data-act=play]").setAttribute("aria-pressed", "true");
+      return;
+    }
+    pause();
     const first = Number(player.dataset.step);
     if (first) show(first, false);
-    else { step = 0; player.querySelector(".count").textContent = `1 of ${steps.length}`; }
+    else { step = 0; count(); }
   }
   document.addEventListener("click", (event) => {
     const act = event.target.closest?.("#player [data-act]")?.dataset.act;
@@ -330,6 +368,8 @@
     if (focused && document.activeElement?.id !== focused) { $(focused)?.focus({ preventScroll: true }); if (typeof range === "number") $(focused)?.setSelectionRange?.(range, range); }
     for (const link of next.querySelectorAll(".bar nav a"))
       document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
+    const said = next.getElementById("state");
+    if (said && $("state")) $("state").textContent = said.textContent;
     $("announced").textContent = document.querySelector(".verdict")?.textContent ?? "";
     setUp();
   }
@@ -350,7 +390,7 @@
   function ask(typing = false) { load(address(), { typing }); }
   if (live) {
     document.addEventListener("input", (event) => {
-      if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
+      if (event.target.closest("#player")) { seek(event.target); return; }
       if (!event.target.closest("#form")) return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
@@ -370,8 +410,14 @@
     });
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
-    document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
+    document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });
   }
+
+  // On a phone the form is folded behind a line that says its state.
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest?.("#fold");
+    if (fold) fold.setAttribute("aria-expanded", String(fold.getAttribute("aria-expanded") !== "true"));
+  });
 
   // Copying and saving.
   document.addEventListener("click", async (event) => {
@@ -422,6 +468,7 @@
     pinned = null;
     const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
     if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }
+    for (const box of document.querySelectorAll("#drawing [data-pan] .cells-box")) reveal(box, box.querySelector("rect.collision:not(.frame)"));
     for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
   }
   setUp();
