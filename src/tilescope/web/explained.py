@@ -16,10 +16,12 @@ from tilescope.symptoms import TERMS
 from tilescope.view.parts import pieces
 
 # Terms that are everyday words, too: most places where they stand are not about the term.
-_EVERYDAY = frozenset(["cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"])
-_NAMES = {term.name.casefold(): term.name for term in TERMS if term.name not in _EVERYDAY}
-_LONGEST_FIRST = sorted(_NAMES.values(), key=len, reverse=True)
-_TERM = re.compile(rf"(?<![\w.:-])({'|'.join(map(re.escape, _LONGEST_FIRST))})s?(?![\w:-]|\.\w)", re.IGNORECASE)
+_EVERYDAY = frozenset(
+    ["cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"]
+)
+_NAMES = sorted((term.name for term in TERMS if term.name not in _EVERYDAY), key=len, reverse=True)  # the longest first
+_NAME_OF = {name: name for name in _NAMES} | {name.capitalize(): name for name in _NAMES if name.islower()}
+_TERM = re.compile(rf"(?<![\w.:-])({'|'.join(map(re.escape, _NAME_OF))})s?(?![\w:-]|\.\w)")
 
 
 class TextPiece(NamedTuple):
@@ -46,7 +48,7 @@ def explained(text: str, told: set[str] | None) -> Iterator[TextPiece]:
 def _with_links(text: str, told: set[str]) -> Iterator[TextPiece]:
     reached = 0
     for found in _TERM.finditer(text):
-        name = _NAMES[found[1].casefold()]
+        name = _NAME_OF[found[1]]
         if name in told:
             continue
         told.add(name)

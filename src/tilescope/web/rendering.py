@@ -189,7 +189,9 @@ def _labelled(blocks: GridBlocks, scale: float) -> Markup:
 
 def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
     width, height = drawn.width + 2, drawn.height + 2
-    svg = Markup('<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
+    svg = Markup(
+        '<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
+    )
     shown = [f"{pixels * scale / _ROOT_FONT:.3f}" for pixels in (width, height)]  # grows with the reader's font
     return svg.format(kind, *shown, number(width), number(height), Markup(drawn.body))  # noqa: S704  view/ escapes it
 
