@@ -14,7 +14,7 @@ def followed(page, element):
     mn, k = element.split(",")
     page.get_by_role("heading", name=re.compile(rf"^Element \({mn}, {k}\) lies")).wait_for()
     page.locator("body:not(.busy)").wait_for()
-    assert f"element={element}" in page.url.replace("%2C", ",")
+    page.wait_for_url(re.compile(rf"element={mn}(,|%2C){k}"))
     assert page.locator("#field-element").input_value() == element
 
 

@@ -441,13 +441,12 @@ class Columns(NamedTuple):
         narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers;
         a `fixed` width is that of all columns, whatever their texts need.
         """
-        needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
-        for tier in grid.tiers:
-            needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+        widths: Sequence[float] = [fixed or least] * grid.columns
         if fixed is None:
-            widths: Sequence[float] = _column_widths(needs, grid.columns, least)
-        else:
-            widths = [fixed] * grid.columns
+            needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
+            for tier in grid.tiers:
+                needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+            widths = _column_widths(needs, grid.columns, least)
         groups = grid.group_starts
         starts: list[float] = []
         ends: list[float] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
 from tilescope.view.parts import Beside, Part, plain
 from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
-from tilescope.view.svg_shapes import Block, number
+from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.explained import explained
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
@@ -149,7 +150,7 @@ def picture(part: Grid | BitRuler) -> Markup:
     """The cells of a grid, or the bits of a ruler, without the words around them."""
     if isinstance(part, BitRuler):
         return _svg(ruler_rows(part, linked=True), 1, " ruler")
-    return _labelled(grid_blocks(part), 1)
+    return _labelled(part, grid_blocks(part), 1)
 
 
 class FittedPart(NamedTuple):
@@ -176,15 +177,33 @@ def fitted(beside: Beside) -> Fitted:
     if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
         scale = _BESIDE_SCALE
     parts = [
-        FittedPart(name, part, None if block is None else _labelled(block, scale))
+        FittedPart(name, part, _labelled(part, block, scale) if isinstance(part, Grid) and block is not None else None)
         for (name, part), block in zip(beside.named, blocks, strict=True)
     ]
     return Fitted(shrinks, tuple(parts))
 
 
-def _labelled(blocks: GridBlocks, scale: float) -> Markup:
-    """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them."""
-    return _svg(blocks.labels, scale, " labels") + _svg(blocks.cells, scale)
+def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
+    """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them.
+
+    The cells of a painted grid are no shapes of their own: the script finds them by their places, and what they say stands
+    beside the picture.
+    """
+    if blocks.painted is None:
+        return _svg(blocks.labels, scale, " labels") + _svg(blocks.cells, scale)
+    places = blocks.painted
+    tints = [*dict.fromkeys(cell.colour for row in grid.rows for cell in row.cells)]
+    number_of = {tint: number for number, tint in enumerate(tints)}
+    cells = [[[cell.text, cell.title, cell.link, number_of[cell.colour]] for cell in row.cells] for row in grid.rows]
+    facts = {
+        **places._asdict(),
+        "colours": [[colour_of(tint).name, ink(tint)] for tint in tints],
+        "cells": cells,
+    }
+    told = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
+    data = Markup('<script type="application/json" class="painted-cells">{}</script>')
+    drawn = _svg(blocks.cells, scale, " paint")
+    return _svg(blocks.labels, scale, " labels") + drawn + data.format(Markup(told))  # noqa: S704  no "<" in it
 
 
 def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:

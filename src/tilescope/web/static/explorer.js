@@ -12,26 +12,113 @@
   // Marks: the cell under the mouse or the keys, its partners (first word shared), and its relatives (another word shared).
   function indexCells() {
     index = new Map();
-    for (const cell of document.querySelectorAll("#drawing [data-link]"))
-      for (const word of cell.dataset.link.split(" ")) {
+    const enter = (link, cell) => {
+      for (const word of link.split(" ")) {
         if (!index.has(word)) index.set(word, []);
         index.get(word).push(cell);
       }
+    };
+    for (const cell of document.querySelectorAll("#drawing [data-link]")) enter(cell.dataset.link, cell);
+    for (const box of document.querySelectorAll("#drawing .cells-box"))
+      paintOf(box)?.cells.forEach((row, line) => row.forEach((cell, column) => { if (cell[2]) enter(cell[2], [box, line, column]); }));
+  }
+
+  // A painted figure: so many cells that all of one colour are one shape. What they say stands beside the picture; a cell that
+  // is marked becomes a shape of its own, and texts are set where they are in sight.
+  const paints = new WeakMap();
+  const SVG = "http://www.w3.org/2000/svg";
+  function paintOf(box) {
+    if (paints.has(box)) return paints.get(box);
+    const told = box.querySelector(".painted-cells"), svg = box.querySelector(".paint");
+    let paint = null;
+    if (told) {
+      paint = { ...JSON.parse(told.textContent), svg, shapes: new Map(), texts: document.createElementNS(SVG, "g"), marks: document.createElementNS(SVG, "g") };
+      paint.texts.setAttribute("class", "cells dense");
+      paint.marks.setAttribute("class", "cells marks");
+      svg.append(paint.marks, paint.texts);
+      box.addEventListener("scroll", () => requestAnimationFrame(() => setTexts(box)), { passive: true });
+    }
+    paints.set(box, paint);
+    return paint;
+  }
+  function shapeOf(box, line, column) {
+    const paint = paintOf(box), said = paint.cells[line]?.[column], name = `${line},${column}`;
+    if (!said) return null;
+    if (!paint.shapes.has(name)) {
+      const shape = document.createElementNS(SVG, "rect"), title = document.createElementNS(SVG, "title");
+      for (const [key, value] of [["x", paint.lefts[column]], ["y", paint.tops[line]], ["width", paint.width], ["height", paint.height], ["class", paint.colours[said[3]][0]]]) shape.setAttribute(key, value);
+      if (said[2]) shape.dataset.link = said[2];
+      shape.dataset.place = name;
+      title.textContent = said[1];
+      shape.append(title);
+      paint.shapes.set(name, shape);
+    }
+    const shape = paint.shapes.get(name);
+    if (!shape.isConnected) paint.marks.append(shape);
+    return shape;
+  }
+  function under(starts, size, at) {  // the number of the row or column at a place
+    let low = 0, high = starts.length;
+    while (low < high) { const middle = low + high >> 1; if (starts[middle] <= at) low = middle + 1; else high = middle; }
+    return low && at < starts[low - 1] + size ? low - 1 : -1;
+  }
+  function paintedCell(event) {
+    const svg = event.target instanceof Element ? event.target.closest("#drawing .paint") : null;
+    if (!svg) return null;
+    const box = svg.closest(".cells-box"), paint = paintOf(box), area = svg.getBoundingClientRect();
+    const scale = svg.viewBox.baseVal.width / area.width;
+    const line = under(paint.tops, paint.height, (event.clientY - area.top) * scale), column = under(paint.lefts, paint.width, (event.clientX - area.left) * scale);
+    return line < 0 || column < 0 ? null : shapeOf(box, line, column);
+  }
+  // Texts of the cells in sight, where the longest fits.
+  function setTexts(box) {
+    const paint = paintOf(box), scale = paint.svg.viewBox.baseVal.width / paint.svg.getBoundingClientRect().width;
+    const seen = (starts, size, from, length) => starts.map((start, at) => at).filter((at) => starts[at] + size > from && starts[at] < from + length);
+    const lines = seen(paint.tops, paint.height, box.scrollTop * scale, box.clientHeight * scale);
+    const columns = seen(paint.lefts, paint.width, box.scrollLeft * scale, box.clientWidth * scale);
+    const texts = [];
+    for (const line of lines) for (const column of columns) {
+      const [text, , , colour] = paint.cells[line][column] ?? [""];
+      if (!text || text.length * paint.font_size * 0.61 > paint.width) continue;
+      const label = document.createElementNS(SVG, "text");
+      label.setAttribute("x", paint.lefts[column] + paint.width / 2);
+      label.setAttribute("y", Math.round(paint.tops[line] + paint.height / 2 + paint.font_size * 0.35));
+      label.setAttribute("class", paint.colours[colour][1]);
+      label.textContent = text;
+      texts.push(label);
+    }
+    paint.texts.replaceChildren(...texts);
+  }
+  const shapeAt = (each) => Array.isArray(each) ? shapeOf(...each) : each;
+  let marked = [];
+  function clear(here) {
+    for (const cell of marked) {
+      cell.classList.remove("here", "partner", "near");
+      if (cell.dataset.place && cell !== here && cell !== pinned) cell.remove();
+    }
+    marked = [];
   }
   function unmark() {
-    for (const cell of document.querySelectorAll("#drawing .here, #drawing .partner, #drawing .near"))
-      cell.classList.remove("here", "partner", "near");
+    clear();
     $("drawing")?.classList.remove("marking");
   }
   function mark(words, here) {
-    unmark();
+    clear(here);
+    const firsts = new Map();  // the first partner in each box
+    const own = here?.closest(".cells-box");
     words.forEach((word, place) => {
-      for (const cell of index.get(word) ?? [])
-        if (cell !== here) cell.classList.add(place && here ? "near" : "partner");
+      for (const each of index.get(word) ?? []) {
+        const cell = shapeAt(each);
+        if (cell === here) continue;
+        const kind = place && here ? "near" : "partner", box = cell.closest(".cells-box");
+        cell.classList.add(kind);
+        marked.push(cell);
+        if (kind === "partner" && !firsts.has(box)) firsts.set(box, cell);
+      }
     });
-    here?.classList.add("here");
-    if (words.length) $("drawing").classList.add("marking");
-    for (const box of document.querySelectorAll("#drawing .cells-box")) if (!here || !box.contains(here)) reveal(box, box.querySelector(".partner"));
+    if (here) { here.classList.add("here"); marked.push(here); }
+    $("drawing").classList.toggle("marking", words.length > 0);
+    for (const [box, cell] of firsts) if (box !== own) reveal(box, cell);
   }
   // A partner beyond the edge of its box comes into sight; the page itself stays.
   function reveal(box, cell) {
@@ -49,6 +136,14 @@
     say(sentence(cell));
   }
   const cellOf = (target) => target instanceof Element ? target.closest("#drawing .cells rect:not(.frame, .halo)") : null;
+  let over = null;  // the cell of a painted figure under the mouse
+  document.addEventListener("pointermove", (event) => {
+    if (dragged || playing) return;
+    const cell = paintedCell(event);
+    if (cell === over) return;
+    if (cell) visit(cell); else if (over) { unmark(); showPin(); }
+    over = cell;
+  });
 
   document.addEventListener("pointerover", (event) => {
     const cell = cellOf(event.target);
@@ -63,13 +158,15 @@
   const figures = () => [...document.querySelectorAll("#drawing figure .cells-box")];
   function pinOf(cell) {
     const box = cell.closest(".cells-box");
-    const [column, row] = placeOf(rowsOf(box), cell);
+    const [column, row] = cell.dataset.place ? spotOf(cell) : placeOf(rowsOf(box), cell);
     return `${figures().indexOf(box)}.${row}.${column}`;
   }
+  const cellIn = (box, row, column) => paintOf(box) ? shapeOf(box, row, column) : rowsOf(box)[row]?.[column] ?? null;
+  const sizeOf = (box) => paintOf(box) ? paintOf(box).cells.map((row) => row.length) : rowsOf(box).map((row) => row.length);
   function cellAt(pin) {
     const [figure, row, column] = pin.split(".").map(Number);
     const box = figures()[figure];
-    return box ? rowsOf(box)[row]?.[column] ?? null : null;
+    return box ? cellIn(box, row, column) : null;
   }
   function showPin() {
     if (pinned) visit(pinned); else if (picks()) showPicked();
@@ -107,7 +204,7 @@
     return load(address(), { typing: true });
   }
   document.addEventListener("click", (event) => {
-    const cell = cellOf(event.target);
+    const cell = cellOf(event.target) ?? paintedCell(event);
     if (cell && picks()) { if (cell.dataset.goes) go(cell.dataset.goes); return; }
     if (cell && !panned && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
   });
@@ -119,21 +216,21 @@
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!box || !move) return;
     event.preventDefault();
-    const rows = rowsOf(box);
     if (picks()) {  // from the cell of the place that is followed; beyond the drawing, as the page says
-      const at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
+      const rows = rowsOf(box), at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
       const next = at && rows[at[1] + move[0]]?.[at[0] + move[1]]?.dataset.goes || JSON.parse($("drawing").dataset.moves)[event.key];
       if (next) go(next);
       return;
     }
+    const sizes = sizeOf(box);
     let [line, column] = (box.dataset.at ?? "").split(",").map(Number);
     if (box.dataset.at === undefined) [line, column] = [0, 0];
     else {
-      line = Math.min(Math.max(line + move[0], 0), rows.length - 1);
-      column = Math.min(Math.max(column + move[1], 0), rows[line].length - 1);
+      line = Math.min(Math.max(line + move[0], 0), sizes.length - 1);
+      column = Math.min(Math.max(column + move[1], 0), sizes[line] - 1);
     }
     box.dataset.at = `${line},${column}`;
-    const cell = rows[line]?.[column];
+    const cell = cellIn(box, line, column);
     if (!cell) return;
     if (pinned) pin(cell); else visit(cell);
     cell.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -142,7 +239,7 @@
     const box = event.target.closest?.(".cells-box");
     if (!box || (event.key !== "Enter" && event.key !== " ") || box.dataset.at === undefined) return;
     event.preventDefault();
-    const [line, column] = box.dataset.at.split(",").map(Number), cell = rowsOf(box)[line]?.[column];
+    const [line, column] = box.dataset.at.split(",").map(Number), cell = cellIn(box, line, column);
     if (cell) pin(cell === pinned ? null : cell);
   });
 
@@ -215,12 +312,13 @@
   // Dragging: the columns and rows of the grid say which coordinate each cell has. The box's cells go along with the
   // mouse; the server is asked when it is let go.
   let dragged = null;
+  const spotOf = (cell) => cell.dataset.place.split(",").map(Number).reverse();  // column and line of a painted cell
   function placeOf(rows, cell) {
     const line = rows.findIndex((row) => row.includes(cell));
     return line < 0 ? null : [rows[line].indexOf(cell), line];
   }
   function dragTo(cell) {
-    const { figure, rows, from, box } = dragged, to = placeOf(rows, cell);
+    const { figure, rows, from, box } = dragged, to = cell.dataset.place ? spotOf(cell) : placeOf(rows, cell);
     if (!to) return;
     const columns = figure.dataset.columns.split(" ").map(Number), lines = figure.dataset.rows.split(" ").map(Number);
     const coords = [...dragged.coords];
@@ -229,12 +327,17 @@
     dragged.value = coords.join(",");
     say(`coordinates ${dragged.value}`);
     unmark();
-    for (const [column, line] of box) rows[line + to[1] - from[1]]?.[column + to[0] - from[0]]?.classList.add("near");
+    for (const [column, line] of box) {
+      const found = rows[line + to[1] - from[1]]?.[column + to[0] - from[0]], near = found?.place ? shapeOf(...found.place) : found;
+      if (near) { near.classList.add("near"); marked.push(near); }
+    }
   }
   document.addEventListener("pointerdown", (event) => {
-    const cell = cellOf(event.target), figure = cell?.closest("[data-drag]");
+    const cell = cellOf(event.target) ?? paintedCell(event), figure = cell?.closest("[data-drag]");
     if (!figure || !live || event.button) return;
-    const rows = rowsOf(figure), from = placeOf(rows, cell);
+    const own = figure.querySelector(".cells-box"), paint = paintOf(own);
+    const rows = paint ? paint.cells.map((row, line) => row.map((said, column) => ({ dataset: { link: said[2] }, place: [own, line, column] }))) : rowsOf(figure);
+    const from = paint ? spotOf(cell) : placeOf(rows, cell);
     const written = $(`field-${figure.dataset.drag}`).value.split(/[\s,]+/).filter(Boolean).map(Number);
     const rank = $("field-dims").value.split(/[\s,x]+/).filter(Boolean).length;
     const box = rows.flatMap((row, line) => row.flatMap((each, column) => each.dataset.link ? [[column, line]] : []));
@@ -243,7 +346,8 @@
     event.preventDefault();
   });
   document.addEventListener("pointermove", (event) => {
-    const cell = dragged && cellOf(document.elementFromPoint(event.clientX, event.clientY));
+    const at = dragged && document.elementFromPoint(event.clientX, event.clientY);
+    const cell = at && (cellOf(at) ?? paintedCell({ target: at, clientX: event.clientX, clientY: event.clientY }));
     if (cell && dragged.figure.contains(cell)) dragTo(cell);
   });
   document.addEventListener("pointerup", () => {
@@ -459,7 +563,10 @@
     for (const control of document.querySelectorAll("[data-copy], [data-fills], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
+    marked = [];
+    over = null;
     indexCells();
+    for (const box of figures()) if (paintOf(box)) setTexts(box);
     setUpPlayer();
     for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
       const box = row.closest(".scroll");
@@ -469,7 +576,12 @@
     const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
     if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }
     for (const box of document.querySelectorAll("#drawing [data-pan] .cells-box")) reveal(box, box.querySelector("rect.collision:not(.frame)"));
-    for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
+    for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) {
+      const paint = paintOf(box), line = paint ? paint.cells.findIndex((row) => row.some((said) => said[2])) : -1;
+      const first = line < 0 ? box.querySelector("[data-link]") : shapeOf(box, line, paint.cells[line].findIndex((said) => said[2]));
+      reveal(box, first);
+      if (line >= 0 && first !== pinned) first.remove();
+    }
   }
   setUp();
 })();
