@@ -17,7 +17,6 @@ PAGES = {
     "two layouts of 128 x 128 in chunks": "/layout?text=(128,128):(128,1)&element_bits=16&other=(128,128):(136,1)",
     "a layout of 256 x 256": "/layout?text=(256,256):(256,1)&element_bits=16",
     "two layouts of 128 x 128, element by element": "/layout?text=(128,128):(128,1)&element_bits=16&other=(128,128):(1,128)",
-
     "a copy of 160 rows": "/load?dims=256,160&box=64,160&coords=0,0",
 }
 MOVES = 60

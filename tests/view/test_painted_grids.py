@@ -1,6 +1,7 @@
 """A grid of many cells is painted: one shape for a colour, whatever the number of cells."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_labels_of_small_rows_stand_apart():
     body = grid_blocks(grid(256, 256)).labels.body
     heights = sorted({float(y) for y in re.findall(r'translate\(0 ([\d.]+)\)"><text', body)})
     assert len(heights) == 256 / 4
-    assert min(late - early for early, late in zip(heights, heights[1:], strict=False)) >= 14
+    assert min(late - early for early, late in pairwise(heights)) >= 14
 
 
 def test_marks_of_small_cells_are_dots_and_of_larger_ones_frames():

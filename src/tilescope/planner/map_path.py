@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilescope.arch import ARCH
 from tilescope.errors import PlanError
 from tilescope.layout import MAJORS, Major, oriented
 from tilescope.planner.element_path import ElementPath
@@ -53,10 +54,13 @@ def path_of_map(tensor_map: AnyMap, word: int, mn: int, k: int, smem_address: in
         if word in encoded:
             return planned.path(mn, k, smem_address)
         known += encoded
-    facts = {"word": f"{word:#018x}", "box": _box(tensor_map), "swizzle": str(tensor_map.swizzle)}
-    if not known:
-        raise NO_DESCRIPTORS.error(**facts)
-    raise PATH_DESCRIPTOR.error(known=", ".join(f"{each:#018x}" for each in known[:_LISTED]), **facts)
+    wording = PATH_DESCRIPTOR if known else NO_DESCRIPTORS
+    raise wording.error(
+        word=f"{word:#018x}",
+        box=_box(tensor_map),
+        swizzle=str(tensor_map.swizzle),
+        known=", ".join(f"{each:#018x}" for each in known[:_LISTED]),
+    )
 
 
 def _box(tensor_map: AnyMap) -> tuple[int, ...]:
@@ -82,8 +86,8 @@ def _candidates(tensor_map: TensorMap, consumer: str, major: Major) -> Iterator[
             tensor_map.data_type.name,
             major=major,
             consumer=consumer,
-            arch=_ARCHES[consumer],
-            swizzle=tensor_map.swizzle.name,
+            arch=ARCH[_ARCHES[consumer]],
+            swizzle=tensor_map.swizzle,
             global_shape=oriented(major, all_rows, all_columns),
             strides_bytes=tensor_map.strides_bytes,
         )

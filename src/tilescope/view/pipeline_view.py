@@ -81,8 +81,8 @@ class Ticks(NamedTuple):
     total: int
 
     @property
-    def count(self) -> int:
-        """How many are shown."""
+    def shown(self) -> int:
+        """How many there are from the first to the end."""
         return self.end - self.first
 
 
@@ -238,7 +238,7 @@ class _BlockTimeline(NamedTuple):
     def parts(self) -> dict[str, Part]:
         """The timeline, its legend and its longest waits."""
         drawn = counted(self.ticks.total, "nominal tick")
-        if self.ticks.count < self.ticks.total:
+        if self.ticks.shown < self.ticks.total:
             drawn = _window_words(self.ticks, drawn)
         title = f"Timeline, block {self.block} ({drawn})" if self.blocks > 1 else f"Timeline ({drawn})"
         grid = _timeline(self, title)
@@ -248,9 +248,9 @@ class _BlockTimeline(NamedTuple):
 def _window_words(ticks: Ticks, all_ticks: str) -> str:
     """Which ticks are drawn, such as "the first 64 of 75 nominal ticks"."""
     if ticks.first == 0:
-        return f"the first {ticks.count} of {all_ticks}"
+        return f"the first {ticks.shown} of {all_ticks}"
     if ticks.end == ticks.total:
-        return f"the last {ticks.count} of {all_ticks}"
+        return f"the last {ticks.shown} of {all_ticks}"
     return f"{ticks.first} to {ticks.end - 1} of {all_ticks}"
 
 
@@ -377,13 +377,13 @@ def _timeline(timeline: _BlockTimeline, title: str) -> Grid:
         rows.append(Row((lane.kind, ", ".join(lane.names)), tuple(cells), ruled=starts_kind))
     rows += _in_flight(timeline.events, ticks)
     heads = [_head(tick, ticks) for tick in range(ticks.first, ticks.end)]
-    width = _TIMELINE_PIXELS / ticks.count if timeline.is_window else None
+    width = _TIMELINE_PIXELS / ticks.shown if timeline.is_window else None
     return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""), column_width=width)
 
 
 def _head(tick: int, ticks: Ticks) -> str:
     """The number above a tick, where there is one: about eight in a timeline."""
-    step = _TICKS_PER_HEADER * max(1, ticks.count // _SHOWN_TICKS)
+    step = _TICKS_PER_HEADER * max(1, ticks.shown // _SHOWN_TICKS)
     return str(tick) if tick % step == 0 else ""
 
 

@@ -296,7 +296,7 @@ class Pan(NamedTuple):
     """The part of a timeline that is drawn, and the paths of the parts around it; None where it ends."""
 
     first: int
-    count: int
+    shown: int  # ticks
     total: int
     to_start: str | None
     earlier: str | None
@@ -309,7 +309,7 @@ class Pan(NamedTuple):
     @classmethod
     def of(cls, form: Form, shown: Ticks) -> Pan:
         """The parts around those ticks: a step moves by half of what is drawn, a zoom keeps its middle."""
-        first, count, total = shown.first, shown.count, shown.total
+        first, count, total = shown.first, shown.shown, shown.total
         half = max(1, count // 2)
         has_earlier = first > 0
         has_later = shown.end < total
@@ -317,7 +317,7 @@ class Pan(NamedTuple):
         can_zoom_out = count < min(total, MOST_TICKS)
         return cls(
             first=first,
-            count=count,
+            shown=count,
             total=total,
             to_start=form.path_to_ticks(0, count) if has_earlier else None,
             earlier=form.path_to_ticks(max(0, first - half), count) if has_earlier else None,
@@ -383,7 +383,9 @@ class Sheet:
             return None
         from tilescope.view.pipeline_view import shown_ticks
 
-        return Pan.of(self.form, shown_ticks(simulation, **_drawn_with(self.form, self.answer)))
+        block = self.answer.shown.get("block")
+        assert block is None or isinstance(block, int)
+        return Pan.of(self.form, shown_ticks(simulation, block=block, ticks=self.form.ticks))
 
     @property
     def moves(self) -> Mapping[str, str]:
