@@ -52,7 +52,8 @@ class Call(Generic[Result]):
         """The Python that does the same, imports included."""
         calls = list(self._calls())
         others = [call for call in calls if call.module not in ("tilescope", "builtins")]
-        imports = dict.fromkeys(f"from {call.module} import {call.function.__qualname__}" for call in others)
+        names = ((call.module, call.function.__qualname__.partition(".")[0]) for call in others)
+        imports = dict.fromkeys(f"from {module} import {name}" for module, name in names)
         lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
         return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
 

@@ -31,7 +31,7 @@ from tilescope.questions.first_lines.memory import (
     of_thread_values,
 )
 from tilescope.questions.inputs import ELEMENT, LAYOUT_BESIDE
-from tilescope.questions.page import PageForm
+from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 
 LARGEST_DRAWN_ELEMENTS = 1 << 15  # on a page, of a layout or of threads and values
@@ -95,6 +95,7 @@ def convert_answer(asked: Asked) -> Answer:
     """The layout in another notation, or in all of them."""
     beside = asked.options(LAYOUT_BESIDE)
     layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
+    asked.require_at_most("elements", layout.elements, argument="text", fix="Convert a part of it.")
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
     said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
@@ -104,14 +105,17 @@ def convert_answer(asked: Asked) -> Answer:
         every = EveryNotation(asked["text"].strip(), texts, said, lacking)
         return Answer(
             layout,
+            Call(parse_layout, (asked["text"],), beside, "layout"),
             first=of_every_notation(every, layout),
-            shown={"notations": every},
+            shown={"notations": every, "whole": asked.get("picture")},
             extra={"notations": texts, **extra},
         )
+    call = Call(convert_layout, (asked["text"], asked["notation"]), beside, "conversion")
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
         return Answer(
             conversion,
+            call,
             first=of_conversion(conversion),
             shown={"picture": asked.get("picture", False) or "svg" in asked},
             code=conversion.result,
@@ -120,9 +124,13 @@ def convert_answer(asked: Asked) -> Answer:
     more = [str(violation) for violation in conversion.violations[1:]]
     return Answer(
         conversion,
+        call,
         first=first,
         extra=extra,
         is_yes=False,
+        violations=conversion.violations,
+        told_in="reasons",
+        shown={"layout": layout},
         text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
@@ -141,6 +149,25 @@ def _conversion(text: str, notation: str, beside: Mapping[str, object]) -> Conve
 def _asking_whole(asked: Asked) -> Asked:
     """A page has room for the whole tile beside shared memory."""
     return asked.saying(whole=True)
+
+
+def _asking_picture(asked: Asked) -> Asked:
+    """A page draws what is converted."""
+    return asked.saying(picture=True)
+
+
+def _convert_leads(asked: Asked, answer: Answer) -> Leads:
+    """The page that draws the layout beside shared memory, and the one that counts what reading it costs."""
+    said = {"text": asked["text"]}
+    said |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
+    of_banks = {name: said[name] for name in ("text", "element_bits") if name in said}
+    leads = {
+        "See it beside shared memory": address("layout", said),
+        "Count its bank conflicts": address("banks", {"given": "layout", **of_banks}),
+    }
+    if answer.is_yes and "shape" in asked:
+        leads.pop("Count its bank conflicts")  # a form without the tile's shape
+    return {"texts": leads, "facts": leads}
 
 
 _SAMPLES = (
@@ -171,6 +198,16 @@ DRAW = Question(
     answer=draw_answer,
     functions=(parse_layout,),
 )
+TO = Input(
+    "notation",
+    "--to",
+    "The notation of the answer",
+    f"{', '.join(NOTATION)}.",
+    unsaid="all",
+    choices=tuple(NOTATION),
+    is_strict=True,
+    shown_as="NOTATION",
+)
 CONVERT = Question(
     name="convert",
     help="""Translate the layout TEXT into another notation, or into all, and prove it: all addresses are compared.
@@ -184,16 +221,7 @@ CONVERT = Question(
     inputs=(
         TEXT,
         *LAYOUT_BESIDE,
-        Input(
-            "notation",
-            "--to",
-            "The notation of the answer",
-            f"{', '.join(NOTATION)}.",
-            unsaid="all",
-            choices=tuple(NOTATION),
-            is_strict=True,
-            shown_as="NOTATION",
-        ),
+        TO,
         Input("picture", "--draw", "Draw both layouts side by side", read=flag),
     ),
     answer=convert_answer,
@@ -210,5 +238,18 @@ DRAW_FORM = PageForm(
     },
     asking=_asking_whole,
     walks=True,
+)
+CONVERT_FORM = PageForm(
+    CONVERT,
+    inputs=(
+        replace(TEXT, choices=_SAMPLES[:-1], is_open=True),
+        replace(TO, label="To", hint=""),
+        *LAYOUT_BESIDE,
+    ),
+    presets={"text": _SAMPLES[0], "major": "", "unit": "", "smem_address": "0x0"},
+    rare=frozenset(row.name for row in LAYOUT_BESIDE),
+    limits={"elements": LARGEST_COMPARED_ELEMENTS},
+    asking=_asking_picture,
+    leads=_convert_leads,
 )
 QUESTIONS = (DRAW, CONVERT)

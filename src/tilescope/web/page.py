@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
-from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
+from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, MisuseError, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
@@ -27,6 +27,11 @@ PAGE_QUERY = rule(
     source="the explorer",
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
+)
+MISUSED = PAGE_QUERY.worded(
+    found="{sentence}",
+    limit="fields go together as the options of the command do",
+    fix="Fill the field that is missing, or empty one of them.",
 )
 MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
@@ -70,6 +75,11 @@ class Field:
             return self.input.hint
         return f"{self.input.hint} Empty: {self.default}.".strip()
 
+    @property
+    def may_stay_empty(self) -> bool:
+        """Whether an empty field says nothing, as a command without the option; otherwise it is read, and refused."""
+        return self.input.is_required is not True and bool(self.input.option or not self.preset)
+
     def takes(self, written: str) -> bool:
         """Whether the text may stand in it: a list of names takes those alone."""
         return self.control != "choice" or written in self.input.choices or (not written and self.has_no_choice)
@@ -83,7 +93,7 @@ class Field:
         if len(written) > most:
             fix = f"Use at most {most} characters; the command line takes more."
             raise PAGE_LIMIT.error(argument=self.name, what="characters", count=len(written), most=most, fix=fix)
-        if not written.strip() and (self.input.option or not self.preset):
+        if not written.strip() and self.may_stay_empty:
             return None
         if self.control == "choice" and written not in self.input.choices:
             raise RuleError([unknown_name(self.input.label.lower(), self.name, written, self.input.choices)])
@@ -91,7 +101,8 @@ class Field:
             return self.input.read(written)
         except ValueError as error:
             wrong, instead = error.args
-            limit = f"{self.name} is {READERS[self.input.read].called}"
+            known = READERS.get(self.input.read)
+            limit = self.input.hint.rstrip(".") if known is None else f"{self.name} is {known.called}"
             raise ARGUMENT_TYPE.error(argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}.") from None
 
 
@@ -168,7 +179,10 @@ class Form:
     def answer_to(self, asked: Asked) -> Answer:
         """What the library says to what is asked."""
         answer = self.description.answer or self.description.question.answer
-        return answer(asked)
+        try:
+            return answer(asked)
+        except MisuseError as error:
+            raise MISUSED.error(sentence=str(error).rstrip(".")) from None
 
     @property
     def command(self) -> tuple[str, ...] | None:
