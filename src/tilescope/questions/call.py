@@ -79,7 +79,8 @@ class Call(Generic[Result]):
                 pieces.append(f"{name}={_printed(option, is_address=name.endswith('address'))}")
         taken = f".{self.attribute}" if self.attribute else ""
         on_one_line = f"{qualified}({', '.join(pieces)}){taken}"
-        if len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line:
+        is_short = len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line
+        if is_short or not pieces:
             return on_one_line
         return f"{qualified}(\n" + indent(",\n".join(pieces), "    ") + f",\n){taken}"
 

@@ -154,8 +154,8 @@ IDENTIFY = Question(
     help="""Find the TILE somewhere in the DUMP, and say in which layout it lies there, and how much of it fits.
 
     Both are files, - is stdin: .npy as np.save writes it, raw bytes, or hexadecimal text of xxd, hexdump -C, cuda-gdb
-    or printf; or such a text itself. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance apart, atoms and boxes in
-    any order, and the transposed tile.
+    or printf; or such a text itself. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance
+    apart, atoms and boxes in any order, and the transposed tile.
 
     \b
     tilescope identify smem.bin tile.npy

@@ -30,7 +30,7 @@ from tilescope.questions.first_lines.memory import (
     of_no_equivalent,
     of_thread_values,
 )
-from tilescope.questions.inputs import ELEMENT, LAYOUT_BESIDE
+from tilescope.questions.inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 
@@ -156,17 +156,14 @@ def _asking_picture(asked: Asked) -> Asked:
     return asked.saying(picture=True)
 
 
-def _convert_leads(asked: Asked, answer: Answer) -> Leads:
+def _convert_leads(asked: Asked, _: Answer) -> Leads:
     """The page that draws the layout beside shared memory, and the one that counts what reading it costs."""
     said = {"text": asked["text"]}
     said |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
-    of_banks = {name: said[name] for name in ("text", "element_bits") if name in said}
-    leads = {
-        "See it beside shared memory": address("layout", said),
-        "Count its bank conflicts": address("banks", {"given": "layout", **of_banks}),
-    }
-    if answer.is_yes and "shape" in asked:
-        leads.pop("Count its bank conflicts")  # a form without the tile's shape
+    leads = {"See it beside shared memory": address("layout", said)}
+    if "shape" not in asked:  # which the form of the other page has no field for
+        kept = {row.name: said[row.name] for row in (TEXT, ELEMENT_BITS) if row.name in said}
+        leads["Count its bank conflicts"] = address("banks", {"given": "layout"} | kept)
     return {"texts": leads, "facts": leads}
 
 

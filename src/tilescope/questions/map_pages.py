@@ -57,7 +57,7 @@ def _conv_leads(_: Asked, answer: Answer) -> Leads:
     convolution = answer.value
     if not isinstance(convolution, Convolution):
         return {}
-    _, offsets = convolution.taps[0]
+    offsets = convolution.taps[0][1]
     given = {name: getattr(convolution.tensor_map, name) for name in convolution.tensor_map.readers}
     copied = {"kind": convolution.tensor_map.kind} | written_map(given)
     copied |= {"coords": in_words(convolution.coords(0, 0)), "offsets": in_words(offsets)}

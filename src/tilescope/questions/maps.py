@@ -276,8 +276,8 @@ FILTERS = Input("filters", "", "Filter", "its count and taps: KxRxS; KxS or KxTx
 CONV_OPTIONS = (
     Input("direction", "--direction", "Direction", choices=PASSES),
     Input("pad", "--pad", "Padding", "one number, or one for each dimension, outermost (D, H) first.", read=numbers),
-    Input("stride", "--stride", "Stride", "in the order of --pad.", read=numbers),
-    Input("dilation", "--dilation", "Dilation", "in the order of --pad.", read=numbers),
+    Input("stride", "--stride", "Stride", "in the order of the padding.", read=numbers),
+    Input("dilation", "--dilation", "Dilation", "in the order of the padding.", read=numbers),
     Input(
         "channels_per_pixel",
         "--channels",

@@ -33,6 +33,7 @@ MENU = (
         "Plan",
         "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",
         {"": plans.PLAN_FORM},
+        is_compared=True,
     ),
     Page(
         "gemm",
@@ -76,6 +77,7 @@ MENU = (
         "Swizzle",
         "Where each 16-byte chunk of a line lies in shared memory, under a mode of the hardware or any XOR.",
         {"": swizzles.SWIZZLE_FORM},
+        is_compared=True,
     ),
     Page(
         "layout",
@@ -103,6 +105,7 @@ MENU = (
         "How many wavefronts a warp's accesses take, which lanes wait for each other, and a layout that cures it.",
         {"tile": banks.TILE_FORM, "layout": banks.LAYOUT_FORM, "lanes": banks.LANES_FORM},
         chooser=Input("given", label="Accessed is"),
+        is_compared=True,
     ),
     Page(
         "tensor-core",
@@ -131,6 +134,7 @@ MENU = (
         "marked.",
         {"tiles": pipelines.TILES_FORM, "gemm": pipelines.GEMM_FORM, "text": pipelines.TEXT_FORM},
         chooser=Input("given", label="Described by"),
+        is_compared=True,
     ),
     Page(
         "run",

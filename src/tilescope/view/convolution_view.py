@@ -12,6 +12,7 @@ from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing, Part, Table
 from tilescope.view.step import Step
 from tilescope.view.tensor_map_view import findings, map_parts, map_title
+from tilescope.view.tensor_plane import EXACT_COLUMNS, EXACT_ROWS
 from tilescope.view.trace_view import draw_trace, walk_trace
 
 _MAX_TAPS = 32
@@ -26,7 +27,11 @@ _PRODUCT = {
 
 
 def draw_convolution(
-    convolution: Convolution, *, copy: bool = False, lines: int | None = None, exact: tuple[int, int] | None = None
+    convolution: Convolution,
+    *,
+    copy: bool = False,
+    lines: int | None = None,
+    exact: tuple[int, int] = (EXACT_COLUMNS, EXACT_ROWS),
 ) -> Drawing:
     """What the pass computes, which offsets every tap has, and the map; with `copy`, its first copy.
 
@@ -51,8 +56,7 @@ def draw_convolution(
     title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
     drawn: dict[str, Part] = {}
     if copy:
-        options = {"exact": exact} if exact is not None else {}
-        drawn = dict(draw_trace(first_copy(convolution), lines=lines, **options).figures().named)
+        drawn = dict(draw_trace(first_copy(convolution), lines=lines, exact=exact).figures().named)
     return Drawing(
         title,
         {

@@ -182,6 +182,12 @@ def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Bloc
     return titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
 
 
+def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
+    """How many of the grid's first columns can be drawn, behind its labels, in this width."""
+    columns = _GridDrawer(grid, _DENSE if dense or grid.is_dense else _ROOMY, linked=False).columns
+    return sum(columns.stub + end <= width for end in columns.ends)
+
+
 class _GridDrawer:
     """Draws the headers and rows of a grid, whose columns are as wide as they need to be."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import prod
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
-from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
+from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.difference import MapDifference
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT

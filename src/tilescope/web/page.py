@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, MisuseError, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
+from tilescope.sentence import shortened
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
@@ -33,10 +35,18 @@ MISUSED = PAGE_QUERY.worded(
     limit="fields go together as the options of the command do",
     fix="Fill the field that is missing, or empty one of them.",
 )
+OTHER_PAGE = PAGE_QUERY.worded(
+    argument="left",
+    found="'{written}' on the left",
+    limit="a page compares states of its own, one with another",
+    fix="Write the address of a state, such as /{page}.",
+)
 MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
+LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
+FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
 PASTE = "paste"  # the query's name for a text that fills the fields
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
 
@@ -138,6 +148,7 @@ class Form:
     written: Mapping[str, str]
     step: int = 0  # of the walk
     pin: str = ""  # the cell that stays marked
+    left: Form | None = None  # the state that this one is compared with
 
     @property
     def description(self) -> PageForm:
@@ -194,18 +205,46 @@ class Form:
 
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""
-        written = dict(self.written) | changed
+        query = self._query(changed)
+        if self.step and not changed:
+            query[STEP] = str(self.step)
+        if self.pin and not changed:
+            query[PIN] = self.pin
+        return address(self.page.name, query | self._left_query())
+
+    def _query(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """The fields that hold something else than at first."""
+        written = {**self.written, **changed}
         fields = list(self.fields)
         choice = choice_of(self.page)
         if choice is not None:
             fields.insert(0, choice)
             written[choice.name] = self.chosen
-        query = {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
-        if self.step and not changed:
-            query[STEP] = str(self.step)
-        if self.pin and not changed:
-            query[PIN] = self.pin
-        return address(self.page.name, query)
+        return {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
+
+    def _left_query(self) -> dict[str, str]:
+        return {} if self.left is None else {LEFT: self.left.path()}
+
+    def figure_path(self, ground: str) -> str:
+        """The path of the figure of this state alone, for a light or a dark ground."""
+        path, _, query = self.path().partition("?")
+        return f"{path}.svg?{query}&{FIGURE}={ground}" if query else f"{path}.svg?{FIGURE}={ground}"
+
+    @property
+    def alone(self) -> Form:
+        """The state by itself: with no other beside it, no cell pinned and no step taken."""
+        return replace(self, left=None, pin="", step=0)
+
+    @property
+    def comparing_path(self) -> str:
+        """The path of this state beside itself, where the right one is then edited."""
+        return replace(self, left=self.alone, pin="", step=0).path()
+
+    @property
+    def swapped_path(self) -> str:
+        """The path of the left state, with this one on its left."""
+        assert self.left is not None, self.page.name
+        return replace(self.left, left=self.alone).path()
 
     def path_to(self, chosen: str) -> str:
         """The path of another form of the page, in which the fields that both have keep their text."""
@@ -216,7 +255,7 @@ class Form:
             kept = self.written.get(entry.name, entry.preset)
             if kept != entry.preset and entry.takes(kept):
                 query[entry.name] = kept
-        return address(self.page.name, query)
+        return address(self.page.name, query | self._left_query())
 
     def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
         """The fields that violations are about: `box[0]` is about the field `box`.
@@ -247,6 +286,8 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     fields = fields_of(page.forms[chosen])
     written = {field.name: query.get(field.name, field.preset) for field in fields}
     known = [*written] if choice is None else [*written, choice.name]
+    if page.is_compared:
+        known.append(LEFT)
     strange = [name for name in query if name not in (*known, STEP, PIN)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
@@ -259,7 +300,21 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         written,
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
         pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
+        left=_left_form(page, query[LEFT]) if LEFT in query else None,
     )
+
+
+def _left_form(page: Page, written: str) -> Form:
+    """The state on the left, as the address of a page; RuleError where it is none of this page."""
+    try:
+        place = urlsplit(written)
+        pairs = parse_qsl(place.query, keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60)) from None
+    query = query_of(pairs)
+    if place.path != f"/{page.name}" or LEFT in query:
+        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60))
+    return filled_form(page, query).alone
 
 
 class Drag(NamedTuple):

@@ -28,6 +28,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import grid_block, ruler_rows
 from tilescope.view.svg_shapes import Block, number
 from tilescope.view.svg_style import hatchings, style_sheet
+from tilescope.web.comparison import Comparison, saved_drawing, saved_json
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 
@@ -83,7 +84,11 @@ def render_form(form: Form) -> tuple[int, str]:
         sheet = Sheet.of(form)
     except RuleError as error:
         return 422, _page_html(form, None, error.violations)
-    return 200, _page_html(form, sheet, sheet.answer.violations)
+    try:
+        compared = Comparison.of(sheet)
+    except RuleError as error:
+        return 422, render_refusal(f"{form.page.title}: the left state has no answer", error.violations)
+    return 200, _page_html(form, sheet, sheet.answer.violations, compared=compared)
 
 
 def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
@@ -99,13 +104,14 @@ def _page_html(
     standalone: Standalone | None = None,
     pasted: str = "",
     template: str = "page.html",
+    compared: Comparison | None = None,
 ) -> str:
-    """The page of a form, and of its answer if it has one."""
+    """The page of a form, and of its answer if it has one; `compared` is that answer beside another."""
     drawing: Drawing | None = None
     program: Code | None = None
     if sheet is not None:
         drawing = sheet.drawing
-        code = sheet.code()
+        code = sheet.code() if compared is None else ()
         if isinstance(code, Code):
             program = code
         else:
@@ -116,6 +122,7 @@ def _page_html(
         page=form.page,
         choice=choice_of(form.page),
         sheet=sheet,
+        compared=compared,
         drawn=drawing,
         code=program,
         standalone=standalone,
@@ -201,10 +208,11 @@ def exported(url: str) -> str:
         style=Markup(style),  # noqa: S704  our own files
         script=Markup(script),  # noqa: S704
         policy=f"default-src 'none'; style-src '{hash_source(style)}'; script-src '{hash_source(script)}'; img-src data: blob:",
-        svg=_data("image/svg+xml", sheet.drawing.svg()),
-        json=_data("application/json", sheet.answer.json()),
+        svg=_data("image/svg+xml", saved_drawing(sheet.form).svg()),
+        json=_data("application/json", saved_json(sheet.form)),
     )
-    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone)
+    compared = Comparison.of(sheet)
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone, compared=compared)
 
 
 def hash_source(text: str) -> str:
