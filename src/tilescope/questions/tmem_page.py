@@ -45,7 +45,7 @@ _BUDGET = replace(
     choices=(
         "D:128x128*2,SFA:128x256:nvfp4,SFB:128x256:nvfp4",
         "D:128x256*2",
-        "D:128x512,A:128x64",
+        "D:128x256*2,A:128x64",
         "D:64x128,D:64x128",
     ),
     is_open=True,

@@ -2,7 +2,7 @@
 
 A figure is at most as wide as two columns of a paper: 2 x 85 mm, which is 642 pixels at 96 to the inch. Grids that stand
 beside each other go below each other where they need more. A grid that is wider by itself goes on in bands below; one
-that would need many bands, and a ruler, is made smaller.
+that would need many bands is made smaller. Rulers have lines of 32 bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Cell, Grid
 from tilescope.view.parts import Beside, Legend, Part, packed
 from tilescope.view.ruler import BitField, BitRuler
-from tilescope.view.svg_document import columns_that_fit, grid_block, laid_out, ruler_rows
+from tilescope.view.svg_document import columns_that_fit, grid_block, laid_out, ruler_keys, ruler_rows
 from tilescope.view.svg_shapes import Block, abreast, below, escaped, moved, number, titled
 from tilescope.view.svg_style import figure_style, hatchings
 
@@ -26,6 +26,8 @@ PIXELS_PER_INCH = 96
 COLUMN_MM = 85
 WIDEST_PIXELS = int(2 * COLUMN_MM / MM_PER_INCH * PIXELS_PER_INCH)  # 642
 _MARGIN = 2  # frames of marked cells stand out by a pixel
+_WIDEST = WIDEST_PIXELS - 2 * _MARGIN  # of what is drawn
+_SWATCH = 60  # beside the text of a legend
 _PART_GAP = 20
 _BESIDE_GAP = 28
 _BAND_GAP = 10
@@ -69,7 +71,7 @@ def figure_svg(drawings: Sequence[Labelled], *, ground: Ground = "light", pin: P
     blocks: list[Block] = []
     for label, drawing in drawings:
         drawn = [block for _, part in drawing.figures().named for block in _blocks(part)]
-        blocks.append(titled(label, [below(drawn, gap=_PART_GAP)], (), WIDEST_PIXELS))
+        blocks.append(titled(label, [below(drawn, gap=_PART_GAP)], (), _WIDEST))
     content = below(blocks, gap=_PART_GAP)
     width = number(content.width + 2 * _MARGIN)
     height = number(content.height + 2 * _MARGIN)
@@ -88,13 +90,15 @@ def _blocks(part: Part) -> Iterator[Block]:
         case Grid():
             yield from _grid_blocks(part, is_dense=part.is_dense)
         case BitRuler():
-            yield _fitted(titled(part.title, [ruler_rows(part)], (), WIDEST_PIXELS))
+            rows = ruler_rows(part, is_narrow=True)
+            keys = laid_out(ruler_keys(part)).draw(_WIDEST - _SWATCH)
+            yield _fitted(titled(part.title, [rows, keys], (), _WIDEST, gap=12))
         case Legend():
-            yield laid_out(part).draw(WIDEST_PIXELS)
+            yield _fitted(laid_out(part).draw(_WIDEST - _SWATCH))
         case Beside():
             inner = [list(_inner_blocks(one, is_dense=part.is_dense)) for one in part.parts]
             columns = [below(blocks, gap=_BAND_GAP) for blocks in inner]
-            for _, line in packed([(block.width, block) for block in columns], WIDEST_PIXELS, _BESIDE_GAP):
+            for _, line in packed([(block.width, block) for block in columns], _WIDEST, _BESIDE_GAP):
                 yield abreast(line, _BESIDE_GAP)
 
 
@@ -113,7 +117,7 @@ def _grid_blocks(grid: Grid, *, is_dense: bool) -> Iterator[Block]:
 
 def _bands(grid: Grid, *, is_dense: bool) -> list[Grid]:
     """The grid cut into as many columns as fit; whole, where that makes too many pieces."""
-    fitting = columns_that_fit(grid, WIDEST_PIXELS, dense=is_dense)
+    fitting = columns_that_fit(grid, _WIDEST, dense=is_dense)
     if fitting >= grid.columns or fitting * _MOST_BANDS < grid.columns:
         return [grid]
     starts = range(0, grid.columns, fitting)
@@ -123,10 +127,10 @@ def _bands(grid: Grid, *, is_dense: bool) -> list[Grid]:
 
 def _fitted(block: Block) -> Block:
     """The block, made smaller where it is too wide."""
-    if block.width <= WIDEST_PIXELS:
+    if block.width <= _WIDEST:
         return block
-    scale = WIDEST_PIXELS / block.width
-    return Block(WIDEST_PIXELS, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
+    scale = _WIDEST / block.width
+    return Block(_WIDEST, block.height * scale, f'<g transform="scale({scale:.4f})">{block.body}</g>')
 
 
 def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:

@@ -235,9 +235,9 @@ class Grid:
         return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
 
     def between(self, first: int, stop: int) -> Self:
-        """The columns `first` to below `stop`; a text over columns on both sides of a cut goes with the larger part.
+        """The columns `first` to below `stop`; what lies on both sides of a cut is told where there is room.
 
-        >>> grid = Grid("", (), (Row((), (Cell("a", span=3), Cell("b"))),)).between(2, 4)
+        >>> grid = Grid("", (), (Row((), (Cell("wait", span=3), Cell("b"))),)).between(2, 4)
         >>> [(cell.text, cell.span) for cell in grid.rows[0].cells]
         [('', 1), ('b', 1)]
         """
@@ -409,9 +409,9 @@ def _cut(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, 
         high = min(start + item.span, stop)
         if low >= high:
             continue
-        share = 2 * (high - low)
-        is_larger = share > item.span or (share == item.span and low == start)
-        kept.append(replace(item, span=high - low, text=item.text if is_larger else ""))
+        is_larger = 2 * (high - low) > item.span
+        has_room = high - low >= len(item.text)  # a column has room for a character
+        kept.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
     return tuple(kept)
 
 

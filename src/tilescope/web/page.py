@@ -260,13 +260,19 @@ class Form:
     def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
         """The fields that violations are about: `box[0]` is about the field `box`.
 
+        An argument that no field has, such as the shape (m, n), is told by the names of the violation's values.
+
         >>> from tilescope.questions.pages import MENU
         >>> page = next(page for page in MENU if page.name == "tensor-map")
         >>> form = filled_form(page, {"box": "300,8"})
         >>> sorted(form.wrong_fields(form.answer().violations))
         ['box']
         """
-        named = {violation.argument.partition("[")[0] for violation in violations if violation.severity == "error"}
+        named: set[str] = set()
+        for violation in violations:
+            if violation.severity == "error":
+                argument = violation.argument.partition("[")[0]
+                named |= {argument} if argument in self.written else set(violation.values)
         return frozenset(named & set(self.written))
 
     def cure(self, violation: Violation) -> str | None:
@@ -312,7 +318,8 @@ def _left_form(page: Page, written: str) -> Form:
     except ValueError:
         raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60)) from None
     query = query_of(pairs)
-    if place.path != f"/{page.name}" or LEFT in query:
+    is_elsewhere = place.scheme or place.netloc or place.path != f"/{page.name}"
+    if is_elsewhere or LEFT in query:
         raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60))
     return filled_form(page, query).alone
 

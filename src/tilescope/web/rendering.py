@@ -169,14 +169,20 @@ class Fitted(NamedTuple):
     parts: tuple[FittedPart, ...]
 
 
-def fitted(beside: Beside) -> Fitted:
-    """Parts beside each other with the pictures of their grids, at a scale at which they fit."""
+def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
+    """Parts beside each other with the pictures of their grids, at a scale at which they fit.
+
+    Where it `is_narrow`, as beside another state, they stand below each other in full size.
+    """
     blocks = [_cells(part, beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
     width = sum(block.width for block in blocks if block is not None)
     scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
     if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
         scale = _BESIDE_SCALE
+    if is_narrow:
+        shrinks = False
+        scale = 1.0
     parts = [
         FittedPart(name, part, None if block is None else _svg(block, scale))
         for (name, part), block in zip(beside.named, blocks, strict=True)
