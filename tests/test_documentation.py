@@ -203,7 +203,14 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
     assert (tmp_path / "table").exists()
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+IN_EVERY_RUN = ("bank_conflicts", "invalid_value", "run_kernel", "wrong_parity")  # of the examples; the others are slow
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=() if path.stem in IN_EVERY_RUN else pytest.mark.slow)
+    for path in sorted((ROOT / "examples").glob("*.py"))
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_runs_and_ends_as_it_should(example):
     last = {
         "bank_conflicts": "best: swizzle 128B",

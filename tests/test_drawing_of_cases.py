@@ -78,14 +78,14 @@ def test_quick_takes_the_first_case_of_every_test(law):
     assert "2 passed, 2 deselected" in found.stdout
 
 
-def test_thinned_takes_every_second_of_many_cases_but_all_of_recordings(law):
+def test_thinned_takes_every_fourth_of_many_cases_but_all_of_recordings(law):
     path = law(10**10).with_name("test_cases.py")
     cases = "import pytest\n@pytest.mark.parametrize('n', range({count}))\ndef test(n): assert {claim}\n"
-    path.write_text(cases.format(count=16, claim="n % 2 == 0"))
+    path.write_text(cases.format(count=16, claim="n % 4 == 0"))
     path.with_name("test_few.py").write_text(cases.format(count=15, claim="True"))
     path.with_name("test_recordings.py").write_text(cases.format(count=16, claim="True"))
     found = ran("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path.parent, "--thinned")
-    assert re.search(rf"{1 + 8 + 15 + 16} passed, 8 deselected", found.stdout)
+    assert re.search(rf"{1 + 4 + 15 + 16} passed, 12 deselected", found.stdout)
 
 
 def test_a_file_that_hangs_says_where(law):

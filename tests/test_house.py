@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,11 @@ MOST_BY_HAND_IN_TESTS = 60
 MOST_WITH_ANY = 150  # functions, all of them readers of what users pass
 
 
+@cache
 def trees(folder):
     """Every module below a folder: its path and its syntax."""
-    for path in sorted(folder.rglob("*.py")):
-        yield path.relative_to(folder), ast.parse(path.read_text("utf-8"))
+    paths = sorted(folder.rglob("*.py"))
+    return [(path.relative_to(folder), ast.parse(path.read_text("utf-8"))) for path in paths]
 
 
 def by_hand(folder):

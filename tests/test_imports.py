@@ -82,7 +82,8 @@ def import_statements(node, here, when):
         case ast.If(ast.Name("TYPE_CHECKING")):
             when = "typing"
     for child in ast.iter_child_nodes(node):
-        yield from import_statements(child, here, when)
+        if not isinstance(child, ast.expr):  # which holds no statement
+            yield from import_statements(child, here, when)
 
 
 def known_module(name, known):

@@ -184,6 +184,8 @@ CALLS = {
         "smems": [np.zeros(1024, np.uint8)],
         "cta_mask": 1,
     },
+    ts.compress: {"a": np.eye(16, 32), "data_type": "bf16", "instruction": "mma.sp.m16n8k32", "selector": 1},
+    ts.decompress: {"values": np.ones((16, 16)), "metadata": np.full((16, 8), 4), "data_type": "bf16"},
     ts.pack_scales: {"scales": SCALE_BYTES},
     ts.unpack_scales: {"packed": ts.pack_scales(SCALE_BYTES), "shape": (128, 16)},
     ts.scale_layout: {"rows": 128, "k": 256, "kind": "nvfp4"},

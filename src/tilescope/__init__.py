@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tilescope.machine.packing import pack
     from tilescope.mma.agreement import compatible
     from tilescope.mma.canonical import canonical_layout
+    from tilescope.mma.compression import compress, decompress
     from tilescope.mma.consumer import tcgen05_descriptors, wgmma_descriptors
     from tilescope.mma.descriptor import Tcgen05Descriptor, WgmmaDescriptor
     from tilescope.mma.emulation import emulate_mma
@@ -119,6 +120,7 @@ _NAMES_IN = {
     "machine.packing": ("pack",),
     "mma.agreement": ("compatible",),
     "mma.canonical": ("canonical_layout",),
+    "mma.compression": ("compress", "decompress"),
     "mma.consumer": ("tcgen05_descriptors", "wgmma_descriptors"),
     "mma.descriptor": ("Tcgen05Descriptor", "WgmmaDescriptor"),
     "mma.emulation": ("emulate_mma",),
@@ -186,8 +188,10 @@ __all__ = [
     "bulk_store",
     "canonical_layout",
     "compatible",
+    "compress",
     "convert_layout",
     "decode_tensor_map",
+    "decompress",
     "descriptor_readings",
     "emit",
     "emulate_mma",

@@ -155,3 +155,30 @@ class Operand:
         held = np.ascontiguousarray(self.codes).view(np.uint8).reshape(*self.codes.shape, size)
         for byte in range(size):
             image[self.addresses - SMEM + byte] = held[..., byte]
+
+
+def padded(values):
+    """Rows of bytes: as they are for 8 bits, else 16 elements packed at the front of 16 bytes."""
+    bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(str(values.dtype), 8)
+    codes = values.view(np.uint8)
+    if bits == 8:
+        return codes
+    single = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little").reshape(len(codes), -1, 16 * bits)
+    rows = np.zeros((len(codes), single.shape[1], 16), np.uint8)
+    rows[..., : 2 * bits] = np.packbits(single, axis=-1, bitorder="little")
+    return rows.reshape(len(codes), -1)
+
+
+def packed(values):
+    """Rows of bytes, two elements of 4 bits to each."""
+    codes = values.view(np.uint8)
+    return codes[:, ::2] & 15 | codes[:, 1::2] << 4
+
+
+def write_scales(cells, codes, operand, column, m, group):
+    """Scale factors (rows, factors of a row) into the columns from `column` on, in every quarter that reads them."""
+    layout = ts.scale_layout(len(codes), 64, "nvfp4").tensor_memory(operand, m=m, cta_group=group, address=column)
+    bits = layout.bit_addresses()[: len(codes), : codes.shape[1]]
+    for copy in range(bits.shape[2]):
+        at = bits[..., copy]
+        np.bitwise_or.at(cells, (at >> 21, at % (1 << 21) >> 5), codes.astype(np.uint32) << (at % 32).astype(np.uint32))

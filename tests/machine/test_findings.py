@@ -407,3 +407,42 @@ def test_bytes_that_never_come_name_the_instructions_that_expect_and_bring_them(
 def test_a_truth_value_is_no_number_of_seconds():
     with pytest.raises(ts.RuleError, match="max_seconds"):
         kernel("", "").run(1, 32, max_seconds=True)
+
+
+UNROLLED = """
+    .shared .align 4 .b8 _ZZ4turnPjE4tile[512];
+    mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, _ZZ4turnPjE4tile; add.u32 %r4, %r3, %r2;
+    mov.u32 %r5, 252; sub.u32 %r5, %r5, %r2; add.u32 %r5, %r5, %r3;
+    .loc 1 5 0
+    st.shared.u32 [%r4], %r1;
+    st.shared.u32 [%r4+256], %r1;
+    .loc 1 7 0
+    ld.shared.u32 %r6, [%r5];
+    ld.shared.u32 %r6, [%r5+256];
+    .loc 1 8 0
+    ld.shared.u32 %r6, [%r5];
+    ret;
+"""
+
+
+def test_what_two_source_lines_do_alike_is_told_once():
+    run = kernel(UNROLLED, "", before='.file 1 "turn.cu"').run(1, 64, [])
+    races = [finding for finding in run.findings if finding.rule == "run-race"]
+    assert [finding.values["source_lines"] for finding in races] == [
+        ("turn.cu:7", "turn.cu:5"),
+        ("turn.cu:8", "turn.cu:5"),
+    ]
+    first, second = races
+    assert first.found.startswith(
+        "at turn.cu:7 thread (0, 0, 0) of block (0, 0, 0) reads shared address 0x4fc (tile+252)"
+    )
+    assert first.found.endswith("this was met 2 times by 2 pairs of instructions of these lines")
+    assert (first.values["conflicts"], len(first.values["ptx_lines"])) == (2, 4)
+    assert first.fix.endswith("tried, and this finding is gone, and 1 other with it.")
+    assert second.values["conflicts"] == 1
+
+
+def test_without_source_lines_every_pair_is_told():
+    text = UNROLLED.replace(".loc 1 5 0", "").replace(".loc 1 7 0", "").replace(".loc 1 8 0", "")
+    run = kernel(text, "").run(1, 64, [])
+    assert len([finding for finding in run.findings if finding.rule == "run-race"]) == 3

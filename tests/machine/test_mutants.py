@@ -26,7 +26,7 @@ RING = kernel_of(
     mov.u32 %r20, 3;
     mbarrier.init.shared.b64 [%r1], 1;
     mbarrier.init.shared.b64 [%r1+8], %r20;
-    fence.mbarrier_init.release.cluster;
+    fence.proxy.async;
     bar.sync 0;
 $next:
     and.b32 %r4, %r3, 1;
@@ -67,7 +67,7 @@ def texts(of, kind):
 @pytest.mark.parametrize(
     ("kind", "lines"),
     [
-        ("fence", [["/* fence.mbarrier_init.release.cluster; */"]]),
+        ("fence", [["/* fence.proxy.async; */"]]),
         ("barrier", [["/* bar.sync 0; */"]]),
         ("commit", [["/* cp.async.bulk.commit_group; */"]]),
         ("arrival", [["/* mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 2048; */"]]),
@@ -122,6 +122,51 @@ def texts(of, kind):
 )
 def test_each_kind_changes_one_line(kind, lines):
     assert list(texts(RING, kind).values()) == lines
+
+
+def names_of(body):
+    return [mutant.name.partition(",")[0] for mutant in kernel_of(body).mutants()]
+
+
+ONLY_WGMMA_BETWEEN = """
+    .reg .f32 %f<5>;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, 1, 1, 1, 0, 0;
+    add.s64 %d1, %d1, 2;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, 1, 1, 1, 0, 0;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "fences"),
+    [
+        ("add.s64 %d1, %d1, 2;", 1),
+        ("mov.f32 %f4, 0f00000000;", 2),  # an accumulator is written: the second fence orders it
+        ("@%p1 bra $there; $there:", 2),  # the second fence may be reached without the first
+    ],
+)
+def test_a_wgmma_fence_that_orders_nothing_stays(between, fences):
+    names = names_of(ONLY_WGMMA_BETWEEN.replace("add.s64 %d1, %d1, 2;", between))
+    assert names.count("wgmma.fence.sync.aligned removed") == fences
+    assert "all wgmma fences removed" in names
+
+
+@pytest.mark.parametrize(
+    ("others", "count"),
+    [
+        ("", 0),
+        ("mapa.shared::cluster.u32 %r1, %r2, 1;", 1),
+        ("mov.u32 %r1, %cluster_ctarank;", 1),
+        ("barrier.cluster.arrive; barrier.cluster.wait;", 1),
+    ],
+)
+def test_the_fence_for_other_blocks_is_removed_where_there_are_others(others, count):
+    names = names_of(
+        f".shared .b64 full; mbarrier.init.shared.b64 [full], 1; fence.mbarrier_init.release.cluster; {others} ret;"
+    )
+    assert names.count("fence.mbarrier_init.release.cluster removed") == count
 
 
 def test_a_name_says_what_and_where():

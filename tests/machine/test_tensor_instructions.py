@@ -369,14 +369,8 @@ REFUSED = {
     "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r}, {%f, %f, %f, %f}": (
         "kind::f8f6f4 is of sm_120, and the text is for sm_90a"
     ),
-    "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f, %f, %f, %f}, {%r, %r, %r, %r}, {%r, %r, %r, %r}, {%f, %f, %f, %f}, %r, 0": (
-        "mma.sp multiplies a sparse A"
-    ),
     "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r, %r, %r}, [%r]": ".x1, .x2 or .x4",
     "movmatrix.sync.aligned.m8n8.b16 %r, %r": "has no .trans",
-    "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, %r, 0, 1, 1, 1, 0, 0": (
-        "wgmma.sp multiplies a sparse A"
-    ),
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f, %f, %f, %f}, %d, %d, 1, 2, 1, 0, 0": (
         "imm-scale-a is the constant -1 or 1"
     ),

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from tensor_memory_text import SMEM, SMEM_BYTES, Operand, ran
+from tensor_memory_text import SMEM, SMEM_BYTES, Operand, packed, padded, ran, write_scales
 
 import tilescope as ts
 from tilescope.mma.tmem_layout import tmem_layout
@@ -213,18 +213,6 @@ def test_narrow_elements_lie_padded_in_shared_memory(a_type, b_type):
     assert (held(result.after[0], layout, np.float32) == a.astype(np.float64) @ b.astype(np.float64).T).all()
 
 
-def padded(values):
-    """Rows of bytes: as they are for 8 bits, else 16 elements packed at the front of 16 bytes."""
-    bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(str(values.dtype), 8)
-    codes = values.view(np.uint8)
-    if bits == 8:
-        return codes
-    single = np.unpackbits(codes[..., None], axis=-1, count=bits, bitorder="little").reshape(len(codes), -1, 16 * bits)
-    rows = np.zeros((len(codes), single.shape[1], 16), np.uint8)
-    rows[..., : 2 * bits] = np.packbits(single, axis=-1, bitorder="little")
-    return rows.reshape(len(codes), -1)
-
-
 # kind, qualifier, type of the elements, scale type, k, block
 SCALED = [
     ("mxf8f6f4", ".block32", "e4m3", "ue8m0", 32, 32),
@@ -245,7 +233,8 @@ def test_scale_factors_lie_in_tensor_memory(group, m, n, kind, qualifier, type_n
     codes = (exponents + 127 if scale_type == "ue8m0" else exponents + 7 << 3).astype(np.uint8)
     of_a, of_b = codes[: m // group], codes[m // group :]
     image = np.zeros(SMEM_BYTES, np.uint8)
-    left, right = (Operand(packed(values, k), at, swizzle="32B") for values, at in ((a, SMEM), (b, B_AT)))
+    in_smem = padded if k == 32 else packed
+    left, right = (Operand(in_smem(values), at, swizzle="32B") for values, at in ((a, SMEM), (b, B_AT)))
     left.write(image)
     right.write(image)
     cells = empty_cells(group)
@@ -264,21 +253,6 @@ def test_scale_factors_lie_in_tensor_memory(group, m, n, kind, qualifier, type_n
     layout = tmem_layout((m, n), cta_group=group)
     for block_cells in result.after:
         assert (held(block_cells, layout, np.float32) == scaled_a @ scaled_b.T).all()
-
-
-def packed(values, k):
-    """Rows of bytes: two elements of 4 bits to each where k is 64."""
-    codes = values.view(np.uint8)
-    return codes if k == 32 else codes[:, ::2] & 15 | codes[:, 1::2] << 4
-
-
-def write_scales(cells, codes, operand, column, m, group):
-    """Scale factors (rows, factors of a row) into the columns from `column` on, in every quarter that reads them."""
-    layout = ts.scale_layout(len(codes), 64, "nvfp4").tensor_memory(operand, m=m, cta_group=group, address=column)
-    bits = layout.bit_addresses()[: len(codes), : codes.shape[1]]
-    for copy in range(bits.shape[2]):
-        at = bits[..., copy]
-        np.bitwise_or.at(cells, (at >> 21, at % (1 << 21) >> 5), codes.astype(np.uint32) << (at % 32).astype(np.uint32))
 
 
 LOAD = """

@@ -344,7 +344,7 @@ def test_a_refusal_names_what_was_asked_for(options, sentence):
         ({"ws": True, "cta_group": 2}, "mma-group"),
         ({"ws": 1}, "argument-type"),
         ({"sparse": True}, "mma-sparse"),
-        ({"consumer": "wgmma", "sparse": True}, "mma-group"),
+        ({"consumer": "wgmma", "sparse": True}, "mma-sparse"),
         ({"cluster": (2, 1)}, "pair-cluster"),
         ({"cluster": (2, 3), "cta_group": 2}, "pair-cluster"),
     ],

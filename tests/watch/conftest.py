@@ -76,7 +76,9 @@ class Build:
         }
 
 
-@pytest.fixture(params=SANITIZERS)
+@pytest.fixture(
+    params=["plain", *(pytest.param(name, marks=pytest.mark.slow) for name in SANITIZERS if name != "plain")]
+)
 def sanitizer(request):
     return request.param
 

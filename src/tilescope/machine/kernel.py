@@ -59,7 +59,7 @@ ENTRY = rule(
     argument="entry",
     found="{asked}",
     limit="the text has {known:, }",
-    fix="Use one of these names, or a part that only one of them has.",
+    fix='Name one of them, or a part that only it has[[: entry="{nearest}", on the command line --entry {nearest}]].',
     source="PTX ISA, .entry",
     passing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="sca")',
     failing='ts.Kernel(".version 8.0 .target sm_90 .address_size 64 .visible .entry scale() { ret; }", entry="add")',
@@ -273,8 +273,8 @@ class Kernel:
         """Copies of the kernel with one thing changed, each with a name, for tests that ought to notice them.
 
         Waits, fences, commits, barriers and arrivals are removed, one by one and all of a kind; expected bytes, counts,
-        parities, slots and swizzles are changed. A mutant is a kernel once its `kernel` is asked for; it runs more quickly
-        with `remedies=False`.
+        parities, slots and swizzles are changed. A fence that orders nothing, whatever the launch, is not removed alone.
+        A mutant is a kernel once its `kernel` is asked for; it runs more quickly with `remedies=False`.
 
         >>> kernel = Kernel('''
         ...     .version 8.0
@@ -316,7 +316,8 @@ def _chosen(module: Module, entry: str | None) -> Function:
         if len(partly) == 1:
             return partly[0]
     asked = "no entry is named" if entry is None else f"entry = {printed(entry)}"
-    raise ENTRY.error(asked=asked, known=[function.name for function in functions] or ["no entry"])
+    names = [function.name for function in functions]
+    raise ENTRY.error(asked=asked, known=names or ["no entry"], nearest=names[0] if names else None)
 
 
 def _memory(memory: object) -> Memory:

@@ -21,9 +21,11 @@ from tilescope.machine.places import (
     block_of,
     instruction_named,
     line_facts,
+    line_named,
     shared_variable,
     thread_index,
 )
+from tilescope.machine.program import Program
 from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.tensor_findings import (
@@ -73,7 +75,7 @@ def _example(body: str, threads: int = 64) -> str:
     return f'ts.Kernel("{_HEAD}{body} ret; }}").run(1, {threads}, {_WORDS}).findings'
 
 
-_FOUND = "{who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {times} times]]"
+_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
 
 RACE = rule(
     "run-race",
@@ -87,7 +89,7 @@ RACE = rule(
     failing=_example("st.shared.u32 [%r2], %r1; ld.shared.u32 %r4, [s+128];"),
 )
 TWO_VALUES = RACE.worded(
-    found="threads of one store, {who} among them, write different values to {what}[[; this was met {times} times]]",
+    found="threads of one store at {at}, {who} among them, write different values to {what}[[; this was met {met}]]",
     limit="which of them stays is not defined",
     fix="Let one thread store it, or use an atomic.",
 )
@@ -99,15 +101,15 @@ LOST_UPDATE = RACE.worded(
     ),
 )
 BARRIER_REUSE = RACE.worded(
-    found="{who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {times} times]]",
+    found="at {at} {who} takes away the mbarrier at {what}, which {before_who} uses at {before_where}[[; this was met {met}]]",
 )
 BARRIER_PHASE = RACE.worded(
-    found="{who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {times} times]]",
+    found="at {at} {who} comes to barrier {number} again, and does not know that its last phase there has ended[[; this was met {met}]]",
     limit="which phase it joins depends on who is faster",
     fix="Wait for that phase first, or use another barrier.",
 )
 CLUSTER_PHASE = RACE.worded(
-    found="{who} comes to the barrier of the cluster again without having waited at it[[; this was met {times} times]]",
+    found="at {at} {who} comes to the barrier of the cluster again without having waited at it[[; this was met {met}]]",
     limit="a second barrier.cluster.arrive before barrier.cluster.wait is not defined",
     fix="Put barrier.cluster.wait between the two arrivals.",
 )
@@ -154,7 +156,7 @@ ACCUMULATORS = rule(
     "run-accumulators",
     "Registers of a wgmma are touched behind wgmma.wait_group, and written before wgmma.fence.",
     argument="{where}",
-    found="{who} {does} registers of the wgmma at {before_where}[[; this was met {times} times]]",
+    found="at {at} {who} {does} registers of the wgmma at {before_where}[[; this was met {met}]]",
     limit="no wgmma.wait_group has waited for that product",
     fix="Put wgmma.commit_group and wgmma.wait_group before {where}.",
     source="PTX ISA, wgmma.mma_async, wgmma.fence",
@@ -162,7 +164,7 @@ ACCUMULATORS = rule(
     failing=_example(_PRODUCT.format(fence="wgmma.fence.sync.aligned;", wait=""), 128),
 )
 ACCUMULATOR_FENCE = ACCUMULATORS.worded(
-    found="{who} multiplies with registers that were written, or never fenced[[; this was met {times} times]]",
+    found="at {at} {who} multiplies with registers that were written, or never fenced[[; this was met {met}]]",
     limit="no wgmma.fence stands between what wrote the registers and the product",
     fix="Put wgmma.fence.sync.aligned before {where}.",
 )
@@ -198,7 +200,7 @@ BARRIER_INIT = rule(
     "run-barrier-init",
     "An mbarrier is used behind its init and a barrier; by other blocks behind fence.mbarrier_init and a barrier of the cluster.",
     argument="{where}",
-    found="{who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; this was met {times} times]]",
+    found="at {at} {who} uses the mbarrier at {what}, which {before_who} initialises at {before_where}[[; this was met {met}]]",
     limit="nothing makes the init visible to this thread",
     fix="Put bar.sync (in a cluster fence.mbarrier_init and barrier.cluster) behind {before_where}.",
     source="PTX ISA, mbarrier.init, fence.mbarrier_init",
@@ -214,8 +216,8 @@ PHASE_OVERTAKEN = rule(
     "Whoever waits at an mbarrier waits for the phase that runs, or for the one before it: a wait asks only for a parity.",
     argument="{where}",
     found=(
-        "{who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
-        " may be over before this wait[[; this was met {times} times]]"
+        "at {at} {who} waits for a phase of the mbarrier at {what}, and the next phase, which {before_who} ends at {before_where},"
+        " may be over before this wait[[; this was met {met}]]"
     ),
     limit=(
         "no arrival or copy of the next phase comes after this wait; a wait asks for a parity, so it then blocks until yet"
@@ -231,8 +233,8 @@ PHASE_OVERTAKEN = rule(
 )
 PHASE_SKIPPED = PHASE_OVERTAKEN.worded(
     found=(
-        "{who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
-        "[[; this was met {times} times]]"
+        "at {at} {who} waits for a phase of the mbarrier at {what}, and does not know that the phase before has ended"
+        "[[; this was met {met}]]"
     ),
     limit="a wait asks for a parity: where the phase before still runs, this wait passes at once, two phases too early",
     fix="Wait for every phase of the mbarrier, one after another, or meet a thread that did at a barrier.",
@@ -251,7 +253,7 @@ MAP_FENCE = rule(
     "run-map-fence",
     "A map that the kernel edits is used behind fence.proxy.tensormap: .release by the editor, .acquire by the user.",
     argument="{where}",
-    found="{who} copies through the map at {what}, which {before_who} edits at {before_where}[[; this was met {times} times]]",
+    found="at {at} {who} copies through the map at {what}, which {before_who} edits at {before_where}[[; this was met {met}]]",
     limit="no fence.proxy.tensormap::generic.release behind the edit and .acquire of this map before the copy",
     fix="Put fence.proxy.tensormap::generic.release.gpu behind {before_where}, and .acquire.gpu [map], 128 before {where}.",
     source="PTX ISA, fence.proxy.tensormap",
@@ -278,7 +280,7 @@ BLOCK_END = rule(
     "run-block-end",
     "A block ends when nothing reads or writes its shared memory any more.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {times} times]]",
+    found="block {block} ends while {subject}[[; this was met {met}]]",
     limit="nobody has waited for it",
     fix="{remedy}",
     source="PTX ISA, cp.async.bulk; CUDA C++ Programming Guide, Distributed shared memory",
@@ -289,7 +291,7 @@ COPIES_LEFT = rule(
     "run-copies-left",
     "Threads wait for their cp.async before they end.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {times} times]]",
+    found="block {block} ends while {subject}[[; this was met {met}]]",
     limit="nobody has waited for it",
     fix="{remedy}",
     source="PTX ISA, cp.async.wait_group",
@@ -321,7 +323,7 @@ UNWRITTEN = rule(
     "run-unwritten",
     "What is read from shared memory was written before.",
     argument="{where}",
-    found="{who} {does} {what}, which nobody has written[[; this was met {times} times]]",
+    found="at {at} {who} {does} {what}, which nobody has written[[; this was met {met}]]",
     limit="shared memory holds anything when a block begins",
     fix="Write it first, or do not use what is read.",
     source="CUDA C++ Programming Guide, shared memory",
@@ -333,7 +335,7 @@ UNWRITTEN_OPERAND = rule(
     "run-unwritten-operand",
     "A tensor core multiplies an operand of which something was written.",
     argument="{where}",
-    found="{who} {does} {what}, and nobody has written a byte of that operand[[; this was met {times} times]]",
+    found="at {at} {who} {does} {what}, and nobody has written a byte of that operand[[; this was met {met}]]",
     limit="shared memory holds anything when a block begins, so the whole product is arbitrary",
     fix="Look at the descriptor's start address (another slot, or an offset too much), or write the operand first.",
     source="CUDA C++ Programming Guide, shared memory; PTX ISA, wgmma.mma_async",
@@ -465,10 +467,31 @@ def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:
-    """What nothing orders in a run, in the order in which it was met."""
+    """What nothing orders in a run, in the order in which it was met; what two source lines do alike is told once."""
     if launch.order is None:
         return ()
-    return tuple(_finding(launch, conflict) for conflict in launch.order.conflicts.found.values())
+    alike: dict[tuple[object, ...], list[Conflict]] = {}
+    for conflict in launch.order.conflicts.found.values():
+        alike.setdefault(_told_with(launch.program, conflict), []).append(conflict)
+    groups = [*alike.values()]
+    return tuple(_finding(launch, group, groups) for group in groups)
+
+
+def _told_with(program: Program, conflict: Conflict) -> tuple[object, ...]:
+    """What conflicts share that are told together: the source lines, what is done there, and the remedy.
+
+    A loop over rows that is unrolled four times has four stores, and another one four loads: 16 pairs, and one mistake.
+    """
+    instructions = [program.instructions[pc] for pc in conflict.pcs if pc is not None]
+    sources = [None if one is None or one.source is None else str(one.source) for one in instructions]
+    if None in sources:
+        return conflict.mistake, *conflict.pcs, conflict.now.how, conflict.space
+    before = None if conflict.before is None else conflict.before.how
+    insertions = None if conflict.remedy is None else conflict.remedy.insertions
+    is_one_store = conflict.before is conflict.now
+    is_lost = conflict.mistake == "race" and is_lost_update(program, conflict)
+    done = (conflict.mistake, is_one_store, is_lost, before, conflict.now.how, conflict.space)
+    return *done, *sources, insertions
 
 
 class _Told(NamedTuple):
@@ -493,8 +516,10 @@ def _rule_of(conflict: Conflict) -> Rule | Wording:
     return _RULE_OF_MISTAKE[conflict.mistake]
 
 
-def _finding(launch: Launch, conflict: Conflict) -> Violation:
-    facts = _facts(launch, conflict)
+def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequence[Conflict]]) -> Violation:
+    """The first of conflicts that are alike, and how often all of them were met."""
+    conflict = group[0]
+    facts = _facts(launch, conflict) | _met(launch, group)
     told = _rule_of(conflict)
     if told is RACE and is_lost_update(launch.program, conflict):
         told = LOST_UPDATE
@@ -503,8 +528,20 @@ def _finding(launch: Launch, conflict: Conflict) -> Violation:
         return told.violation(**facts)
     places = [_inserted(launch, one) for one in remedy.insertions]
     facts["insertions"] = _put(places)
-    facts["others_gone"] = remedy.others_gone
+    others = [other for other in groups if other is not group and severity_of(other[0]) == "error"]
+    facts["others_gone"] = sum(remedy.gone.issuperset(one.pcs for one in other) for other in others)
     return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
+
+
+def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, Any]:
+    """How often conflicts were met, in numbers and in words, and all their lines."""
+    times = sum(one.times for one in group)
+    pcs = dict.fromkeys(pc for one in group for pc in one.pcs if pc is not None)
+    facts: dict[str, Any] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
+    if len(group) > 1:
+        what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
+        facts["met"] = f"{times} times by {len(group)} {what}"
+    return facts | line_facts(launch.program, *pcs)
 
 
 def _inserted(launch: Launch, insertion: Insertion) -> dict[str, str | int]:
@@ -540,8 +577,7 @@ def _facts(launch: Launch, conflict: Conflict) -> dict[str, Any]:
     facts: dict[str, Any] = {
         **conflict.facts,
         "where": where,
-        **line_facts(launch.program, now.pc, *([] if before is None else [before.pc])),
-        "times": conflict.times if conflict.times > 1 else None,
+        "at": line_named(launch.program, now.pc),
         "block": conflict.block,
     }
     if conflict.mistake == "block end":

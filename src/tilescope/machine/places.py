@@ -7,6 +7,7 @@ softmax.py:12, PTX line 240 (ld.global.b32 %r1, [%rd4+16])
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -21,6 +22,7 @@ from tilescope.machine.records import BlockIndex, block_index
 from tilescope.machine.step import LaneNumbers
 from tilescope.sentence import counted, listed, shortened
 
+_LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 _RANGES_NAMED = 4
 _POINTER_BYTES = 8
 _TEXT_CHARACTERS = 80  # of an instruction
@@ -112,8 +114,19 @@ def shared_named(cluster: Cluster, address: int) -> str | None:
     return shared_variable(cluster.program, address & SHARED_OFFSET_MASK)
 
 
+def source_name(variable: str) -> str:
+    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
+
+    >>> source_name("_ZZ4ringE4full"), source_name("_ZZ4ringPfE5tiles"), source_name("global_smem")
+    ('full', 'tiles', 'global_smem')
+    """
+    found = _LOCAL_NAME.fullmatch(variable)
+    is_whole = found is not None and int(found["length"]) == len(found["name"])
+    return found["name"] if found is not None and is_whole else variable
+
+
 def shared_variable(program: Program, offset: int) -> str | None:
-    """The variable in which an offset of a block's shared memory lies."""
+    """The variable in which an offset of a block's shared memory lies, as its program calls it."""
     variables = [*program.module.variables.values()]
     for function in program.module.functions.values():
         variables.extend(function.variables)
@@ -122,7 +135,8 @@ def shared_variable(program: Program, offset: int) -> str | None:
         if variable.space != "shared" or start is None or offset < start:
             continue
         if variable.size_bytes is None or offset < start + variable.size_bytes:
-            return variable.name if offset == start else f"{variable.name}+{offset - start}"
+            name = source_name(variable.name)
+            return name if offset == start else f"{name}+{offset - start}"
     return None
 
 

@@ -58,6 +58,7 @@ class _Trials:
         self._text = KernelText(ptx, program.module, functions)
         self._launch = launch
         self._before = before
+        self._errors = errors
         self._met = [_met(program, one) for one in errors]
         self._holding: list[Candidate] = []
         self._programs: dict[Candidate, Program | None] = {}
@@ -89,8 +90,8 @@ class _Trials:
     def _remedy(self, candidate: Candidate) -> Remedy:
         left = self._left[candidate, self._before.seed]
         assert left is not None  # it holds
-        gone = sum(one not in left for one in self._met)
-        return Remedy(tuple(one._replace(offset=self._edit(one).start) for one in candidate), gone - 1)
+        gone = frozenset(one.pcs for one, met in zip(self._errors, self._met, strict=True) if met not in left)
+        return Remedy(tuple(one._replace(offset=self._edit(one).start) for one in candidate), gone)
 
     def _holds(self, candidate: Candidate, met: Met, seed: int | None) -> bool:
         """Whether a run finishes in which two instructions are ordered, and none are not that were before."""

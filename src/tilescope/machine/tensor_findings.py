@@ -29,7 +29,7 @@ _SHIFT = (
 )
 _WAIT = "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;"
 _AFTER = "tcgen05.fence::after_thread_sync;"
-_FOUND = "{who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {times} times]]"
+_FOUND = "at {at} {who} {does} {what}[[, which {before_who} {did} at {before_where}]][[; this was met {met}]]"
 
 
 def _example(body: str) -> str:
@@ -74,7 +74,7 @@ TENSOR_COLUMNS = rule(
     "run-tmem-columns",
     "tcgen05 instructions touch columns that the block has allocated.",
     argument="{where}",
-    found="{who} {does} columns {first} to {last} of tensor memory[[; this was met {times} times]]",
+    found="at {at} {who} {does} columns {first} to {last} of tensor memory[[; this was met {met}]]",
     limit="the block has not allocated them: they may be another block's",
     fix="Allocate them with tcgen05.alloc, or look at how the address is made.",
     source="PTX ISA, tcgen05.alloc; the run-time checks that ptxas emits with -g-tensor-memory-access-check",
@@ -86,7 +86,7 @@ TENSOR_LEAK = rule(
     "run-tmem-allocation",
     "A block frees what it allocated, once, and allocates nothing after relinquish_alloc_permit.",
     argument="{where}",
-    found="block {block} ends with columns {first} to {last} of tensor memory allocated[[; this was met {times} times]]",
+    found="block {block} ends with columns {first} to {last} of tensor memory allocated[[; this was met {met}]]",
     limit="a kernel frees all of its tensor memory before it ends",
     fix="Put tcgen05.dealloc with {columns:column} before the end, in the warp that allocated them.",
     source="PTX ISA, tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit",
@@ -95,12 +95,12 @@ TENSOR_LEAK = rule(
     failing=_example(_ALLOC),
 )
 TENSOR_DEALLOC = TENSOR_LEAK.worded(
-    found="{who} frees {columns:column} from column {first} on[[; this was met {times} times]]",
+    found="at {at} {who} frees {columns:column} from column {first} on[[; this was met {met}]]",
     limit="that is no allocation of the block: tcgen05.dealloc gives back exactly what one alloc got",
     fix="Free the address that tcgen05.alloc wrote, with as many columns, once.",
 )
 TENSOR_RELINQUISHED = TENSOR_LEAK.worded(
-    found="{who} allocates {columns:column} after relinquish_alloc_permit[[; this was met {times} times]]",
+    found="at {at} {who} allocates {columns:column} after relinquish_alloc_permit[[; this was met {met}]]",
     limit="the block has given up its right to allocate",
     fix="Allocate before tcgen05.relinquish_alloc_permit.",
 )
@@ -108,7 +108,7 @@ TENSOR_GROWTH = rule(
     "run-tmem-growth",
     "Successive allocations of a block do not grow.",
     argument="{where}",
-    found="{who} allocates {columns:column} after {before_columns}[[; this was met {times} times]]",
+    found="at {at} {who} allocates {columns:column} after {before_columns}[[; this was met {met}]]",
     limit="the number of columns should not increase between two allocations of a block",
     fix="Allocate the larger piece first.",
     source="PTX ISA, tcgen05.alloc",
@@ -124,7 +124,7 @@ TENSOR_QUARTER = rule(
     "run-tmem-quarter",
     "A warp loads and stores the 32 lanes of the quarter that is its number modulo 4, and names them in its address.",
     argument="{where}",
-    found="{who}, warp {warp}, {does} at lane {lane}[[; this was met {times} times]]",
+    found="at {at} {who}, warp {warp}, {does} at lane {lane}[[; this was met {met}]]",
     limit="it reaches the lanes of its own quarter, whatever the address names",
     fix="Set the lane of the address to {own_lane}: PTX asks for it, and debug builds trap.",
     source="PTX ISA, tcgen05.ld: Access restrictions; DeepGEMM passes lane 0 in every warp, CuTe asserts",
@@ -137,7 +137,7 @@ TENSOR_UNWRITTEN = rule(
     "run-tmem-unwritten",
     "What is read from tensor memory was written before.",
     argument="{where}",
-    found="{who} {does} {what}, which nobody has written[[; this was met {times} times]]",
+    found="at {at} {who} {does} {what}, which nobody has written[[; this was met {met}]]",
     limit="tensor memory holds anything when it is allocated",
     fix="Write it first (an mma with enable-input-d false does), or do not use what is read.",
     source="PTX ISA, tcgen05.alloc",
@@ -150,7 +150,7 @@ COMMIT_LEFT = rule(
     "run-commit-left",
     "The arrival of a tcgen05.commit has come before the block of its mbarrier ends.",
     argument="{where}",
-    found="block {block} ends while {subject}[[; this was met {times} times]]",
+    found="block {block} ends while {subject}[[; this was met {met}]]",
     limit="nobody has waited for it",
     fix="{remedy}",
     source="PTX ISA, tcgen05.commit",

@@ -394,11 +394,13 @@ class CanonicalLayout(Value):
         """Address, before the swizzle, at which a descriptor with these fields finds element (mn, k).
 
             K-major   none        start + mn/8 * stride + mn%8 * 16   + k/8 * leading     + k%8 * e     (k/8: 16 bytes of k)
-            K-major   swizzled    start + mn/8 * stride + mn%8 * span + k * e                           (leading is ignored)
+            K-major   swizzled    start + mn/8 * stride + mn%8 * span + k/span * leading  + k%span * e
             MN-major  none        start + k/8 * leading + k%8 * 16    + mn/8 * stride     + mn%8 * e
             MN-major  swizzled    start + k/8 * stride  + k%8 * span  + mn/span * leading + mn%span * e
 
-        e: bytes of an element. In 128B_ATOM_32B an atom has 4 k, not 8.
+        e: bytes of an element. In 128B_ATOM_32B an atom has 4 k, not 8. Of a K-major swizzled operand a dense instruction
+        stays within the span, so that leading is ignored. A sparse one reads 64 bytes of B: in 32B its second half lies
+        leading bytes further on (measured for wgmma.sp).
 
         >>> layout = canonical_layout("K", "none", "bf16")
         >>> layout.logical(9, 8, start=0x400, leading_bytes=128, stride_bytes=256) == 0x400 + 256 + 16 + 128
@@ -409,8 +411,6 @@ class CanonicalLayout(Value):
         span = self.span_bytes
         rows = self.atom_rows
         down, right = self._down_and_right(leading_bytes, stride_bytes)
-        if self.leading_step is None:
-            right = span
         address: Index = start + row // rows * down + row % rows * span + byte // span * right + byte % span
         return address
 

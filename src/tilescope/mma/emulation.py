@@ -28,10 +28,11 @@ from tilescope.mma.canonical import DESCRIPTOR_LAYOUT, CanonicalLayout, canonica
 from tilescope.mma.consumer import CONSUMER, Consumer, ConsumerName
 from tilescope.mma.descriptor_loop import SMEM_OPERANDS, SmemOperand, smem_tile
 from tilescope.mma.fragment import as_array, fragment
-from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, Instruction, wgmma_for
+from tilescope.mma.instruction import INSTRUCTIONS, K_STEP_BYTES, SPARSE_INSTRUCTIONS, Instruction, wgmma_for
 from tilescope.mma.ldmatrix import ldmatrix
 from tilescope.mma.scale_packing import Scaling, scaling_of
-from tilescope.mma.sparsity import compressed
+from tilescope.mma.sparse_sum import sparse_sum
+from tilescope.mma.sparsity import compressed, expanded, group_elements
 from tilescope.mma.tcgen05_kind import MMA_GROUP, tcgen05_for
 from tilescope.mma.tcgen05_product import PairShare, Tcgen05Product, pair_shares, pairs_of, tcgen05_product
 from tilescope.reading import flag, integer, is_one_of, known_name, plain_int
@@ -82,6 +83,13 @@ MMA_TYPE = rule(
     failing="ts.emulate_mma(np.zeros((128, 128)), np.zeros((128, 8)), data_type='e4m3', consumer=\"ldmatrix\", a_major='MN')",
 )
 MN_MAJOR_TYPE = MMA_TYPE.worded(fix="Use K-major operands.")
+SPARSE_BLOCKS = MMA_SHAPE.worded(
+    argument="a",
+    found="a sparse A of {m} x {k}",
+    limit="{instruction} takes {instruction_k} elements of k",
+    fix="Pad k with zeros to {whole_k}.",
+)
+SPARSE_MMA_TYPE = MMA_TYPE.worded(limit="{instruction} multiplies {known:, }", fix="Use sparse=False.")
 TCGEN05_ALONE = MMA_GROUP.worded(
     argument="consumer",
     found="{consumer} with {options:, }",
@@ -139,9 +147,12 @@ def emulate_mma(
 
     tcgen05 keeps D in tensor memory, from which it is loaded here; lanes that `disable_output_lane` masks keep `c`. With
     cta_group=2 A and B are the pair's: each block brings half of A's rows and half of B's columns; in a `cluster` of (x, y)
-    blocks what several of them hold is multicast (see tcgen05_product.py). `ws`, `sparse` and `instruction_k` choose the .ws and
-    .sp instructions and the k = 96 of sm_103a; a sparse A is passed with its zeros. `scale_kind` is mxfp8, mxfp4 or nvfp4, with
-    scale factors `a_scales` (m, blocks) and `b_scales` (n, blocks), a byte each.
+    blocks what several of them hold is multicast (see tcgen05_product.py). `ws` and `instruction_k` choose the .ws instructions
+    and the k = 96 of sm_103a. `scale_kind` is mxfp8, mxfp4 or nvfp4, with scale factors `a_scales` (m, blocks) and `b_scales`
+    (n, blocks), a byte each.
+
+    `sparse` chooses mma.sp, wgmma.sp or tcgen05.mma.sp: `a` is passed with its zeros and compressed here (see compression.py); a
+    layout of A is that of the stored half.
 
     Sums are made as `arch` makes them, bit for bit: those of sm_90 are measured, others are documented (by papers); for one
     instruction `tilescope.mma.arithmetic.arithmetic_of(arch, "wgmma", "bf16").basis` says which. Without `arch` it is sm_90, sm_100 for
@@ -155,6 +166,9 @@ def emulate_mma(
     True
     >>> tile = Layout((64, 64), 16, swizzle="128B", start=0x400)
     >>> bool((emulate_mma(a, b, data_type="bf16", a_layout=tile) == d).all())
+    True
+    >>> sparse = np.where(np.arange(64) % 4 < 2, a, 0)
+    >>> bool((emulate_mma(sparse, b, data_type="bf16", sparse=True, swizzle="64B") == sparse @ b).all())
     True
     >>> ones = np.full((128, 4), 127, np.uint8)  # 2 ** 0 in ue8m0
     >>> a, b = np.eye(128), np.arange(128 * 64).reshape(128, 64) % 5
@@ -187,7 +201,6 @@ def emulate_mma(
     if core.accumulators == "registers":
         asked = {
             "ws": ws,
-            "sparse": sparse,
             "a_in_tensor_memory": a_in_tensor_memory,
             "scale_kind": scale_kind is not None,
             "a_scales": a_scales is not None,
@@ -200,6 +213,8 @@ def emulate_mma(
         options = tuple(name for name, is_asked in asked.items() if is_asked)
         if options:
             raise TCGEN05_ALONE.error(consumer=consumer, options=options, cta_group=plain_int(cta_group))
+        if sparse:
+            return _sparse_in_registers(path, (left, right), initial, arch, exact_sum=exact_sum)
         a_read, b_read = path.read([left], [right])[0]
         if exact_sum:
             return summed_once(a_read, b_read, initial, row)
@@ -250,6 +265,53 @@ def _summed_in_registers(
     arithmetic = arithmetic_of(_own_arch(feature) if arch is None else arch, instruction, row)
     a_read, b_read = operands
     return k_loop_sum(a_read, b_read, initial, instruction_k, arithmetic=arithmetic, data_type=row)
+
+
+def _sparse_in_registers(
+    path: OperandPath, operands: tuple[Matrix, Matrix], initial: Matrix, arch: ArchName | None, *, exact_sum: bool
+) -> Matrix:
+    """D of mma.sp or wgmma.sp: half of A (m, k) is brought and read, and an instruction takes 64 bytes of B (n, k)."""
+    row = path.row
+    left, right = operands
+    m, k = left.shape
+    instruction = _sparse_row(path)
+    instruction_k = instruction.k
+    if k % instruction_k:
+        whole_k = rounded_up(k, instruction_k)
+        raise SPARSE_BLOCKS.error(m=m, k=k, instruction=instruction.name, instruction_k=instruction_k, whole_k=whole_k)
+    stored, nibbles = compressed(left, row)
+    a_read, b_read = path.read([stored], [right])[0]
+    if exact_sum:
+        return summed_once(expanded(a_read, nibbles, row), b_read, initial, row)
+    own_arch = _own_arch(instruction.feature) if arch is None else arch
+    arithmetic = arithmetic_of(own_arch, instruction.name, row)
+    d = initial
+    for step in range(k // instruction_k):
+        d = sparse_sum(
+            _k_step(a_read, step, instruction.a_k),
+            _k_step(b_read, step, instruction_k),
+            d,
+            _k_step(nibbles, step, instruction_k // group_elements(row)),
+            arithmetic=arithmetic,
+            a_type=row,
+        )
+    return d
+
+
+def _k_step(matrix: Matrix, step: int, extent: int) -> Matrix:
+    """What one of several instructions takes along k."""
+    return matrix[:, step * extent : (step + 1) * extent]
+
+
+def _sparse_row(path: OperandPath) -> Instruction:
+    """The mma.sp or wgmma.sp of the type that takes 64 bytes of B along k."""
+    family = "wgmma.sp" if path.consumer.name == "wgmma" else "mma.sp"
+    rows = [row for row in SPARSE_INSTRUCTIONS if row.family == family]
+    own = [row for row in rows if path.row.name in row.types]
+    if own:
+        return max(own, key=lambda row: row.k)
+    known = tuple(dict.fromkeys(name for row in rows for name in row.types))
+    raise SPARSE_MMA_TYPE.error(data_type=path.row.name, major=path.majors[0], instruction=family, known=known)
 
 
 def _own_arch(feature: str) -> str:

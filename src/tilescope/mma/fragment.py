@@ -16,6 +16,15 @@ right. The A operand of mma.m16n8k8 in bf16, w = 2:
 So a fragment is a CuTe layout from (thread, value) to a column-major index (for B: of the n x k matrix, as CuTe
 has it), and everything else is computed from it. Only the sm_70 form of mma.m8n8k4 differs: four products of
 8 x 8 x 4, each in two quads of lanes ({0-3, 16-19}, {4-7, 20-23}, …).
+
+Of a sparse A the stored elements are arranged so: A of mma.sp.m16n8k32 as a dense 16 x 16. Its metadata, operand E, is a
+word a lane, eight nibbles of four bits (see sparsity.py); quad g of the warp has those of rows g and g + 8:
+
+    nibble                        0 1 2 3              4 5 6 7               groups of E (row, group)
+    f16, bf16, tf32   lane j      row g, 4j to 4j+3    row g + 8, the same
+    8 and 4 bits      lane j      row g + 8 (j mod 2), groups 8 (j / 2) to 8 (j / 2) + 7
+
+Where one or two lanes of a quad are enough, the other lanes may hold copies: the sparsity selector says which are read.
 """
 
 from __future__ import annotations
@@ -31,6 +40,7 @@ import numpy.typing as npt
 from tilescope.data_type import DataType
 from tilescope.layout import Modes
 from tilescope.mma.instruction import Instruction, Operand, chosen_operand, chosen_type, instructions, named_form
+from tilescope.mma.sparsity import group_elements
 from tilescope.mma.tmem_form import named_move
 from tilescope.reading import integer
 from tilescope.rule import ARGUMENT_RANGE, ARGUMENT_TYPE, rule
@@ -38,6 +48,9 @@ from tilescope.sentence import by
 from tilescope.value import Value, row_field
 
 REGISTER_BITS = 32
+QUAD_LANES = 4  # lanes that hold a row
+NIBBLE_BITS = 4
+_NIBBLES = REGISTER_BITS // NIBBLE_BITS
 _TMEM_TYPES = {32: ("uint32", "float32", "int32"), 16: ("uint16", "float16", "bfloat16", "int16")}
 _MATRIX_TYPES = {
     16: ("uint16", "float16", "bfloat16", "int16"),
@@ -65,8 +78,8 @@ FRAGMENT_ORDER = rule(
 class Fragment(Value):
     """One operand in registers: (thread, value) ↔ (row, column).
 
-    Coordinates are (m, k) for A, (k, n) for B, (m, n) for C and D. `matrices` are several alike, as of
-    ldmatrix.x4. For wgmma the threads are the 128 of the warpgroup.
+    Coordinates are (m, k) for A, (k, n) for B, (m, n) for C and D; for a sparse A they are (m, stored k), for its metadata E
+    (m, group). `matrices` are several alike, as of ldmatrix.x4. For wgmma the threads are the 128 of the warpgroup.
 
     >>> a = fragment("mma.m16n8k8", operand="A", data_type="bf16")
     >>> a.coord(22, 0), a.coord(22, 1), a.holder(5, 4)
@@ -83,6 +96,20 @@ class Fragment(Value):
     element_bits: int  # in a register; narrow floats of mma.m16n8k32 have a byte each
     tv_layout: Modes
     feature: str  # what an architecture must have (see arch.py)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the operand is of mma.sp or wgmma.sp."""
+        return ".sp." in self.instruction
+
+    @property
+    def content(self) -> str:
+        """What the values are: elements of the type, or nibbles of metadata.
+
+        >>> fragment("mma.sp.m16n8k32", operand="E", data_type="f16").content
+        'nibbles (A of float16)'
+        """
+        return f"nibbles (A of {self.data_type.name})" if self.operand == "E" else self.data_type.name
 
     @property
     def threads(self) -> int:
@@ -111,7 +138,18 @@ class Fragment(Value):
         (8,(2,4,2)):(4,(32,1,64))
         """
         more = (self.matrices,) if self.matrices > 1 else ()
-        return self.tv_layout.right_inverse().grouped(*self._cute_shape, *more)
+        inverse = self._to_first_copy() if self.copies > 1 else self.tv_layout.right_inverse()
+        return inverse.grouped(*self._cute_shape, *more)
+
+    def _to_first_copy(self) -> Modes:
+        """From an index to the lowest thread that holds it: modes along which copies lie have a stride of 0."""
+        found: list[tuple[int, int, int]] = []  # stride, extent, and what a step is worth in thread + threads * value
+        worth = 1
+        for extent, stride in self.tv_layout.pairs:
+            if stride:
+                found.append((stride, extent, worth))
+            worth *= extent
+        return Modes.of_indices([tuple((extent, worth) for _, extent, worth in sorted(found))]).parts[0]
 
     @property
     def _cute_shape(self) -> tuple[int, int]:
@@ -169,14 +207,36 @@ class Fragment(Value):
         thread, value = self.holders()
         return int(thread[place]), int(value[place])
 
-    def holders(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Thread and value of every element, as two arrays of (matrices, rows, columns)."""
+    def holders(self, selector: int = 0) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Thread and value of every element, as two arrays of (matrices, rows, columns).
+
+        Of metadata, of which several lanes may hold copies, those that the sparsity selector chooses.
+
+        >>> thread, value = fragment("mma.sp.m16n8k32", operand="E", data_type="f16").holders(selector=1)
+        >>> thread[0, 0].tolist(), value[0, 8].tolist()
+        ([2, 2, 2, 2, 3, 3, 3, 3], [4, 5, 6, 7, 4, 5, 6, 7])
+        """
+        threads = np.arange(self.threads)
+        if self.copies > 1:
+            lanes = QUAD_LANES // self.copies  # of a quad, that are read
+            threads = threads[threads % QUAD_LANES // lanes == integer("selector", selector, 0, self.copies - 1)]
         thread = np.empty((self.matrices, *self.shape), np.int64)
         value = np.empty_like(thread)
-        place = self.indices()
-        thread[place] = np.arange(self.threads)[:, None]
+        matrix, row, column = self.indices()
+        place = (matrix[threads], row[threads], column[threads])
+        thread[place] = threads[:, None]
         value[place] = np.arange(self.values)[None, :]
         return thread, value
+
+    @property
+    def copies(self) -> int:
+        """Lanes that may hold an element, which is also how many sparsity selectors there are; 1 but for metadata.
+
+        >>> [fragment(f"mma.sp.m16n8k{k}", operand="E", data_type="f16").copies for k in (16, 32)]
+        [4, 2]
+        """
+        rows, columns = self.shape
+        return self.threads * self.values // (self.matrices * rows * columns)
 
     def register_of(self, value: int) -> tuple[int, int]:
         """The 32-bit register that a value lies in, and its lowest bit there.
@@ -254,7 +314,7 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
             return _tmem_cells(name, operand, data_type)
     rows, n = instructions(name)
     operand = chosen_operand(name, operand, rows[0].in_registers)
-    is_input = operand in ("A", "B")
+    is_input = operand in ("A", "B", "E")
     row_of_type: dict[str, Instruction] = {}
     for row in rows:
         for known in row.types if is_input else row.accumulators:
@@ -272,8 +332,10 @@ def fragment(instruction: str, operand: Operand | None = None, data_type: Any = 
 
 def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType) -> Fragment:
     """The fragment of an operand of mma or wgmma in the common arrangement."""
+    if operand == "E":
+        return _of_metadata(row, n, data_type)
     is_input = operand in ("A", "B")
-    shape = {"A": (row.m, row.k), "B": (row.k, n)}.get(operand, (row.m, n))
+    shape = {"A": (row.m, row.a_k), "B": (row.k, n)}.get(operand, (row.m, n))
     cute_shape = (n, row.k) if operand == "B" else shape
     per_register = row.per_register if is_input else 2
     element_bits = data_type.bits
@@ -287,6 +349,30 @@ def _of_product(row: Instruction, n: int, operand: Operand, data_type: DataType)
         matrices=1,
         element_bits=element_bits,
         tv_layout=_arranged(*cute_shape, per_register, row.warps),
+        feature=row.feature,
+    )
+
+
+def _of_metadata(row: Instruction, n: int, data_type: DataType) -> Fragment:
+    """The metadata of a sparse A: nibbles of (m, group)."""
+    groups = row.k // group_elements(data_type)
+    lanes = groups // 4  # of a quad, that are needed
+    copies = (QUAD_LANES // lanes, 0)
+    below = [(8, 1), (row.warps, row.m // row.warps)]
+    if data_type.bits < 16:
+        thread = [(2, 8), (lanes // 2, _NIBBLES * row.m), copies, *below]
+        value = [(_NIBBLES, row.m)]
+    else:
+        thread = [(lanes, _NIBBLES // 2 * row.m), copies, *below]
+        value = [(_NIBBLES // 2, row.m), (2, 8)]
+    return Fragment(
+        instruction=f"{row.family}.m{row.m}n{n}k{row.k}",
+        operand="E",
+        data_type=data_type,
+        shape=(row.m, groups),
+        matrices=1,
+        element_bits=NIBBLE_BITS,
+        tv_layout=_nested(thread, value),
         feature=row.feature,
     )
 

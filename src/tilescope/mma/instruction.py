@@ -2,6 +2,7 @@
 
     mma.m16n8k16      a warp multiplies A (16 x 16) by B (16 x 8), all in registers
     wgmma.m64n128k16  a warpgroup of 4 warps; B, and A unless it is in registers, come from shared memory
+    mma.sp.m16n8k32   A (16 x 32) is sparse: half of it is stored, and metadata E says where it belongs (see sparsity.py)
     ldmatrix.x4       a warp loads four matrices into registers; stmatrix stores them
 
 `per_register` is what decides a fragment's arrangement (see fragment.py): how many neighbouring elements
@@ -104,9 +105,14 @@ MatrixFormName = Literal[
 ]
 Modes = tuple[tuple[int, int], ...]
 
-Operand = Literal["A", "B", "C", "D", "matrix", "tmem"]
-_WARPS = {"mma": 1, "wgmma": 4}  # that share the operands
-_IN_REGISTERS: dict[str, tuple[Operand, ...]] = {"mma": ("A", "B", "C", "D"), "wgmma": ("A", "C", "D")}
+Operand = Literal["A", "B", "C", "D", "E", "matrix", "tmem"]  # E: the metadata of a sparse A
+_WARPS = {"mma": 1, "wgmma": 4, "mma.sp": 1, "wgmma.sp": 4}  # that share the operands
+_IN_REGISTERS: dict[str, tuple[Operand, ...]] = {
+    "mma": ("A", "B", "C", "D"),
+    "wgmma": ("A", "C", "D"),
+    "mma.sp": ("A", "B", "C", "D", "E"),
+    "wgmma.sp": ("A", "C", "D", "E"),
+}
 _EVERY_8 = tuple(range(8, 257, 8))
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 
@@ -120,7 +126,7 @@ class Instruction:
     ('mma.m16n8k16', ('float16',), ('float16', 'float32'), 2)
     """
 
-    family: str  # mma or wgmma
+    family: str  # mma, wgmma, mma.sp or wgmma.sp
     warps: int  # that share the operands
     in_registers: tuple[Operand, ...]  # the operands that lie there
     m: int
@@ -137,6 +143,16 @@ class Instruction:
         """As users write it; n as a letter where there is a choice."""
         return f"{self.family}.m{self.m}n{self.n[0] if len(self.n) == 1 else 'N'}k{self.k}"
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether half of A is stored, with metadata."""
+        return self.family.endswith(".sp")
+
+    @property
+    def a_k(self) -> int:
+        """Elements of a row of A that are stored."""
+        return self.k // 2 if self.is_sparse else self.k
+
 
 def _row(
     name: str,
@@ -149,7 +165,7 @@ def _row(
     quad_pairs: bool = False,
 ) -> Instruction:
     """A row of the table: "mma.m16n8k16", types by PTX's names; `n` if there is a choice."""
-    family = name.split(".", maxsplit=1)[0]
+    family = name.rsplit(".", maxsplit=1)[0]
     extents = [int(extent) for extent in re.findall(r"\d+", name)]
     return Instruction(
         family=family,
@@ -202,6 +218,27 @@ INSTRUCTIONS = (
     _row("wgmma.m64nNk32",  "s8 u8",            4, "s32",     "wgmma", n=_INTEGER_N),
     _row("wgmma.m64nNk256", "b1",              32, "s32",     "wgmma", n=_INTEGER_N),
 )
+# PTX ISA, "Matrix multiply-accumulate operation using mma.sp instruction with sparse matrix A" and "… using
+# wgmma.mma_async.sp instruction"; k counts the elements of B.
+SPARSE_INSTRUCTIONS = (
+    #    name                  A, B       per register  C, D       feature
+    _row("mma.sp.m16n8k8",      "tf32",             1, "f32"),
+    _row("mma.sp.m16n8k16",     "f16",              2, "f16 f32"),
+    _row("mma.sp.m16n8k16",     "bf16",             2, "f32"),
+    _row("mma.sp.m16n8k16",     "tf32",             1, "f32"),
+    _row("mma.sp.m16n8k32",     "f16",              2, "f16 f32"),
+    _row("mma.sp.m16n8k32",     "bf16",             2, "f32"),
+    _row("mma.sp.m16n8k32",     "s8 u8",            4, "s32"),
+    _row("mma.sp.m16n8k64",     "s8 u8",            4, "s32"),
+    _row("mma.sp.m16n8k64",     "e4m3 e5m2",        4, "f32",     "mma_fp8"),
+    _row("mma.sp.m16n8k64",     "s4 u4",            8, "s32"),
+    _row("mma.sp.m16n8k128",    "s4 u4",            8, "s32"),
+    _row("wgmma.sp.m64nNk16",   "tf32",             1, "f32",     "wgmma", n=_EVERY_8),
+    _row("wgmma.sp.m64nNk32",   "f16",              2, "f16 f32", "wgmma", n=_EVERY_8),
+    _row("wgmma.sp.m64nNk32",   "bf16",             2, "f32",     "wgmma", n=_EVERY_8),
+    _row("wgmma.sp.m64nNk64",   "e4m3 e5m2",        4, "f16 f32", "wgmma", n=_EVERY_8),
+    _row("wgmma.sp.m64nNk64",   "s8 u8",            4, "s32",     "wgmma", n=_INTEGER_N),
+)
 # fmt: on
 
 _WGMMA = {name: row for row in INSTRUCTIONS if row.family == "wgmma" for name in row.types}
@@ -215,14 +252,18 @@ def instructions(name: str) -> tuple[tuple[Instruction, ...], int]:
     ([('e4m3', 'e5m2'), ('int8', 'uint8')], 256)
     """
     written = name.strip().casefold() if isinstance(name, str) else ""
+    is_sparse = re.search(r"\.sp\b", written) is not None
+    table = SPARSE_INSTRUCTIONS if is_sparse else INSTRUCTIONS
     shape = re.search(r"\bm(\d{1,4})n(\d{1,4})k(\d{1,4})\b", written)
     if shape:
         m, n, k = map(int, shape.groups())
         family = written[: shape.start()].rstrip(".").split(".")[0]
-        rows = tuple(row for row in INSTRUCTIONS if (row.m, row.k) == (m, k) and n in row.n)
+        if is_sparse:
+            family += ".sp"
+        rows = tuple(row for row in table if (row.m, row.k) == (m, k) and n in row.n)
         if rows and family in ("", rows[0].family):
             return rows, n
-    known = list(dict.fromkeys(row.name for row in INSTRUCTIONS))
+    known = list(dict.fromkeys(row.name for row in (*INSTRUCTIONS, *SPARSE_INSTRUCTIONS)))
     limit = (
         f"there are {', '.join(known)} (N: 8 to 256 in eights; for s8, u8 and b1: 8, 16, 24, then 32 to 256 in sixteens), "
         "ldmatrix, stmatrix .x1, .x2, .x4 with or without .trans, and tcgen05.ld, tcgen05.st such as tcgen05.ld.32x32b.x8"

@@ -51,7 +51,7 @@ from tilescope.mma.arithmetic import Arithmetic
 from tilescope.mma.consumer import Tcgen05Loop, Tcgen05PairLoop, Tcgen05WsLoop
 from tilescope.mma.scale_layout import ScaleOperand, scale_layout
 from tilescope.mma.scale_packing import MMA_SCALES, ScaleFormat, Scaling
-from tilescope.mma.sparsity import PIECE_ELEMENTS, Matrix, Nibbles, expanded
+from tilescope.mma.sparsity import Matrix, Nibbles, entries_of_elements, expanded, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import (
     BLACKWELL,
     MMA_GROUP,
@@ -464,16 +464,11 @@ def _through_tensor_memory(codes: npt.NDArray[np.uint8], layout: TmemLayout) -> 
 def _metadata_read(product: Tcgen05Product, nibbles: Nibbles) -> list[Nibbles]:
     """Every copy of the nibbles (row, group) as the instructions find them in tensor memory, K step after K step."""
     layout = product.layout("metadata", 2 * product.k)
-    bits = product.data_type.smem_bits
-    group = 2 if bits == 32 else 4 * PIECE_ELEMENTS[bits]
-    # an element's first bit in the nibble; pairs of 4 bits share it
-    shift = (4 * np.arange(group) // group).astype(np.uint8)
-    element_mask = np.uint8((1 << layout.element_bits) - 1)
-    codes = nibbles[..., None] >> shift & element_mask
-    steps = codes.reshape(len(nibbles), -1, 2 * product.k, 1)
+    entries = entries_of_elements(nibbles, product.data_type, layout.element_bits)
+    steps = entries.reshape(len(nibbles), -1, 2 * product.k, 1)
     # (copies, rows, K steps, elements of a step, their byte)
     read = np.stack([_through_tensor_memory(steps[:, step], layout) for step in range(steps.shape[1])], axis=2)
-    return [np.bitwise_or.reduce(copy.reshape(codes.shape) << shift, axis=-1) for copy in read]
+    return [nibbles_of_entries(copy.reshape(entries.shape), product.data_type) for copy in read]
 
 
 def _scales_read(scaling: Scaling, operand: ScaleOperand, product: Tcgen05Product) -> npt.NDArray[np.uint8]:

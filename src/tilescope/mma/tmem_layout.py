@@ -416,6 +416,7 @@ _METADATA = {
     4:  Metadata(  128,  Modes((2, 64), (0, 1)),             1,   False,  "CuTe and JAX"),
 }
 # fmt: on
+METADATA_INSTRUCTION_K = {element_bits: metadata.k for element_bits, metadata in _METADATA.items()}
 _WS_METADATA_SOURCE = "one source: CuTe"  # tmem_e_frg_ws
 
 

@@ -89,7 +89,12 @@ def operand_facts(operand: Layout, element: tuple[int, int] | None) -> dict[str,
 
 
 FRAGMENT_OPERAND = Input(
-    "operand", "--operand", "Operand", "of mma and wgmma.", unsaid="none", choices=("A", "B", "C", "D")
+    "operand",
+    "--operand",
+    "Operand",
+    "of mma and wgmma; E: the metadata of a sparse A.",
+    unsaid="none",
+    choices=("A", "B", "C", "D", "E"),
 )
 FRAGMENT_TYPE = replace(TYPE, hint="the operand's own, such as f32 for D.", unsaid="none")
 
@@ -384,6 +389,7 @@ FRAGMENT_INSTRUCTION = Input(
         "mma.m16n8k16",
         "mma.m16n8k8",
         "wgmma.m64n128k16",
+        "mma.sp.m16n8k32",
         "ldmatrix.x4",
         "ldmatrix.x4.trans",
         "stmatrix.x4",
@@ -396,7 +402,7 @@ FRAGMENT = Question(
     summary="Which thread holds which element, in which register.",
     help="""Draw which thread holds which element, and what each thread holds.
 
-    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
+    INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, mma.sp.m16n8k32, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """,
     inputs=(
         FRAGMENT_INSTRUCTION,

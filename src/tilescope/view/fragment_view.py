@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from tilescope.arch import WARP_LANES, architectures_with
 from tilescope.layout import Modes
-from tilescope.mma.fragment import REGISTER_BITS, Fragment
-from tilescope.sentence import by, counted
+from tilescope.mma.fragment import QUAD_LANES, REGISTER_BITS, Fragment
+from tilescope.mma.sparsity import group_elements
+from tilescope.sentence import by, counted, listed
 from tilescope.view.drawing import Beside, Drawing, Table
 from tilescope.view.grid import Cell, Grid, Tier, extent, extents, number_span
 from tilescope.view.step import Step
@@ -37,7 +38,9 @@ _NAMES = {  # of rows and columns, by operand
     "D": ("m", "n"),
     "matrix": ("row", "column"),
     "tmem": ("lane", "column"),
+    "E": ("m", "group"),
 }
+_NAMES_OF_SPARSE_A = ("m", "stored")
 
 
 def draw_fragment(fragment: Fragment, lane: int | None = None, element: tuple[int, int] | None = None) -> Drawing:
@@ -76,7 +79,38 @@ def _title(fragment: Fragment) -> str:
     size = by(fragment.shape)
     if fragment.matrices > 1:
         size = f"{fragment.matrices} x {size}"
-    return f"{title}: {size} {fragment.data_type.name} ({by(_NAMES[fragment.operand])})"
+    return f"{title}: {size} {fragment.content} ({by(_names(fragment))})"
+
+
+def _names(fragment: Fragment) -> tuple[str, str]:
+    """What rows and columns are called."""
+    if fragment.operand == "A" and fragment.is_sparse:
+        return _NAMES_OF_SPARSE_A
+    return _NAMES[fragment.operand]
+
+
+def _sparse_sentences(fragment: Fragment) -> Iterator[str]:
+    """How the stored elements of a sparse A, or its metadata, belong to k; and whose metadata is read."""
+    group = group_elements(fragment.data_type)
+    group_k = f"k {group} g to {group} g + {group - 1}"
+    if fragment.operand == "A":
+        stored = group // 2
+        belonging = "Stored element g is"
+        if stored > 1:
+            belonging = f"Stored elements {stored} g to {stored} g + {stored - 1} are"
+        yield f"{belonging} of group g, {group_k}; operand E says which places of it they have."
+    if fragment.operand == "E":
+        yield f"Group g is {group_k}."
+        if fragment.copies == 1:
+            yield "All lanes are read: the sparsity selector is 0."
+            return
+        lanes = QUAD_LANES // fragment.copies
+        read = []
+        for selector in range(fragment.copies):
+            own = range(selector * lanes, (selector + 1) * lanes)
+            noun = "lane" if lanes == 1 else "lanes"
+            read.append(f"selector {selector} reads {noun} {listed(own)}")
+        yield f"Of every four lanes, {listed(read)}; the elements are drawn for selector 0."
 
 
 def _sentence(fragment: Fragment, width: int, matrix: int) -> str:
@@ -89,6 +123,8 @@ def _sentence(fragment: Fragment, width: int, matrix: int) -> str:
     sentences = [f"{fragment.threads} threads hold {fragment.values} values each; {cell}."]
     if fragment.matrices > 1:
         sentences.append(f"Drawn is matrix {matrix} of {fragment.matrices}.")
+    if fragment.is_sparse:
+        sentences.extend(_sparse_sentences(fragment))
     sentences.append("Colour: the thread.")
     return " ".join(sentences)
 
@@ -121,7 +157,7 @@ def _element_grid(
 ) -> Grid:
     """Who holds each element: one warp's rows of a warpgroup, and as many columns as stay readable."""
     thread, value = fragment.holders()
-    row_name, column_name = _NAMES[fragment.operand]
+    row_name, column_name = _names(fragment)
     height, width = fragment.shape
     high, wide = block
     per_warp = height * WARP_LANES // fragment.threads
@@ -182,7 +218,7 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
     if of_matrices:
         notes.append(f"Lane {fragment.shape[0]} j + r gives the address of row r of matrix j.")
     return Grid.of(
-        f"What each thread holds: {','.join(_NAMES[fragment.operand])}",
+        f"What each thread holds: {','.join(_names(fragment))}",
         ("thread", "value"),
         range(first_thread, first_thread + WARP_LANES),
         {first: f"V{extent(first, width)}" for first in steps},
@@ -195,7 +231,7 @@ def _thread_grid(fragment: Fragment, width: int, lane: int, value: int) -> Grid:
 
 def _lane_table(fragment: Fragment, lane: int, asked: int | None) -> Table:
     """What a thread holds: all of it, or the values around the one that was asked for."""
-    row_name, column_name = _NAMES[fragment.operand]
+    row_name, column_name = _names(fragment)
     records: list[dict[str, object]] = []
     listed = range(fragment.values)
     if asked is not None:
@@ -216,7 +252,7 @@ def _lane_table(fragment: Fragment, lane: int, asked: int | None) -> Table:
 
 
 def _facts(fragment: Fragment) -> Table:
-    first, second = _NAMES[fragment.operand]
+    first, second = _names(fragment)
     rows, columns = fragment.shape
     matrix = f" + {rows * columns} matrix" if fragment.matrices > 1 else ""
     if fragment.operand == "B":  # CuTe counts n before k

@@ -1,16 +1,19 @@
 """tcgen05.mma: one thread lets the tensor core of its block, or of a pair, multiply into tensor memory.
 
-    tcgen05.mma.cta_group::1.kind::f16 [d], a-desc, b-desc, idesc, enable-input-d;
+    tcgen05.mma.cta_group::1.kind::f16     [d], a-desc, b-desc, idesc, enable-input-d;
+    tcgen05.mma.sp.cta_group::1.kind::f16  [d], a-desc, b-desc, [metadata], idesc, enable-input-d;
 
 Addresses and descriptors are taken when it is issued; operands and D are read when it is done, at the latest where somebody
 waits for a tcgen05.commit behind it. Of a pair each block holds half of the rows of A and of the columns of B; D has the rows
 of its A. Where everything lies in tensor memory is told by `tmem_layout` and `scale_layout`, how it is added by `tensor_core_sum`.
+Of a sparse A half is stored; its metadata lies in tensor memory, for kinds f16 and tf32 in the column of a pair that the sparsity
+selector of the descriptor chooses.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +31,11 @@ from tilescope.machine.step import LaneNumbers, Lanes, RefusedError, Step
 from tilescope.machine.tensor_memory import COLUMN_MASK, LANE_SHIFT, Places, pair_ranks
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
 from tilescope.mma.arithmetic import arithmetic_of
+from tilescope.mma.descriptor import Tcgen05Descriptor
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.scale_layout import scale_layout
+from tilescope.mma.sparse_sum import sparse_sum
+from tilescope.mma.sparsity import Nibbles, nibbles_of_entries
 from tilescope.mma.tcgen05_kind import KINDS, Tcgen05Kind
 from tilescope.mma.tmem_address import CELL_BITS, LANE_BITS, QUARTER_LANES, TMEM_COLUMNS, TMEM_LANES
 from tilescope.mma.tmem_copy import DECOMPRESSIONS, padded_codes
@@ -46,6 +52,7 @@ _PADDED_TYPES = {4: "16u4_align16b", 6: "16u6_align16b"}
 _SCALE_WORDS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
 _SCALES_OF_WORD = {"scale_vec::1X": 1, "scale_vec::2X": 2, "scale_vec::4X": 4}
 _BLOCK_OF_WORD = {"block16": 16, "block32": 32}
+_HALF_OF_B_BYTES = 32  # along k, of a sparse product
 _WORD_BYTES = 4  # scale factors in a cell
 
 
@@ -56,9 +63,10 @@ class ProductForm(NamedTuple):
     cta_group: int
     ws: bool
     scale_word: str | None  # .scale_vec::NX or .blockN
+    sparse: bool = False
 
     def scales(self, k: int) -> int:
-        """Scale factors of a row that one instruction takes; 0 where the kind has none."""
+        """Scale factors of a row for `k` elements of A, of a sparse A the stored ones; 0 where the kind has none."""
         if not self.kind.is_scaled:
             return 0
         if self.scale_word in _SCALES_OF_WORD:
@@ -82,6 +90,7 @@ class Multiplication(NamedTuple):
     disabled: tuple[int, ...] = ()
     d_shift: int = 0  # scale-input-d: D is multiplied by 2 to the power of minus this
     zero_mask: int | None = None
+    metadata: AddressOf | None = None  # of a sparse A
 
     def issue(self, cluster: Cluster, at: Lanes) -> None:
         """Every lane that comes issues a product of its own; kernels let one come."""
@@ -117,6 +126,7 @@ class Multiplication(NamedTuple):
             adds_d=bool(registers[number][lane]) != is_negated,
             d_shift=self.d_shift,
             disabled=tuple(int(registers[mask][lane]) for mask in self.disabled),
+            metadata=None if self.metadata is None else _word(self.metadata, cluster, own),
         )
         try:
             product.begin(cluster)
@@ -138,7 +148,7 @@ class Uses(NamedTuple):
 
     rank: int
     d: Places
-    read: Places  # A and the scale factors
+    read: Places  # A, its metadata and the scale factors
 
 
 class TensorProduct(NamedTuple):
@@ -158,13 +168,14 @@ class TensorProduct(NamedTuple):
     adds_d: bool
     d_shift: int
     disabled: tuple[int, ...]
+    metadata: int | None = None
 
     # What it touches ---------------------------------------------------------------------------------------------------
 
     @property
     def k(self) -> int:
-        """Elements of k that it multiplies."""
-        return self.descriptor.k
+        """Elements of k that it multiplies: a sparse A has twice as many as are stored."""
+        return 2 * self.descriptor.k if self.form.sparse else self.descriptor.k
 
     @property
     def own_m(self) -> int:
@@ -175,7 +186,7 @@ class TensorProduct(NamedTuple):
     def d_key(self) -> DKey:
         """What says where D lies."""
         word = self.descriptor
-        return DKey(word.m, word.n, word.d_type.name, self.form.cta_group, self.form.ws, self.d)
+        return DKey(word.m, word.n, word.d_type.name, self.form.cta_group, self.form.ws, self.d, self.form.sparse)
 
     @property
     def a_read(self) -> SmemRead:
@@ -188,7 +199,7 @@ class TensorProduct(NamedTuple):
         """How B is read from the shared memory of each block."""
         word = self.descriptor
         columns = word.n // len(self.ranks)
-        return SmemRead("operand B", columns, word.k, _element_bits(word.b_type, self.form.kind), word.b_major)
+        return SmemRead("operand B", columns, self.k, _element_bits(word.b_type, self.form.kind), word.b_major)
 
     def begin(self, cluster: Cluster) -> None:
         """Check what can be checked now, and leave the rest to be done later."""
@@ -213,9 +224,26 @@ class TensorProduct(NamedTuple):
             known = ", ".join(self.descriptor.forms)
             reason = f"m {self.descriptor.m}, n {self.descriptor.n} with .{form}; such a descriptor belongs to {known}"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
-        if self.descriptor.sparse:
+        if self.descriptor.sparse != self.form.sparse:
             reason = "an instruction descriptor of a sparse A, with an instruction without .sp"
+            if self.form.sparse:
+                reason = "tcgen05.mma.sp with an instruction descriptor of a dense A"
             raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
+        if self.form.sparse:
+            self._require_sparse()
+
+    def _require_sparse(self) -> None:
+        """A fault where documents do not say what a sparse product reads."""
+        if self.descriptor.sparsity_selector > 1:
+            reason = f"sparsity selector {self.descriptor.sparsity_selector}: documents speak of the columns of 0 and 1 alone"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
+        if (
+            self.descriptor.b_major == "K"
+            and Tcgen05Descriptor.decode(self.b_word).swizzle.span_bytes == _HALF_OF_B_BYTES
+        ):
+            reason = "a K-major B of 64 bytes in a 32B swizzle: no document says where its second half lies"
+            raise KernelFaultError(ILLEGAL_INSTRUCTION, reason, self.lane)
+        _metadata_cells(self._metadata_key())
 
     def _tell_order(self, cluster: Cluster) -> None:
         assert cluster.order is not None
@@ -244,7 +272,9 @@ class TensorProduct(NamedTuple):
         parts: list[Places] = []
         if self.a_tmem is not None:
             parts.append(_a_cells(self._a_key()).cells.reshape(-1))
-        scales = self.form.scales(self.k)
+        if self.metadata is not None:
+            parts.append(_metadata_cells(self._metadata_key()).cells.reshape(-1))
+        scales = self.form.scales(self.descriptor.k)
         if self.a_scales is not None and self.b_scales is not None:
             parts.append(_scale_cells(self._scale_key("A", scales)).reshape(-1))
             parts.append(_scale_cells(self._scale_key("B", scales)).reshape(-1))
@@ -261,34 +291,46 @@ class TensorProduct(NamedTuple):
             np.concatenate(parts) for parts in zip(*[self._a_copies(cluster, rank) for rank in self.ranks], strict=True)
         ]
         scales = self._scales(cluster)
-        parts = len(a)  # lanes of another part of n read a copy of A of their own
+        nibbles = self._nibbles(cluster)
+        parts = max(len(a), len(nibbles))  # lanes of another part of n read copies of A and its metadata of their own
         width = self.descriptor.n // parts
         sums = []
-        for number, copy in enumerate(a):
+        for number in range(parts):
             columns = slice(number * width, (number + 1) * width)
-            sums.append(self._summed(cluster, copy, b[columns], before[:, columns], _columns_of(scales, columns)))
+            copy = a[number % len(a)]
+            own_nibbles = nibbles[number % len(nibbles)] if nibbles else None
+            own_scales = _columns_of(scales, columns)
+            own_before = before[:, columns]
+            sums.append(self._summed(cluster, copy, b[columns], own_before, scales=own_scales, nibbles=own_nibbles))
         d = np.concatenate(sums, axis=1)
         for index, rank in enumerate(self.ranks):
             self._write(cluster, index, rank, places, d[index * self.own_m : (index + 1) * self.own_m])
 
     def _summed(
-        self, cluster: Cluster, a: Codes, b: Codes, before: Matrix, scales: list[ScaleFactors] | None
+        self,
+        cluster: Cluster,
+        a: Codes,
+        b: Codes,
+        before: Matrix,
+        *,
+        scales: list[ScaleFactors] | None,
+        nibbles: Nibbles | None,
     ) -> Matrix:
         """The sum; scale factors of B may differ from quarter to quarter of the lanes, where a copy of them is missing."""
         word = self.descriptor
 
         def summed(rows: slice, own_scales: ScaleFactors | None) -> Matrix:
-            return tensor_core_sum(
-                a[rows],
-                b,
-                before[rows],
-                arithmetic=arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
-                a_type=word.a_type,
-                b_type=word.b_type,
-                output_type=word.d_type,
-                saturate=word.saturate,
-                scales=own_scales,
-            )
+            options: dict[str, Any] = {
+                "arithmetic": arithmetic_of(cluster.launch.arch, f"tcgen05.{word.mma_kind}", word.a_type.name),
+                "a_type": word.a_type,
+                "b_type": word.b_type,
+                "output_type": word.d_type,
+                "saturate": word.saturate,
+                "scales": own_scales,
+            }
+            if nibbles is None:
+                return tensor_core_sum(a[rows], b, before[rows], **options)
+            return sparse_sum(a[rows], b, before[rows], nibbles[rows], held_type=self._held_type, **options)
 
         if scales is None:
             return summed(slice(None), None)
@@ -298,6 +340,24 @@ class TensorProduct(NamedTuple):
         return np.concatenate(
             [summed(slice(number * step, (number + 1) * step), one) for number, one in enumerate(scales)]
         )
+
+    def _nibbles(self, cluster: Cluster) -> list[Nibbles]:
+        """The metadata of all rows: every copy that lies in tensor memory; none of a dense A."""
+        if self.metadata is None:
+            return []
+        placed = _metadata_cells(self._metadata_key())
+        mask = np.uint32((1 << placed.element_bits) - 1)
+        of_blocks = [cluster.tensor_memory.cells[rank][placed.cells] >> placed.bits & mask for rank in self.ranks]
+        entries = np.concatenate(of_blocks).astype(np.uint8)  # (rows, k, copies)
+        copies = [np.ascontiguousarray(entries[..., copy]) for copy in range(entries.shape[-1])]
+        return [nibbles_of_entries(copy, self._held_type) for copy in copies]
+
+    def _metadata_key(self) -> AKey:
+        assert self.metadata is not None
+        word = self.descriptor
+        # An even column and the selector; kinds without a choice have both columns.
+        address = self.metadata + word.sparsity_selector
+        return AKey(word.m, self.k, self._held_type.name, self.form.cta_group, self.form.ws, address, sparse=True)
 
     def _before(self, cluster: Cluster, rank: int, places: Places) -> Matrix:
         """D before, or zeros."""
@@ -349,10 +409,16 @@ class TensorProduct(NamedTuple):
     def _a_key(self) -> AKey:
         assert self.a_tmem is not None
         word = self.descriptor
-        name = word.a_type.name
-        if self.form.kind.name in _PADDED_KINDS and word.a_type.bits < 8:
-            name = _PADDED_TYPES[word.a_type.bits]
-        return AKey(word.m, word.k, name, self.form.cta_group, self.form.ws, self.a_tmem)
+        form = self.form
+        return AKey(word.m, word.k, self._held_type.name, form.cta_group, form.ws, self.a_tmem, form.sparse)
+
+    @property
+    def _held_type(self) -> DataType:
+        """The type of A as tensor memory holds it: narrow elements may have bytes of their own."""
+        element = self.descriptor.a_type
+        if self.form.kind.name in _PADDED_KINDS and element.bits < 8:
+            return DataType.named(_PADDED_TYPES[element.bits])
+        return element
 
     def _scale_key(self, operand: Literal["A", "B"], scales: int) -> ScaleKey:
         word = self.descriptor
@@ -367,7 +433,7 @@ class TensorProduct(NamedTuple):
         """Scale factors of all rows and columns; of B once, or once for every quarter of lanes where they differ."""
         if self.a_scales is None or self.b_scales is None:
             return None
-        scales = self.form.scales(self.k)
+        scales = self.form.scales(self.descriptor.k)
         data_type = DataType.named("ue8m0" if self.descriptor.scale_type == "ue8m0" else "e4m3")
         of_a = np.concatenate([self._read_scales(cluster, rank, "A", scales)[0] for rank in self.ranks])
         of_b = [copy for rank in self.ranks for copy in self._read_scales(cluster, rank, "B", scales)]
@@ -421,10 +487,11 @@ class DKey(NamedTuple):
     cta_group: int
     ws: bool
     word: int
+    sparse: bool = False  # whether its A is
 
 
 class AKey(NamedTuple):
-    """An A in tensor memory."""
+    """An A in tensor memory, or the metadata of one."""
 
     m: int
     k: int
@@ -432,6 +499,7 @@ class AKey(NamedTuple):
     cta_group: int
     ws: bool
     word: int
+    sparse: bool = False
 
 
 class ScaleKey(NamedTuple):
@@ -463,14 +531,27 @@ def _cells_of(bit_addresses: npt.NDArray[np.int64]) -> Places:
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def accumulator_places(key: DKey) -> Places:
     """The cells of D, (rows of a block, n)."""
-    layout = tmem_layout((key.m, key.n), data_type=key.data_type, cta_group=key.cta_group, ws=key.ws, address=key.word)
+    layout = tmem_layout(
+        (key.m, key.n),
+        data_type=key.data_type,
+        cta_group=key.cta_group,
+        ws=key.ws,
+        sparse=key.sparse,
+        address=key.word,
+    )
     return _cells_of(layout.bit_addresses()[..., 0])
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def _a_cells(key: AKey) -> ACells:
     layout = tmem_layout(
-        (key.m, key.k), operand="A", data_type=key.data_type, cta_group=key.cta_group, ws=key.ws, address=key.word
+        (key.m, key.k),
+        operand="A",
+        data_type=key.data_type,
+        cta_group=key.cta_group,
+        ws=key.ws,
+        sparse=key.sparse,
+        address=key.word,
     )
     addresses = layout.bit_addresses()
     lowest_bit = 0
@@ -478,6 +559,21 @@ def _a_cells(key: AKey) -> ACells:
         if key.data_type == _PADDED_TYPES.get(spread.bits):
             lowest_bit = spread.lowest_bit
     return ACells(_cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, lowest_bit)
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def _metadata_cells(key: AKey) -> ACells:
+    """The cells of metadata: an entry for every element of k."""
+    layout = tmem_layout(
+        (key.m, key.k),
+        operand="metadata",
+        data_type=key.data_type,
+        cta_group=key.cta_group,
+        ws=key.ws,
+        address=key.word,
+    )
+    addresses = layout.bit_addresses()
+    return ACells(_cells_of(addresses), (addresses % CELL_BITS).astype(np.uint32), layout.element_bits, 0)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
@@ -507,8 +603,7 @@ def _scale_cells(key: ScaleKey, *, in_bytes: bool = False) -> Places:
 
 def decode_product(assembler: Assembler, instruction: Instruction, words: Words, cta_group: int) -> Step:
     """tcgen05.mma{.ws}.cta_group.kind…, what stands behind it."""
-    if words.flag("sp"):
-        raise RefusedError("tcgen05.mma.sp multiplies a sparse A, and the machine multiplies dense matrices")
+    sparse = words.flag("sp")
     if words.flag("ashift"):
         raise RefusedError(".ashift moves the rows of A down, and no document says which way that is")
     ws = words.flag("ws")
@@ -521,9 +616,10 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
         raise RefusedError(f"kind::{kind.name} {'needs' if kind.is_scaled else 'has no'} .block_scale")
     if kind.name == "mxf4nvf4" and scale_word is None:
         raise RefusedError("kind::mxf4nvf4 names its scale factors: .block16 or .block32")
-    form = ProductForm(kind, cta_group, ws, scale_word)
-    operands = list(instruction.operands)
-    d, a, b, idesc, *rest = operands
+    form = ProductForm(kind, cta_group, ws, scale_word, sparse)
+    d, a, b, *rest = instruction.operands
+    metadata = decode_address(assembler, rest.pop(0)) if sparse else None
+    idesc = rest.pop(0)
     in_tmem = isinstance(a, Address)
     scale_addresses: list[AddressOf] = []
     if is_scaled:
@@ -546,6 +642,7 @@ def decode_product(assembler: Assembler, instruction: Instruction, words: Words,
         disabled=disabled,
         d_shift=_d_shift(kind, rest) if not ws else 0,
         zero_mask=assembler.source(rest.pop(0), "b64") if ws and rest else None,
+        metadata=metadata,
     ).issue
 
 

@@ -2,6 +2,7 @@
 
     wgmma.fence                      nothing to do: registers are read and written when the product is made
     wgmma.mma_async  D, A, B, …      issued: descriptors and scale-d are taken now, operands and D when it is performed
+    wgmma.mma_async.sp  D, A, B, E, …  half of A, and its metadata from a register of every thread
     wgmma.commit_group               what was issued becomes a group
     wgmma.wait_group N               all groups but the N newest are performed, in their order
 
@@ -25,6 +26,7 @@ from tilescope.machine.collective import Collective
 from tilescope.machine.fault import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, KernelFaultError
 from tilescope.machine.instructions.mma import Product, decode_product
 from tilescope.machine.instructions.words import Words
+from tilescope.machine.metadata_operand import MetadataOperand, metadata_operand
 from tilescope.machine.operand_reads import ReadShape
 from tilescope.machine.order.cells import CellNumbers
 from tilescope.machine.order.order import Order
@@ -179,6 +181,12 @@ class Multiplication(NamedTuple):
     b_descriptor: int
     b_read: SmemRead
     scale_d: tuple[int, bool]  # a predicate, and whether it is negated
+    metadata: MetadataOperand | None = None  # of a sparse A
+
+    @property
+    def read_registers(self) -> tuple[int, ...]:
+        """What is read when the product is made, beside D."""
+        return self.a if self.metadata is None else (*self.a, self.metadata.register)
 
     def issue(self, cluster: Cluster, at: Lanes) -> None:
         """Take what does not wait, and leave the rest to be done later."""
@@ -199,7 +207,7 @@ class Multiplication(NamedTuple):
 
         if cluster.log is not None:
             cluster.log.add(issued.row())
-        registers = frozenset((*self.d, *self.a))
+        registers = frozenset((*self.d, *self.read_registers))
         if cluster.order is not None:
             self._tell_order(cluster, cluster.order, issued)
         cluster.pending.add(Work("wgmma", cluster.pc, cluster.lanes(at), perform, registers=registers))
@@ -215,9 +223,10 @@ class Multiplication(NamedTuple):
                     self.a_read.cells(cluster, order.witness, first_lane, int(issued.a_descriptors[number]))
                 )
             order.products.issue(lanes, operands, int(open_groups[first_lane]))
-            read = (*self.a, *self.d) if issued.adds_d[number] else self.a
+            own = self.read_registers
+            read = (*own, *self.d) if issued.adds_d[number] else own
             group = int(open_groups[first_lane])
-            order.products.use(lanes, frozenset(read), frozenset((*self.a, *self.d)), group)
+            order.products.use(lanes, frozenset(read), frozenset((*own, *self.d)), group)
 
 
 class Issued(NamedTuple):
@@ -254,7 +263,12 @@ class Issued(NamedTuple):
         b = decoded.b_read.matrices(cluster, own_first, self.b_descriptors[chosen])
         before = decoded.d_tile.gathered(cluster, decoded.d, groups)[:, 0]
         before[~self.adds_d[chosen]] = 0
-        decoded.d_tile.fill(cluster, decoded.d, groups, decoded.product.summed(cluster, a, b, before))
+        if decoded.metadata is None:
+            after = decoded.product.summed(cluster, a, b, before)
+        else:
+            nibbles = decoded.metadata.nibbles(cluster, groups)
+            after = decoded.product.sparse_summed(cluster, a, b, before, nibbles)
+        decoded.d_tile.fill(cluster, decoded.d, groups, after)
         cluster.pc = waiting_pc
 
 
@@ -263,7 +277,16 @@ def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> 
     words.done()
     if product.bit_operation != "and":
         raise RefusedError("wgmma of bits has .and.popc alone")
-    d_operand, a_operand, b_operand, scale_operand, *options = instruction.operands
+    metadata: MetadataOperand | None = None
+    d_operand, a_operand, b_operand, *others = instruction.operands
+    if product.row.is_sparse:
+        if len(others) < 2:
+            raise RefusedError("behind B stand the metadata and the sparsity selector")
+        metadata = metadata_operand(assembler, product.name, product.a_type.name, *others[:2])
+        others = others[2:]
+    if not others:
+        raise RefusedError("behind the operands stands scale-d")
+    scale_operand, *options = others
     d_tile = RegisterTile(product.name, "D", product.d_type.name)
     a_tile = RegisterTile(product.name, "A", product.a_type.name)
     a_in_registers = isinstance(a_operand, Vector)
@@ -277,10 +300,11 @@ def _mma_async(assembler: Assembler, instruction: Instruction, words: Words) -> 
         a_tile=a_tile,
         a=a_tile.sources(assembler, a_operand) if a_in_registers else (),
         a_descriptor=no_descriptor if a_in_registers else assembler.source(a_operand, "b64"),
-        a_read=SmemRead("A", WGMMA_M, product.row.k, element_bits, chosen.a_major, chosen.a_sign_mask),
+        a_read=SmemRead("A", WGMMA_M, product.row.a_k, element_bits, chosen.a_major, chosen.a_sign_mask),
         b_descriptor=assembler.source(b_operand, "b64"),
         b_read=SmemRead("B", product.n, product.row.k, element_bits, chosen.b_major, chosen.b_sign_mask),
         scale_d=assembler.predicate(scale_operand),
+        metadata=metadata,
     )
     return Collective(multiplication.issue, group_lanes=WARPGROUP_LANES)
 

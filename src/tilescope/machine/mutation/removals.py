@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tilescope.machine.mutation.change import Change, KernelText, MutantKind
+from tilescope.machine.mutation.redundancy import redundant_fences
 from tilescope.ptx.editing import Edit
 from tilescope.ptx.syntax import Function, Immediate, Instruction, Label, Register
 
@@ -88,10 +89,13 @@ class WaitLoop(NamedTuple):
 
 
 def removals(text: KernelText) -> Iterator[Change]:
-    """Every instruction of the table, removed alone; then all of each kind."""
+    """Every instruction of the table, removed alone, but for fences that are redundant; then all of each kind."""
+    redundant = redundant_fences(text)
     for row in REMOVED_KINDS:
         found = [one for one in text.instructions if one.opcode.startswith(row.opcodes) and _is_removable(one)]
         for instruction in found:
+            if instruction.start in redundant:
+                continue
             edit = text.statement(instruction).removed()
             yield Change(row.kind, f"{instruction.opcode} removed", instruction, (edit,))
         if len(found) > 1:

@@ -78,11 +78,14 @@ class Insertion(NamedTuple):
     offset: int = 0  # in the text, in characters: where they are put
 
 
+Pcs = tuple[int, int | None]  # the instructions of a conflict: that of the access that found it, and the other one
+
+
 class Remedy(NamedTuple):
-    """Insertions that were tried, and after which a conflict was gone; how many other errors went with it."""
+    """Insertions that were tried, and the errors that were gone after them: the instructions of each."""
 
     insertions: tuple[Insertion, ...]
-    others_gone: int
+    gone: frozenset[Pcs]
 
 
 @dataclass(slots=True)
@@ -100,6 +103,11 @@ class Conflict:
     writer_pc: int | None = None  # the instruction that had written the bytes in shared memory
     times: int = 0
     remedy: Remedy | None = None
+
+    @property
+    def pcs(self) -> Pcs:
+        """Its instructions."""
+        return self.now.pc, None if self.before is None else self.before.pc
 
 
 @dataclass(slots=True)

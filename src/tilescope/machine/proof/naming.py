@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from tilescope.machine.places import source_name
 from tilescope.pipeline.description import SELF_NAMES
 from tilescope.pipeline.parts import MAX_STAGES
-
-_LOCAL_NAME = re.compile(r"_ZZ.*E(?P<length>\d+)(?P<name>[A-Za-z_]\w*)")
 
 
 class SharedVariable(NamedTuple):
@@ -104,12 +102,10 @@ def variable_name(offset: int, variables: Sequence[SharedVariable]) -> str | Non
 
 
 def plain_name(name: str) -> str:
-    """A variable as its program calls it: nvcc's names for variables of a function hold the function's too.
+    """A variable as its program calls it, and not as a pipeline names itself.
 
     >>> plain_name("_ZZ4ringE4full"), plain_name("global_smem"), plain_name("rank")
     ('full', 'global_smem', 'rank_')
     """
-    found = _LOCAL_NAME.fullmatch(name)
-    if found is not None and int(found["length"]) == len(found["name"]):
-        name = found["name"]
-    return f"{name}_" if name in SELF_NAMES else name
+    own = source_name(name)
+    return f"{own}_" if own in SELF_NAMES else own

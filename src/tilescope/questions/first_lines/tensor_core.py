@@ -92,7 +92,7 @@ def of_fragment(held: Fragment, lane: int | None, element: tuple[int, int] | Non
         threads=held.threads,
         values=held.values,
         shape=held.shape,
-        data_type=held.data_type.name,
+        data_type=held.content,
         matrices=held.matrices if held.matrices > 1 else 0,
         registers=held.registers,
     )
