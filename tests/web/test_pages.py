@@ -428,6 +428,13 @@ def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
         page_of(client, link)
 
 
+@pytest.mark.parametrize("chosen", ["tile", "layout", "lanes"])
+def test_another_form_of_a_page_answers_with_what_it_keeps(client, chosen):
+    page = page_of(client, "/banks?tile=64x64")
+    link = re.search(rf'<option value="{chosen}" data-path="([^"]*)"', page)[1]
+    page_of(client, html.unescape(link))
+
+
 def test_words_that_name_no_symptom_lead_to_the_nearest(client):
     page = page_of(client, "/symptoms?seen=H100 vs B200")
     assert "Nothing known by these words" in page

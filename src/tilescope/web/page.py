@@ -247,12 +247,14 @@ class Form:
         return replace(self.left, left=self.alone).path()
 
     def path_to(self, chosen: str) -> str:
-        """The path of another form of the page, in which the fields that both have keep their text."""
+        """The path of another form of the page, in which the fields that both have, by name and label, keep their text."""
         choice = choice_of(self.page)
         assert choice is not None, self.page.name
         query = {} if chosen == choice.preset else {choice.name: chosen}
+        labels = {entry.name: entry.input.label for entry in self.fields}
         for entry in fields_of(self.page.forms[chosen]):
-            kept = self.written.get(entry.name, entry.preset)
+            is_shared = labels.get(entry.name) == entry.input.label
+            kept = self.written[entry.name] if is_shared else entry.preset
             if kept != entry.preset and entry.takes(kept):
                 query[entry.name] = kept
         return address(self.page.name, query | self._left_query())
