@@ -52,8 +52,10 @@ class Call(Generic[Result]):
         """The Python that does the same, imports included."""
         calls = list(self._calls())
         others = [call for call in calls if call.module not in ("tilescope", "builtins")]
-        names = ((call.module, call.function.__qualname__.partition(".")[0]) for call in others)
-        imports = dict.fromkeys(f"from {module} import {name}" for module, name in names)
+        names: dict[str, dict[str, None]] = {}
+        for call in others:
+            names.setdefault(call.module, {})[call.function.__qualname__.partition(".")[0]] = None
+        imports = [f"from {module} import {', '.join(sorted(imported))}" for module, imported in sorted(names.items())]
         lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
         return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
 

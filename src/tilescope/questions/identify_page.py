@@ -54,12 +54,12 @@ def _as_dump(content: bytes) -> str:
     """Bytes as xxd prints them, without the column of characters.
 
     >>> _as_dump(bytes(range(4)))
-    '00000000: 0001 0203'
+    '0000: 0001 0203'
     """
     lines = []
     for start in range(0, len(content), _BYTES_OF_LINE):
         words = content[start : start + _BYTES_OF_LINE].hex(" ", 2)
-        lines.append(f"{start:08x}: {words}")
+        lines.append(f"{start:04x}: {words}")
     return "\n".join(lines)
 
 

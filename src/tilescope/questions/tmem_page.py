@@ -25,6 +25,7 @@ from tilescope.questions.tensor_core import (
 from tilescope.written import pair
 
 LARGEST_SCALED_ELEMENTS = 1 << 26
+MAX_BUDGET_CHARACTERS = 400
 _M = replace(TMEM_M, label="Rows m", hint="of the instruction; with 2 blocks those of the pair.", is_required=True)
 _N = replace(TMEM_N, label="Columns n", hint="of the accumulator.", is_required=True)
 _K = replace(TMEM_K, label="Columns k", hint="of A, in elements.", is_required=True)
@@ -49,6 +50,8 @@ _BUDGET = replace(
         "D:64x128,D:64x128",
     ),
     is_open=True,
+    is_long=True,
+    longest=MAX_BUDGET_CHARACTERS,
     is_required=True,
 )
 _SCALED = Input("element", "--element", "Mark element", "of the matrix, as row,k.", read=pair)
