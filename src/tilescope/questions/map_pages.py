@@ -15,7 +15,7 @@ from tilescope.tensor_map.source import MapSource
 
 LARGEST_COPY_BYTES = 1 << 17  # of the first copy, which the page draws
 _LINES = 256  # of shared memory, drawn on the page
-_EXACT = (32, 160)  # columns and rows of the tensor that are drawn one by one
+_EXACT = (32, 64)  # columns and rows of the tensor that are drawn one by one
 
 
 def _reading_texts(asked: Asked) -> Asked:
