@@ -187,8 +187,12 @@ def test_hovering_asks_the_server_nothing(open_page):
 def test_a_tile_of_128_x_128_is_painted_whole(open_page):
     page = open_page("/load?dims=128,128&box=64,128&coords=64,0")
     shapes = page.locator("figure rect[data-link]:visible").count()
-    painted = "[...document.querySelectorAll('.painted-cells')].flatMap((each) => JSON.parse(each.textContent).cells).flat()"
-    assert shapes + page.evaluate(f"{painted}.filter((said) => said[2]).length") == 2 * 128 * 8  # both sides, chunk by chunk
+    painted = (
+        "[...document.querySelectorAll('.painted-cells')].flatMap((each) => JSON.parse(each.textContent).cells).flat()"
+    )
+    assert (
+        shapes + page.evaluate(f"{painted}.filter((said) => said[2]).length") == 2 * 128 * 8
+    )  # both sides, chunk by chunk
 
 
 def test_the_walk_of_im2col_is_stepped_and_played(open_page):

@@ -36,6 +36,11 @@ ONE_COPY = {
     ],
 }  # it reads before the bytes are there
 
+TWO_MAPS = "\n".join(
+    json.dumps({"data_type": "bf16", "dims": [4096, 64], "strides_bytes": [8192], "box": [64, rows]})
+    for rows in (8, 16)
+)
+
 # A state of every form, and some that are not the defaults.
 STATES = [
     *(
@@ -87,6 +92,18 @@ STATES = [
     "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),
     "/run?smem_at=shift.cu:12",
     "/run?draw=lines",
+    "/gemm?shape=256x256x128&data_type=e4m3&arch=sm_100&target=cuda",
+    "/tensor-memory?m=256&n=256&cta_group=2&element=200,17&load=",
+    "/tensor-memory?show=operand&k=32&metadata=yes&sparse=yes&element=",
+    "/tensor-memory?show=scales&shape=8x256&atom=8x4&element=",
+    "/tensor-memory?show=budget&budget=D:128x256*2,A:128x64",
+    "/diff?other=" + quote(TWO_MAPS),
+    "/conv?direction=wgrad",
+    "/conv?stride=2&direction=dgrad",
+    "/conv?image=1x32x128&filters=32x5&pad=2",
+    "/identify?dump=" + "00" * 512,
+    "/convert?notation=mosaic",
+    "/convert?text=(8,64):(64,1)&element_bits=16&notation=tilescope",
     "/symptoms?seen=715",
     "/symptoms?seen=garbage in every second row",
     "/symptoms?seen=-1 is not it: misaligned address",
@@ -391,6 +408,15 @@ def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
         ("/tensor-map?kind=im2col_map", ["load"]),
         ("/tensor-map?kind=im2col_wide_map", ["load"]),
         ("/tensor-map?box=128,300", []),
+        ("/gemm", ["path", "path", "pipeline"]),
+        ("/gemm?shape=4096x4096x4095", []),
+        ("/tensor-memory?show=scales", ["tensor-memory"]),
+        ("/diff", ["tensor-map", "tensor-map"]),
+        ("/conv", ["load", "tensor-map"]),
+        ("/conv?stride=2&direction=dgrad", []),
+        ("/identify", ["layout"]),
+        ("/convert", ["layout", "banks"]),
+        ("/convert?notation=triton", ["layout", "banks"]),
     ],
 )
 def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
@@ -400,6 +426,13 @@ def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
     assert [link.strip("/").partition("?")[0] for link in links] == pages
     for link in links:
         page_of(client, link)
+
+
+@pytest.mark.parametrize("chosen", ["tile", "layout", "lanes"])
+def test_another_form_of_a_page_answers_with_what_it_keeps(client, chosen):
+    page = page_of(client, "/banks?tile=64x64")
+    link = re.search(rf'<option value="{chosen}" data-path="([^"]*)"', page)[1]
+    page_of(client, html.unescape(link))
 
 
 def test_words_that_name_no_symptom_lead_to_the_nearest(client):

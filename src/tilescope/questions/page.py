@@ -111,3 +111,5 @@ class Page:
     chooser: Input | None = None  # the field that selects a form
     pasted: str = ""  # what its paste box takes; empty: it has none
     redirect: Callable[[Mapping[str, str]], Mapping[str, str] | None] | None = None
+    is_compared: bool = False  # whether two of its states may stand side by side
+    is_common: bool = True  # whether the bar names it; the list of all pages names every page

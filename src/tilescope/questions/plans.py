@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilescope.arch import ARCH
 from tilescope.card import CARD
@@ -22,6 +23,9 @@ from tilescope.questions.question import Answer, Asked, Input, Question, flag, i
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, numbers, pair, product, tile
+
+if TYPE_CHECKING:
+    from tilescope.emitter.emission import Target
 
 # Elements of a tile that a page plans, and those whose reads are counted instruction by instruction.
 LARGEST_TILE_ELEMENTS = 1 << 17
@@ -222,7 +226,7 @@ _TARGET_NAMES = {
     "triton": "Triton (Gluon)",
     "python": "a Python script",
 }
-_TARGET = Input(
+TARGET = Input(
     "target",
     "--emit",
     "Code to copy",
@@ -231,29 +235,41 @@ _TARGET = Input(
 )
 
 
-def _asking_why(asked: Asked) -> Asked:
+def asking_why(asked: Asked) -> Asked:
     """A page names every candidate, with the reasons, unasked."""
     return asked.saying(why=True)
 
 
 def _plan_code(asked: Asked, answer: Answer) -> Code | Sentences:
-    """The best plan as source text, with the Python and the command that write it; or why there is none."""
+    """The best plan as source text, or why there is none."""
+    report = answer.value
+    if answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
+        return ()
+    best = replace(answer.call, attribute="best")
+    command = PLAN.words(asked.saying(why=None, emit=asked.get("target")))
+    return code_of(report.best, best, asked.get("target", "none"), command)
+
+
+def code_of(
+    planned: Plan | GemmPlan, call: Call[Any], target: Target | Literal["none"], command: list[str]
+) -> Code | Sentences:
+    """A plan as source text, with the Python and the command that write it; or why there is none.
+
+    `call` makes the plan.
+    """
+    if target == "none":
+        return ()
     from tilescope.emitter.emission import emit
 
-    target = asked.get("target", "none")
-    report = answer.value
-    if target == "none" or answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
-        return ()
     try:
-        source = emit(report.best, target)
+        source = emit(planned, target)
     except RuleError as error:
         return tuple(f"No {target} code: {violation}" for violation in error.violations)
-    best = replace(answer.call, name="", attribute="best")
     return Code(
         title=f"The best plan as {_TARGET_NAMES[target]}",
         source=source,
-        call=Call(emit, (best, target), name="source"),
-        command=tuple(PLAN.words(asked.saying(why=None, emit=target))),
+        call=Call(emit, (replace(call, name=""), target), name="source"),
+        command=tuple(command),
     )
 
 
@@ -312,10 +328,10 @@ _RARE = frozenset(
 )
 PLAN_FORM = PageForm(
     PLAN,
-    inputs=(*PLAN_INPUTS, _TARGET),
+    inputs=(*PLAN_INPUTS, TARGET),
     presets={"tile": "128x64", "data_type": "bf16", "target": "cuda"},
     rare=_RARE,
-    asking=_asking_why,
+    asking=asking_why,
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     leads=_plan_leads,
     code=_plan_code,

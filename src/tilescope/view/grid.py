@@ -238,6 +238,17 @@ class Grid:
         notes = (*self.notes, f"Drawn: {cut}.") if cut else self.notes
         return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
 
+    def between(self, first: int, stop: int) -> Self:
+        """The columns `first` to below `stop`; what lies on both sides of a cut is told where there is room.
+
+        >>> grid = Grid("", (), (Row((), (Cell("wait", span=3), Cell("b"))),)).between(2, 4)
+        >>> [(cell.text, cell.span) for cell in grid.rows[0].cells]
+        [('', 1), ('b', 1)]
+        """
+        tiers = tuple(replace(tier, headers=_cut(tier.headers, first, stop)) for tier in self.tiers)
+        rows = tuple(replace(row, cells=_cut(row.cells, first, stop)) for row in self.rows)
+        return replace(self, tiers=tiers, rows=rows)
+
     def _line_spans(self) -> Iterator[int]:
         """How many columns the tiers and rows cover."""
         yield from (sum(header.span for header in tier.headers) for tier in self.tiers)
@@ -392,6 +403,20 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     [0, 4, 6]
     """
     return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
+
+
+def _cut(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, ...]:
+    """What cells or headers show of the columns `first` to below `stop`."""
+    kept: list[Spanning] = []
+    for start, item in placed(items):
+        low = max(start, first)
+        high = min(start + item.span, stop)
+        if low >= high:
+            continue
+        is_larger = 2 * (high - low) > item.span
+        has_room = high - low >= len(item.text)  # a column has room for a character
+        kept.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
+    return tuple(kept)
 
 
 class _Need(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilescope.layout import Layout, oriented
 from tilescope.layout.comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.notation import Conversion
+from tilescope.notation import Conversion, NoEquivalent
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Grid
@@ -38,14 +38,15 @@ def draw_layout(
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
     `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory;
-    `notations` are listed instead.
+    `notations` are listed instead, above the whole tile.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
     'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
     """
     if notations is not None:
-        return draw_notations(notations)
+        drawn = draw_notations(notations)
+        return drawn.with_parts(dict(whole_layout(layout).figures().named)) if whole else drawn
     if other is not None:
         return draw_difference(layout, other, element=element, whole=whole)
     if whole:
@@ -188,7 +189,16 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     return Drawing(f"The same layout in {conversion.notation}", parts)
 
 
+def draw_no_equivalent(reason: NoEquivalent, *, layout: Layout | None = None) -> Drawing:
+    """Why there is no text, and the layout that has none."""
+    parts: dict[str, Part | tuple[Part, ...] | None] = {"reasons": tuple(map(str, reason.violations))}
+    if layout is not None:
+        parts |= dict(whole_layout(layout).figures().named)
+    return Drawing("No such text", parts)
+
+
 DRAWINGS = {
     Conversion: draw_conversion,
     Layout: draw_layout,
+    NoEquivalent: draw_no_equivalent,
 }

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from tilescope.view.grid import Columns, Grid, Row, Spanning, Tier, number_span, placed
 from tilescope.view.palette import Mark, Tint, colour_of
-from tilescope.view.parts import Beside, Legend, Part, Table, packed
-from tilescope.view.ruler import BitField, BitRuler, Piece, RulerRow
+from tilescope.view.parts import Beside, Entry, Legend, Part, Table, packed
+from tilescope.view.ruler import NARROW_BITS, BitField, BitRuler, Piece, RulerRow
 from tilescope.view.svg_shapes import (
     Area,
     Block,
@@ -45,6 +45,7 @@ _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
 _NARROW_TEXT = 360  # text beside a grid, and the title and notes of a narrow one
 _COLUMN_GAP = 18
 _BIT_WIDTH = {64: 17, 32: 28}  # two digits and a little air
+NARROW_BIT_WIDTH = _BIT_WIDTH[64]  # in lines of 32 bits
 _NUMBERS = 15  # height of the bit numbers
 _FIELD_HEIGHT = 36
 _EMPTY_ROW = 24
@@ -224,6 +225,12 @@ def is_painted(grid: Grid) -> bool:
     return all(cell.span == 1 for row in grid.rows for cell in row.cells)
 
 
+def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
+    """How many of the grid's first columns can be drawn, behind its labels, in this width."""
+    columns = _GridDrawer.of(grid, dense=dense, linked=False).columns
+    return sum(columns.stub + end <= width for end in columns.ends)
+
+
 class _GridDrawer:
     """Draws the headers and rows of a grid, whose columns are as wide as they need to be."""
 
@@ -393,23 +400,45 @@ def _ruler(part: BitRuler) -> Laid:
     return Laid(rows.width, lambda width: titled(part.title, [rows, table.draw(width)], (), width, gap=12))
 
 
-def ruler_rows(ruler: BitRuler, *, linked: bool = False) -> Block:
-    """The rows of the ruler, without title and table; `linked` fields bear their links, for a page with a script."""
-    rows = ruler.rows()
+def ruler_rows(ruler: BitRuler, *, linked: bool = False, is_narrow: bool = False) -> Block:
+    """The rows of the ruler, without title and table; `linked` fields bear their links, for a page with a script.
+
+    A narrow one has lines of 32 bits, as wide as bits are in rows of 64.
+    """
+    rows = ruler.narrow_rows() if is_narrow else ruler.rows()
+    bits = NARROW_BITS if is_narrow else ruler.row_bits
+    bit_width = NARROW_BIT_WIDTH if is_narrow else _BIT_WIDTH[bits]
     names = max(mono_width(row.label, SMALL) for row in rows)
     stub = names + 12 if names else 0.0
-    return below([_ruler_row(row, ruler.row_bits, stub, linked=linked) for row in rows], gap=6)
+    return below([_ruler_row(row, bits, stub, bit_width=bit_width, linked=linked) for row in rows], gap=6)
 
 
-def _ruler_row(row: RulerRow, bits: int, stub: float, *, linked: bool) -> Block:
-    bit_width = _BIT_WIDTH[bits]
+def ruler_keys(ruler: BitRuler) -> Legend:
+    """What the letters stand for that a narrow ruler has where a field's name has no room."""
+    entries = []
+    word = ""
+    for row in ruler.narrow_rows():
+        word = row.label or word
+        for piece in row.pieces:
+            width = (piece.high - piece.low + 1) * NARROW_BIT_WIDTH
+            if piece.field is not None and not _has_room(piece.field, width):
+                entries.append(Entry(f"{word} {piece.field.name}".strip(), piece.field.colour, sample=piece.key))
+    return Legend(tuple(entries))
+
+
+def _has_room(field: BitField, width: float) -> bool:
+    """Whether the name of a field fits a piece of it."""
+    return mono_width(field.name, TINY) + 8 <= width
+
+
+def _ruler_row(row: RulerRow, bits: int, stub: float, *, bit_width: int, linked: bool) -> Block:
     width = stub + bits * bit_width
     if not row.fields:
         text = label(stub - 10, 16, row.label, "l") + label(stub, 16, "no named bits", "small muted")
         return Block(width, _EMPTY_ROW, text)
     body = label(stub - 10, _NUMBERS + _FIELD_HEIGHT / 2 + 4, row.label, "l")
     for piece in row.pieces:
-        left = stub + (bits - 1 - piece.high) * bit_width
+        left = stub + (row.first_bit + bits - 1 - piece.high) * bit_width
         piece_width = (piece.high - piece.low + 1) * bit_width
         if piece.field is None:
             area = Area(left, _NUMBERS, piece_width, _FIELD_HEIGHT)
@@ -425,7 +454,7 @@ def _ruler_piece(piece: Piece, field: BitField, width: float, *, linked: bool) -
         numbers = label(width / 2, 11, str(piece.low), "h")
     else:
         numbers = label(2, 11, str(piece.high), "h start") + label(width - 2, 11, str(piece.low), "h end")
-    name = field.name if mono_width(field.name, TINY) + 8 <= width else piece.key
+    name = field.name if _has_room(field, width) else piece.key
     has_room = mono_width(field.value, TINY) + 4 <= width or len(field.value) == 1
     value = field.value if has_room else ""
     title = f"bits {number_span(piece.low, piece.high)}: {field.name}"

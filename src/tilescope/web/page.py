@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
 from tilescope.pipeline.simulation import Simulation
 from tilescope.planner.element_path import ElementPath
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
-from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, flag, in_words
+from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, MisuseError, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
 from tilescope.sentence import shortened
 from tilescope.tma import Trace
@@ -35,11 +36,24 @@ PAGE_QUERY = rule(
     passing='ts.web.pages.form_at("/swizzle?mode=128B&address=0x80")',
     failing='ts.web.pages.form_at("/swizzle?mode=128B&mode=64B")',
 )
+MISUSED = PAGE_QUERY.worded(
+    found="{sentence}",
+    limit="fields go together as the options of the command do",
+    fix="Fill the field that is missing, or empty one of them.",
+)
+OTHER_PAGE = PAGE_QUERY.worded(
+    argument="left",
+    found="'{written}' on the left",
+    limit="a page compares states of its own, one with another",
+    fix="Write the address of a state, such as /{page}.",
+)
 MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
 TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
+LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
+FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
 PASTE = "paste"  # the query's name for a text that fills the fields
 LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
 LEAST_TICKS = 8  # of a timeline on a page
@@ -81,6 +95,11 @@ class Field:
             return self.input.hint
         return f"{self.input.hint} Empty: {self.default}.".strip()
 
+    @property
+    def may_stay_empty(self) -> bool:
+        """Whether an empty field says nothing, as a command without the option; otherwise it is read, and refused."""
+        return self.input.is_required is not True and bool(self.input.option or not self.preset)
+
     def takes(self, written: str) -> bool:
         """Whether the text may stand in it: a list of names takes those alone."""
         return self.control != "choice" or written in self.input.choices or (not written and self.has_no_choice)
@@ -94,7 +113,7 @@ class Field:
         if len(written) > most:
             fix = f"Use at most {most} characters; the command line takes more."
             raise PAGE_LIMIT.error(argument=self.name, what="characters", count=len(written), most=most, fix=fix)
-        if not written.strip() and (self.input.option or not self.preset):
+        if not written.strip() and self.may_stay_empty:
             return None
         if self.control == "choice" and written not in self.input.choices:
             raise RuleError([unknown_name(self.input.label.lower(), self.name, written, self.input.choices)])
@@ -102,7 +121,8 @@ class Field:
             return self.input.read(written)
         except ValueError as error:
             wrong, instead = error.args
-            limit = f"{self.name} is {READERS[self.input.read].called}"
+            known = READERS.get(self.input.read)
+            limit = self.input.hint.rstrip(".") if known is None else f"{self.name} is {known.called}"
             raise ARGUMENT_TYPE.error(argument=self.name, found=wrong, limit=limit, fix=f"Write {instead}.") from None
 
 
@@ -139,6 +159,7 @@ class Form:
     step: int = 0  # of the walk
     pin: str = ""  # the cell that stays marked
     ticks: tuple[int, int] | None = None  # of a timeline: the first that is drawn, and how many; None: as the view does
+    left: Form | None = None  # the state that this one is compared with
 
     @property
     def description(self) -> PageForm:
@@ -191,7 +212,10 @@ class Form:
     def answer_to(self, asked: Asked) -> Answer:
         """What the library says to what is asked."""
         answer = self.description.answer or self.description.question.answer
-        return answer(asked)
+        try:
+            return answer(asked)
+        except MisuseError as error:
+            raise MISUSED.error(sentence=str(error).rstrip(".")) from None
 
     @property
     def command(self) -> tuple[str, ...] | None:
@@ -203,13 +227,7 @@ class Form:
 
     def path(self, **changed: str) -> str:
         """The path and query of this state, or of one with some fields changed; defaults are left out."""
-        written = dict(self.written) | changed
-        fields = list(self.fields)
-        choice = choice_of(self.page)
-        if choice is not None:
-            fields.insert(0, choice)
-            written[choice.name] = self.chosen
-        query = {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
+        query = self._query(changed)
         if self.step and not changed:
             query[STEP] = str(self.step)
         if self.pin and not changed:
@@ -217,25 +235,63 @@ class Form:
         if self.ticks and not changed:
             first, count = self.ticks
             query[TICKS] = f"{first}-{first + count - 1}"
-        return address(self.page.name, query)
+        return address(self.page.name, query | self._left_query())
+
+    def _query(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """The fields that hold something else than at first."""
+        written = {**self.written, **changed}
+        fields = list(self.fields)
+        choice = choice_of(self.page)
+        if choice is not None:
+            fields.insert(0, choice)
+            written[choice.name] = self.chosen
+        return {field.name: written[field.name] for field in fields if written[field.name] != field.preset}
+
+    def _left_query(self) -> dict[str, str]:
+        return {} if self.left is None else {LEFT: self.left.path()}
+
+    def figure_path(self, ground: str) -> str:
+        """The path of the figure of this state alone, for a light or a dark ground."""
+        path, _, query = self.path().partition("?")
+        return f"{path}.svg?{query}&{FIGURE}={ground}" if query else f"{path}.svg?{FIGURE}={ground}"
+
+    @property
+    def alone(self) -> Form:
+        """The state by itself: with no other beside it, no cell pinned and no step taken."""
+        return replace(self, left=None, pin="", step=0)
+
+    @property
+    def comparing_path(self) -> str:
+        """The path of this state beside itself, where the right one is then edited."""
+        return replace(self, left=self.alone, pin="", step=0).path()
+
+    @property
+    def swapped_path(self) -> str:
+        """The path of the left state, with this one on its left."""
+        assert self.left is not None, self.page.name
+        return replace(self.left, left=self.alone).path()
 
     def path_to_ticks(self, first: int, count: int) -> str:
         """The path of this state with another part of its timeline; a step and a pin are of the part that is left."""
         return replace(self, step=0, pin="", ticks=(first, count)).path()
 
     def path_to(self, chosen: str) -> str:
-        """The path of another form of the page, in which the fields that both have keep their text."""
+        """The path of another form of the page, in which the fields that both have, by name and label, keep their text."""
         choice = choice_of(self.page)
         assert choice is not None, self.page.name
         query = {} if chosen == choice.preset else {choice.name: chosen}
+        labels = {entry.name: entry.input.label for entry in self.fields}
         for entry in fields_of(self.page.forms[chosen]):
-            kept = self.written.get(entry.name, entry.preset)
+            is_shared = labels.get(entry.name) == entry.input.label
+            kept = self.written[entry.name] if is_shared else entry.preset
             if kept != entry.preset and entry.takes(kept):
                 query[entry.name] = kept
-        return address(self.page.name, query)
+        return address(self.page.name, query | self._left_query())
 
     def wrong_fields(self, violations: Iterable[Violation]) -> frozenset[str]:
         """The fields that violations are about: `box[0]` is about the field `box`.
+
+        An argument that no field has, such as the shape (m, n), is told by the names of the violation's values.
 
         >>> from tilescope.questions.pages import MENU
         >>> page = next(page for page in MENU if page.name == "tensor-map")
@@ -243,7 +299,11 @@ class Form:
         >>> sorted(form.wrong_fields(form.answer().violations))
         ['box']
         """
-        named = {violation.argument.partition("[")[0] for violation in violations if violation.severity == "error"}
+        named: set[str] = set()
+        for violation in violations:
+            if violation.severity == "error":
+                argument = violation.argument.partition("[")[0]
+                named |= {argument} if argument in self.written else set(violation.values)
         return frozenset(named & set(self.written))
 
     def cure(self, violation: Violation) -> str | None:
@@ -263,6 +323,8 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     fields = fields_of(page.forms[chosen])
     written = {field.name: query.get(field.name, field.preset) for field in fields}
     known = [*written] if choice is None else [*written, choice.name]
+    if page.is_compared:
+        known.append(LEFT)
     strange = [name for name in query if name not in (*known, STEP, PIN, TICKS)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
@@ -276,7 +338,22 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
         pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
         ticks=_ticks_of(query.get(TICKS, "")) if page.forms[chosen].pans else None,
+        left=_left_form(page, query[LEFT]) if LEFT in query else None,
     )
+
+
+def _left_form(page: Page, written: str) -> Form:
+    """The state on the left, as the address of a page; RuleError where it is none of this page."""
+    try:
+        place = urlsplit(written)
+        pairs = parse_qsl(place.query, keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60)) from None
+    query = query_of(pairs)
+    is_elsewhere = place.scheme or place.netloc or place.path != f"/{page.name}"
+    if is_elsewhere or LEFT in query:
+        raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60))
+    return filled_form(page, query).alone
 
 
 def _ticks_of(written: str) -> tuple[int, int] | None:

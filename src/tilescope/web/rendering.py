@@ -28,6 +28,7 @@ from tilescope.view.ruler import BitRuler
 from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
 from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
+from tilescope.web.comparison import Comparison, saved_drawing, saved_json
 from tilescope.web.explained import explained
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
@@ -85,7 +86,11 @@ def render_form(form: Form) -> tuple[int, str]:
         sheet = Sheet.of(form)
     except RuleError as error:
         return 422, _page_html(form, None, error.violations)
-    return 200, _page_html(form, sheet, sheet.answer.violations)
+    try:
+        compared = Comparison.of(sheet)
+    except RuleError as error:
+        return 422, render_refusal(f"{form.page.title}: the left state has no answer", error.violations)
+    return 200, _page_html(form, sheet, sheet.answer.violations, compared=compared)
 
 
 def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
@@ -101,13 +106,14 @@ def _page_html(
     standalone: Standalone | None = None,
     pasted: str = "",
     template: str = "page.html",
+    compared: Comparison | None = None,
 ) -> str:
-    """The page of a form, and of its answer if it has one."""
+    """The page of a form, and of its answer if it has one; `compared` is that answer beside another."""
     drawing: Drawing | None = None
     program: Code | None = None
     if sheet is not None:
         drawing = sheet.drawing
-        code = sheet.code()
+        code = sheet.code() if compared is None else ()
         if isinstance(code, Code):
             program = code
         else:
@@ -118,13 +124,14 @@ def _page_html(
         page=form.page,
         choice=choice_of(form.page),
         sheet=sheet,
+        compared=compared,
         drawn=drawing,
         code=program,
         standalone=standalone,
         pasted=pasted,
         gallery=GALLERY,
         told=set() if standalone is None else None,
-        pan=None if sheet is None or standalone is not None else sheet.pan,
+        pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
@@ -168,14 +175,20 @@ class Fitted(NamedTuple):
     parts: tuple[FittedPart, ...]
 
 
-def fitted(beside: Beside) -> Fitted:
-    """Parts beside each other with the pictures of their grids, at a scale at which they fit."""
+def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
+    """Parts beside each other with the pictures of their grids, at a scale at which they fit.
+
+    Where it `is_narrow`, as beside another state, they stand below each other in full size.
+    """
     blocks = [grid_blocks(part, dense=beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
     width = sum(block.labels.width + block.cells.width for block in blocks if block is not None)
     scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
     if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
         scale = _BESIDE_SCALE
+    if is_narrow:
+        shrinks = False
+        scale = 1.0
     parts = [
         FittedPart(name, part, _labelled(part, block, scale) if isinstance(part, Grid) and block is not None else None)
         for (name, part), block in zip(beside.named, blocks, strict=True)
@@ -228,10 +241,11 @@ def exported(url: str) -> str:
         style=Markup(style),  # noqa: S704  our own files
         script=Markup(script),  # noqa: S704
         policy=f"default-src 'none'; style-src '{hash_source(style)}'; script-src '{hash_source(script)}'; img-src data: blob:",
-        svg=_data("image/svg+xml", sheet.drawing.svg()),
-        json=_data("application/json", sheet.answer.json()),
+        svg=_data("image/svg+xml", saved_drawing(sheet.form).svg()),
+        json=_data("application/json", saved_json(sheet.form)),
     )
-    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone)
+    compared = Comparison.of(sheet)
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone, compared=compared)
 
 
 def hash_source(text: str) -> str:

@@ -185,6 +185,7 @@
     if (value === "") query.delete(name); else query.set(name, value);
     const said = query.toString().replaceAll("%2C", ",");
     $("link").textContent = url.pathname + (said ? `?${said}` : "");
+    for (const file of document.querySelectorAll("[data-figure]")) file.href = `${url.pathname}.svg?${said}${said && "&"}figure=${file.dataset.figure}`;
     history.replaceState(null, "", $("link").textContent);
     place = state();
   }
@@ -531,12 +532,13 @@
       try { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; } catch { copy.textContent = "Not allowed"; }
       setTimeout(() => { copy.textContent = "Copy"; }, 1500);
     }
-    if (event.target.id === "save-png") savePng(event.target);
+    if (event.target.id === "save-png" || event.target.dataset?.from) savePng(event.target);
   });
+  // A figure has 300 pixels to the inch of a paper; its SVG has 96.
   function savePng(button) {
-    const image = new Image();
+    const image = new Image(), from = button.dataset.from;
     image.onload = () => {
-      const scale = Math.min(2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
+      const scale = Math.min(from ? 300 / 96 : 2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
       canvas.width = image.width * scale; canvas.height = image.height * scale;
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       canvas.toBlob((blob) => {
@@ -546,8 +548,13 @@
         setTimeout(() => URL.revokeObjectURL(link.href), 10000);
       });
     };
-    image.src = $("save-svg").href;
+    image.src = $(from ?? "save-svg").href;
   }
+
+  // The list of all pages closes at Escape, and at a click elsewhere.
+  const menu = $("menu");
+  document.addEventListener("click", (event) => { if (menu && !menu.contains(event.target)) menu.open = false; });
+  menu?.addEventListener("keydown", (event) => { if (event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); } });
 
   // Light and dark: the system's choice until the button is pressed.
   const themes = matchMedia("(prefers-color-scheme: dark)");
@@ -560,7 +567,7 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], [data-fills], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
     marked = [];
