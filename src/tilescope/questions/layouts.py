@@ -34,8 +34,7 @@ from tilescope.questions.inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
 from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 
-LARGEST_DRAWN_ELEMENTS = 1 << 15  # on a page, of a layout or of threads and values
-LARGEST_COMPARED_ELEMENTS = 1 << 14
+LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 
 
 def draw_answer(asked: Asked) -> Answer:
@@ -70,7 +69,7 @@ def draw_answer(asked: Asked) -> Answer:
         parsing,
         first=of_layout_difference(layout, other),
         then=Call(Layout.first_difference, (parsing_other,), name="", receiver=parsing),
-        shown={"element": element, "other": other},
+        shown={"element": element, "other": other, "whole": asked.get("whole")},
         extra=facts,
     )
 
@@ -231,7 +230,7 @@ DRAW_FORM = PageForm(
     limits={
         "threads and values": LARGEST_DRAWN_ELEMENTS,
         "elements": LARGEST_DRAWN_ELEMENTS,
-        "elements compared": LARGEST_COMPARED_ELEMENTS,
+        "elements compared": LARGEST_DRAWN_ELEMENTS,
     },
     asking=_asking_whole,
     walks=True,
@@ -245,7 +244,7 @@ CONVERT_FORM = PageForm(
     ),
     presets={"text": _SAMPLES[0], "major": "", "unit": "", "smem_address": "0x0"},
     rare=frozenset(row.name for row in LAYOUT_BESIDE),
-    limits={"elements": LARGEST_COMPARED_ELEMENTS},
+    limits={"elements": LARGEST_DRAWN_ELEMENTS},
     asking=_asking_picture,
     leads=_convert_leads,
 )

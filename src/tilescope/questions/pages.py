@@ -26,7 +26,8 @@ MENU = (
         "path",
         "Path",
         "One element from memory to the tensor core: its copy, its place in shared memory, the K step that reads it.",
-        {"": plans.PATH_FORM},
+        {"tile": plans.PATH_FORM, "gemm": plans.GEMM_PATH_FORM, "map": tensor_core.MAP_PATH_FORM},
+        chooser=Input("given", label="Element of"),
     ),
     Page(
         "plan",

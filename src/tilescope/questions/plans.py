@@ -89,6 +89,7 @@ GEMM_OPTIONS = (
     Input("sms", "--sms", "SMs to plan for", "", read=number, unsaid="the card's"),
 )
 PATH_OF = Input("element", "--element", "Follow element", "as mn,k: its whole way, instead of the plan.", read=pair)
+OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 EMIT = Input(
     "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
@@ -159,6 +160,8 @@ def gemm_answer(asked: Asked) -> Answer:
         )
     if "emit" in asked:
         return Answer(planned, first=of_gemm(planned), program=_program(planned, asked))
+    if "element" in asked:
+        return _operand_path(asked, planned, call)
     return Answer(
         planned,
         call,
@@ -166,6 +169,16 @@ def gemm_answer(asked: Asked) -> Answer:
         shown={"why": asked.get("why", False)},
         extra=planned.kernel_facts(),
     )
+
+
+def _operand_path(asked: Asked, planned: GemmPlan, call: Call[GemmPlan]) -> Answer:
+    """The way of an element of A or B, in the first stage of shared memory."""
+    name = asked.get("operand", "A").lower()
+    (start, *_) = planned.smem_offsets()[name]
+    operand = replace(call, name=name, attribute=name)
+    following = Call(Plan.path, asked["element"], {"smem_address": start}, name="path", receiver=operand)
+    path = following.run()
+    return Answer(path, following, first=of_element_path(path))
 
 
 def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
@@ -192,7 +205,16 @@ GEMM = Question(
 
     Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
     """,
-    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, WHY, EMIT, PROGRAM_FILE),
+    inputs=(
+        SHAPE,
+        ELEMENT_TYPE,
+        *GEMM_OPTIONS,
+        replace(PATH_OF, hint="of an operand's tile, as mn,k: its whole way, instead of the plan."),
+        OPERAND_OF,
+        WHY,
+        EMIT,
+        PROGRAM_FILE,
+    ),
     answer=gemm_answer,
     functions=(plan_gemm,),
 )
@@ -321,6 +343,16 @@ PATH_FORM = PageForm(
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     rare=_RARE,
     walks=True,
+    picked="element",
+    leads=_path_leads,
+)
+GEMM_PATH_FORM = PageForm(
+    GEMM,
+    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, PATH_OF, *GEMM_OPTIONS),
+    presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
+    rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),
+    walks=True,
+    picked="element",
     leads=_path_leads,
 )
 QUESTIONS = (PLAN, GEMM)

@@ -21,8 +21,10 @@ from tilescope.mma.scale_packing import SCALE_ATOM, SCALE_FORMATS
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.mma.tmem_load import LoadedElement, loaded_element
+from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_layout
+from tilescope.questions.first_lines.plans import of_element_path
 from tilescope.questions.first_lines.tensor_core import (
     of_agreement,
     of_budget,
@@ -33,8 +35,9 @@ from tilescope.questions.first_lines.tensor_core import (
     of_tmem,
 )
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
-from tilescope.questions.maps import DESCRIBED_MAP, described
+from tilescope.questions.maps import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
+from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
@@ -349,6 +352,11 @@ READ_OPTIONS = (
         argument="data_type",
     ),
 )
+SWIZZLE_OF_MAP = replace(next(row for row in MAP_OPTIONS if row.name == "swizzle"), hint="")
+WORD = Input("word", label="Descriptor", hint="its 64 bits, as a kernel has them.", read=word, is_hex=True)
+PATH_ELEMENT = Input(
+    "element", "--element", "Follow element", "of the box, as mn,k: its whole way, instead of the check.", read=pair
+)
 COPIES = Input(
     "copies",
     "--copy",
@@ -360,8 +368,24 @@ COPIES = Input(
 )
 
 
+def _path_answer(asked: Asked) -> Answer:
+    """The way of an element of the tile that the map's box is and the descriptor reads."""
+    start = {"smem_address": asked["smem_address"]} if "smem_address" in asked else {}
+    call = Call(
+        path_of_map,
+        (map_call(described(asked)), asked["word"], *asked["element"]),
+        start,
+        name="path",
+        module="tilescope.planner.map_path",
+    )
+    path = call.run()
+    return Answer(path, call, first=of_element_path(path))
+
+
 def check_answer(asked: Asked) -> Answer:
     """Whether the bytes that TMA wrote are those that a descriptor reads."""
+    if "element" in asked:
+        return _path_answer(asked)
     tensor_map = described(asked).tensor_map()
     readings = [reading for reading in descriptor_readings(asked["word"]).readings if reading.major is not None]
     sound = [reading.descriptor for reading in readings if reading.sound]
@@ -520,7 +544,7 @@ CHECK = Question(
 
     The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
     """,
-    inputs=(*READ_OPTIONS, Input("word", read=word), *DESCRIBED_MAP, COPIES),
+    inputs=(*READ_OPTIONS, WORD, PATH_ELEMENT, *DESCRIBED_MAP, COPIES),
     answer=check_answer,
     functions=(compatible, TensorMap),
 )
@@ -541,5 +565,22 @@ FRAGMENT_FORM = PageForm(
     inputs=(FRAGMENT_INSTRUCTION, FRAGMENT_OPERAND, FRAGMENT_TYPE, LANE),
     presets={"instruction": "mma.m16n8k16", "operand": "A", "data_type": "bf16"},
     walks=True,
+)
+MAP_PATH_FORM = PageForm(
+    CHECK,
+    inputs=(WORD, PATH_ELEMENT, TYPE, DIMS, BOX, SWIZZLE_OF_MAP, SMEM_ADDRESS, STRIDES),
+    presets={
+        "word": "0x4000004000010002",
+        "element": "37,21",
+        "data_type": "bf16",
+        "dims": "64,128",
+        "box": "64,128",
+        "swizzle": "128B",
+        "smem_address": "0x0",
+    },
+    limits={"elements": LARGEST_TILE_ELEMENTS},
+    rare=frozenset(["strides_bytes"]),
+    walks=True,
+    picked="element",
 )
 QUESTIONS = (LAYOUT, FRAGMENT, TMEM, SCALES, INSTRUCTION, DESCRIPTORS, CHECK)

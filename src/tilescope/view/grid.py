@@ -10,7 +10,7 @@ A grid says what is where, not how it looks: `drawing` prints it, `svg_document`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
@@ -75,7 +75,7 @@ class Cell:
     Cells of one drawing that show the same thing share a word of `link`: a page that knows the mouse marks them all.
 
     >>> Cell("3", 3, title="line 0, chunk 3")
-    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='')
+    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='', goes='')
     """
 
     text: str = ""
@@ -84,6 +84,7 @@ class Cell:
     title: str = ""
     span: int = 1  # columns it covers
     link: str = ""  # words, separated by blanks
+    goes: str = ""  # what a click writes into the field of the page that takes a place of the drawing
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,9 @@ class Grid:
     rows: tuple[Row, ...]
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    column_width: float | None = (
+        None  # of an SVG, in pixels, which leaves out texts that need more; None: as texts need
+    )
 
     def __post_init__(self) -> None:
         assert len({*self._line_spans()}) <= 1, self.title
@@ -454,16 +458,20 @@ class Columns(NamedTuple):
         least: float,
         gap: float,
         unnamed: float,
+        fixed: float | None = None,
     ) -> Self:
         """All columns as wide as the widest text of one; those under a wider span share what it needs.
 
         `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the
-        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers.
+        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers;
+        a `fixed` width is that of all columns, whatever their texts need.
         """
-        needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
-        for tier in grid.tiers:
-            needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
-        widths = _column_widths(needs, grid.columns, least)
+        widths: Sequence[float] = [fixed or least] * grid.columns
+        if fixed is None:
+            needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
+            for tier in grid.tiers:
+                needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+            widths = _column_widths(needs, grid.columns, least)
         groups = grid.group_starts
         starts: list[float] = []
         ends: list[float] = []

@@ -20,9 +20,11 @@ from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 if TYPE_CHECKING:
     from tilescope.questions.layouts import EveryNotation
 
-_MAX_WHOLE = 128  # rows and columns of a tile that is drawn whole, in pieces; two of them have half the columns
+_MAX_WHOLE = 256  # rows and columns of a tile that is drawn whole, in pieces
 _MAX_COMPARED = 16  # rows and columns of each of two layouts that are not drawn whole
-_MAX_HELD = 4096  # pieces of a drawing of shared memory
+_MAX_COMPARED_PIECES = 1 << 14  # of each of two layouts that are drawn whole
+_MAX_HELD = 8192  # pieces of a drawing of shared memory
+_MAX_LINES = 1024  # of it
 
 
 def draw_layout(
@@ -75,7 +77,7 @@ def whole_layout(layout: Layout) -> Drawing:
     pieces = Pieces.of(layout)
     grids = {"tile": pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))}
     if pieces.addresses.size <= _MAX_HELD:
-        grids["memory"] = pieces.memory("Shared memory")
+        grids["memory"] = pieces.memory("Shared memory", most=_MAX_LINES)
     return _drawing(layout, pieces, grids)
 
 
@@ -119,9 +121,9 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     other_pieces = Pieces.of(other, addresses=other_addresses, names=names, most=count)
     elsewhere = addresses != other_addresses
     marked = elsewhere.reshape(*pieces.addresses.shape, count).any(axis=2)
-    links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
     first = one.first_difference(other)
-    most = (_MAX_WHOLE, _MAX_WHOLE // 2) if whole else (_MAX_COMPARED, _MAX_COMPARED)
+    whole = whole and pieces.addresses.size <= _MAX_COMPARED_PIECES
+    most = (_MAX_WHOLE, _MAX_WHOLE) if whole else (_MAX_COMPARED, _MAX_COMPARED)
     shown = element or first
     asked: Element | None = None
     if shown is not None and not whole:
@@ -129,8 +131,8 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
         asked = oriented(one.major, mn, k) if one.major == other.major else (mn, k)
     grids = Beside(
         {
-            "first": pieces.grid("The first", most, asked=asked).marked(links, "collision"),
-            "second": other_pieces.grid("The second", most, asked=asked).marked(links, "collision"),
+            "first": pieces.grid("The first", most, asked=asked, elsewhere=marked),
+            "second": other_pieces.grid("The second", most, asked=asked, elsewhere=marked),
         }
     )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}

@@ -28,6 +28,7 @@ def style_sheet() -> str:
         f".h,.l,.head{{fill:{ROLES['header'].ink}}}.muted{{fill:{ROLES['muted'].ink}}}",
         f".title{{font-size:{TITLE}px;font-weight:600}}.sub{{font-size:{SUBTITLE}px;font-weight:600}}",
         ".strong{font-weight:600}",
+        ".painted path{stroke:#ffffff;stroke-width:0.5}.painted .dot{stroke:none}",
         ".cells rect{stroke:#ffffff;stroke-width:1}.line{stroke:#9aa1ad;stroke-width:1}",
         ".cells text{fill:#000000;pointer-events:none}.cells text.w{fill:#ffffff}",  # the tooltip is the cell's
     ]

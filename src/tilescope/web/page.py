@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from tilescope import view
 from tilescope.errors import RuleError, Violation, unknown_name
+from tilescope.pipeline.simulation import Simulation
+from tilescope.planner.element_path import ElementPath
 from tilescope.questions.page import Code, Leads, ListedLine, Page, PageForm, Sentences, address
 from tilescope.questions.question import PAGE_LIMIT, READERS, Answer, Asked, Input, MisuseError, flag, in_words
 from tilescope.rule import ARGUMENT_TYPE, rule
@@ -18,6 +21,9 @@ from tilescope.sentence import shortened
 from tilescope.tma import Trace
 from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
+
+if TYPE_CHECKING:
+    from tilescope.view.pipeline_view import Ticks
 
 PAGE_QUERY = rule(
     "page-query",
@@ -47,7 +53,11 @@ STEP = "step"  # the query's name for the place in a walk; every page that steps
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
 FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
+TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 PASTE = "paste"  # the query's name for a text that fills the fields
+LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
+LEAST_TICKS = 8  # of a timeline on a page
+MOST_TICKS = 512
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
 
 
@@ -149,11 +159,23 @@ class Form:
     step: int = 0  # of the walk
     pin: str = ""  # the cell that stays marked
     left: Form | None = None  # the state that this one is compared with
+    ticks: tuple[int, int] | None = None  # of a timeline: the first that is drawn, and how many; None: as the view does
 
     @property
     def description(self) -> PageForm:
         """The form that is filled."""
         return self.page.forms[self.chosen]
+
+    @property
+    def state_words(self) -> str:
+        """What the form says, in one line: its choice and its fields, but for those that say what is taken anyway."""
+        said = [self.chosen.replace("_", " ")] if self.chosen else []
+        for entry in self.fields:
+            written = self.written[entry.name].strip()
+            is_hidden = entry.name in self.description.rare and written == entry.preset
+            if written and written != entry.default and not is_hidden:
+                said.append(entry.input.label if entry.control == "tick" else written.splitlines()[0])
+        return " · ".join(shortened(words, LONGEST_STATE_WORDS) for words in said)
 
     @property
     def rare_fields(self) -> tuple[Field, ...]:
@@ -210,6 +232,9 @@ class Form:
             query[STEP] = str(self.step)
         if self.pin and not changed:
             query[PIN] = self.pin
+        if self.ticks and not changed:
+            first, count = self.ticks
+            query[TICKS] = f"{first}-{first + count - 1}"
         return address(self.page.name, query | self._left_query())
 
     def _query(self, changed: Mapping[str, str]) -> dict[str, str]:
@@ -245,6 +270,10 @@ class Form:
         """The path of the left state, with this one on its left."""
         assert self.left is not None, self.page.name
         return replace(self.left, left=self.alone).path()
+
+    def path_to_ticks(self, first: int, count: int) -> str:
+        """The path of this state with another part of its timeline; a step and a pin are of the part that is left."""
+        return replace(self, step=0, pin="", ticks=(first, count)).path()
 
     def path_to(self, chosen: str) -> str:
         """The path of another form of the page, in which the fields that both have, by name and label, keep their text."""
@@ -296,7 +325,7 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
     known = [*written] if choice is None else [*written, choice.name]
     if page.is_compared:
         known.append(LEFT)
-    strange = [name for name in query if name not in (*known, STEP, PIN)]
+    strange = [name for name in query if name not in (*known, STEP, PIN, TICKS)]
     if strange:
         raise RuleError(unknown_name("field", name[:80], name, known) for name in strange[:8])
     step = query.get(STEP, "")
@@ -309,6 +338,7 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
         pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
         left=_left_form(page, query[LEFT]) if LEFT in query else None,
+        ticks=_ticks_of(query.get(TICKS, "")) if page.forms[chosen].pans else None,
     )
 
 
@@ -324,6 +354,56 @@ def _left_form(page: Page, written: str) -> Form:
     if is_elsewhere or LEFT in query:
         raise OTHER_PAGE.error(page=page.name, written=shortened(written, 60))
     return filled_form(page, query).alone
+
+
+def _ticks_of(written: str) -> tuple[int, int] | None:
+    """The first tick of "64-127" and how many they are; None where it is no part of a timeline that a page draws.
+
+    >>> _ticks_of("64-127"), _ticks_of("7-3"), _ticks_of("first")
+    ((64, 64), None, None)
+    """
+    if not re.fullmatch("[0-9]{1,6}-[0-9]{1,6}", written):
+        return None
+    first, last = map(int, written.split("-"))
+    count = last - first + 1
+    return (first, count) if LEAST_TICKS <= count <= MOST_TICKS else None
+
+
+class Pan(NamedTuple):
+    """The part of a timeline that is drawn, and the paths of the parts around it; None where it ends."""
+
+    first: int
+    shown: int  # ticks
+    total: int
+    to_start: str | None
+    earlier: str | None
+    later: str | None
+    to_end: str | None
+    closer: str | None
+    farther: str | None
+    onward: str | None  # where a player goes on that has reached the last tick
+
+    @classmethod
+    def of(cls, form: Form, shown: Ticks) -> Pan:
+        """The parts around those ticks: a step moves by half of what is drawn, a zoom keeps its middle."""
+        first, count, total = shown.first, shown.shown, shown.total
+        half = max(1, count // 2)
+        has_earlier = first > 0
+        has_later = shown.end < total
+        can_zoom_in = half >= LEAST_TICKS
+        can_zoom_out = count < min(total, MOST_TICKS)
+        return cls(
+            first=first,
+            shown=count,
+            total=total,
+            to_start=form.path_to_ticks(0, count) if has_earlier else None,
+            earlier=form.path_to_ticks(max(0, first - half), count) if has_earlier else None,
+            later=form.path_to_ticks(min(first + half, total - count), count) if has_later else None,
+            to_end=form.path_to_ticks(total - count, count) if has_later else None,
+            closer=form.path_to_ticks(first + half // 2, half) if can_zoom_in else None,
+            farther=form.path_to_ticks(max(0, first - half), min(2 * count, MOST_TICKS)) if can_zoom_out else None,
+            onward=form.path_to_ticks(shown.end, count) if has_later else None,
+        )
 
 
 class Drag(NamedTuple):
@@ -347,8 +427,7 @@ class Sheet:
     @classmethod
     def of(cls, form: Form) -> Sheet:
         """The sheet of a filled form; RuleError where there is no answer."""
-        asked = form.asked()
-        answer = form.answer_to(asked)
+        asked, answer = _answered(form)
         drawing = view.draw(answer.value, **_drawn_with(form, answer))
         assert drawing is not None, answer.value.kind
         return cls(form, asked, answer, drawing.without(answer.told_in) if answer.told_in else drawing)
@@ -372,6 +451,28 @@ class Sheet:
         if not self.form.description.walks:
             return ()
         return view.walk(self.answer.value, **_drawn_with(self.form, self.answer))
+
+    @property
+    def pan(self) -> Pan | None:
+        """The part of the timeline that is drawn; None where there is no timeline."""
+        simulation = self.answer.value
+        if not self.form.description.pans or not isinstance(simulation, Simulation):
+            return None
+        from tilescope.view.pipeline_view import shown_ticks
+
+        block = self.answer.shown.get("block")
+        assert block is None or isinstance(block, int)
+        return Pan.of(self.form, shown_ticks(simulation, block=block, ticks=self.form.ticks))
+
+    @property
+    def moves(self) -> Mapping[str, str]:
+        """What the arrow keys write into the field that takes a place of the drawing, where they leave what is drawn."""
+        path = self.answer.value
+        if not self.form.description.picked or not isinstance(path, ElementPath):
+            return {}
+        from tilescope.view.path_view import moves_of
+
+        return moves_of(path)
 
     @property
     def drag(self) -> Drag | None:
@@ -400,9 +501,33 @@ class Sheet:
         return self.form.description.code(self.asked, self.answer)
 
 
+@dataclass(frozen=True)
+class _AskedState:
+    """What a form asks, whichever part of the answer it shows."""
+
+    form: Form = field(compare=False)
+    page_name: str
+    chosen: str
+    written: tuple[tuple[str, str], ...]
+
+
+def _answered(form: Form) -> tuple[Asked, Answer]:
+    """What a form asks and its answer; that of a timeline is kept, because every part of it is a page of its own."""
+    if not form.description.pans:
+        asked = form.asked()
+        return asked, form.answer_to(asked)
+    return _kept_answer(_AskedState(form, form.page.name, form.chosen, tuple(form.written.items())))
+
+
+@lru_cache(maxsize=4)
+def _kept_answer(state: _AskedState) -> tuple[Asked, Answer]:
+    asked = state.form.asked()
+    return asked, state.form.answer_to(asked)
+
+
 def _drawn_with(form: Form, answer: Answer) -> dict[str, object]:
     """The options with which the page draws an answer."""
-    options = {**answer.shown, **form.description.shown}
+    options = {**answer.shown, **form.description.shown, "ticks": form.ticks}
     return {name: option for name, option in options.items() if option is not None}
 
 
