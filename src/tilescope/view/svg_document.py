@@ -52,7 +52,8 @@ _EMPTY_ROW = 24
 _HEADER_HEIGHT = 17
 _HEADER_BASELINE = 12
 _RULE_HEIGHT = 4
-_MOST_SHAPES = 1100  # of the cells of a grid, each a shape with a text and a tooltip
+_MOST_SHAPES = 1100  # of the cells of a grid on a page, each a shape with a text and a tooltip …
+_MOST_SHAPES_SAVED = 8192  # … and in a file
 _WIDEST_PAINTED = 1600  # pixels of a grid of more cells, up to which its columns have room for texts
 _SHRUNK_WIDTH = 600  # pixels of a wider one, whose cells have no texts: two of them stand beside each other
 _SMALLEST_CELL = 4  # pixels
@@ -188,12 +189,6 @@ def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Bloc
     return titled(grid.title, [replace(drawn, width=drawer.width)], grid.notes, text_width, gap=6)
 
 
-def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
-    """How many of the grid's first columns can be drawn, behind its labels, in this width."""
-    columns = _GridDrawer.of(grid, dense=dense, linked=False).columns
-    return sum(columns.stub + end <= width for end in columns.ends)
-
-
 class GridBlocks(NamedTuple):
     """A grid as a page shows it: its labels stay in sight while its cells are scrolled."""
 
@@ -215,10 +210,10 @@ class PaintedPlaces(NamedTuple):
 def grid_blocks(grid: Grid, *, dense: bool = False) -> GridBlocks:
     """The labels and the cells of a grid, which stand beside each other, without title and notes."""
     drawer = _GridDrawer.of(grid, dense=dense, linked=True)
-    return GridBlocks(drawer.stub(), drawer.cells(), drawer.places() if is_painted(grid) else None)
+    return GridBlocks(drawer.stub(), drawer.cells(), drawer.places() if drawer.is_painted else None)
 
 
-def is_painted(grid: Grid) -> bool:
+def is_painted(grid: Grid, most: int = _MOST_SHAPES) -> bool:
     """Whether a grid has so many cells that those of one colour are one shape: a browser is slow with many shapes.
 
     >>> from tilescope.view.grid import Cell
@@ -226,9 +221,15 @@ def is_painted(grid: Grid) -> bool:
     >>> is_painted(Grid("", (), (row,) * 10)), is_painted(Grid("", (), (row,) * 20))
     (False, True)
     """
-    if sum(len(row.cells) for row in grid.rows) <= _MOST_SHAPES:
+    if sum(len(row.cells) for row in grid.rows) <= most:
         return False
     return all(cell.span == 1 for row in grid.rows for cell in row.cells)
+
+
+def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
+    """How many of the grid's first columns can be drawn, behind its labels, in this width."""
+    columns = _GridDrawer.of(grid, dense=dense, linked=False).columns
+    return sum(columns.stub + end <= width for end in columns.ends)
 
 
 class _GridDrawer:
@@ -239,7 +240,7 @@ class _GridDrawer:
         """The drawer of a grid; the cells of a painted one shrink to squares without text where it would be too wide."""
         density = _DENSE if dense or grid.is_dense else _ROOMY
         drawer = cls(grid, density, linked=linked)
-        if not is_painted(grid) or drawer.width <= _WIDEST_PAINTED:
+        if not drawer.is_painted or drawer.width <= _WIDEST_PAINTED:
             return drawer
         side = max(_SMALLEST_CELL, _SHRUNK_WIDTH / grid.columns)
         return cls(replace(grid, column_width=side), density._replace(cell_height=side), linked=linked)
@@ -248,6 +249,7 @@ class _GridDrawer:
         self.grid = grid
         self.density = density
         self.linked = linked
+        self.is_painted = is_painted(grid, _MOST_SHAPES if linked else _MOST_SHAPES_SAVED)
         self.columns = Columns.of(
             grid,
             label=lambda text: mono_width(text, SMALL) + 10,
@@ -271,9 +273,7 @@ class _GridDrawer:
     def cells(self) -> Block:
         """The headers and the cells, from top to bottom."""
         headers = below([self._headers(tier) for tier in self.grid.tiers])
-        rows = (
-            self._painted_rows() if is_painted(self.grid) else below([self._row_cells(row) for row in self.grid.rows])
-        )
+        rows = self._painted_rows() if self.is_painted else below([self._row_cells(row) for row in self.grid.rows])
         return replace(below([headers, rows], gap=2), width=self.width - self.columns.stub)
 
     def _header_names(self, tier: Tier) -> Block:
@@ -287,7 +287,7 @@ class _GridDrawer:
         """A line of headers; of those that are wider than their columns, some."""
         body = ""
         every = 1
-        if is_painted(self.grid) and self.grid.column_width is not None:
+        if self.is_painted and self.grid.column_width is not None:
             widest = max((mono_width(header.text, TINY) for header in tier.headers), default=0.0)
             every = ceil((widest + self.density.header_padding) / self.grid.column_width)
         for place, (header, left, right) in enumerate(self._edges(tier.headers)):

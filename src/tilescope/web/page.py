@@ -51,9 +51,9 @@ MAX_CHARACTERS = 400  # of a field
 MAX_LONG_CHARACTERS = 6000
 STEP = "step"  # the query's name for the place in a walk; every page that steps knows it
 PIN = "pin"  # the query's name for the cell that stays marked: figure, row and column, counted from 0
+TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 LEFT = "left"  # the query's name for the state that another is compared with: the path and query of a page
 FIGURE = "figure"  # the query's name, for an SVG, of the ground that its figure alone stands on: light or dark
-TICKS = "ticks"  # the query's name for the part of a timeline that is drawn: the first tick and the last
 PASTE = "paste"  # the query's name for a text that fills the fields
 LONGEST_STATE_WORDS = 28  # characters of a field in the line that says the state of a form
 LEAST_TICKS = 8  # of a timeline on a page
@@ -158,8 +158,8 @@ class Form:
     written: Mapping[str, str]
     step: int = 0  # of the walk
     pin: str = ""  # the cell that stays marked
-    left: Form | None = None  # the state that this one is compared with
     ticks: tuple[int, int] | None = None  # of a timeline: the first that is drawn, and how many; None: as the view does
+    left: Form | None = None  # the state that this one is compared with
 
     @property
     def description(self) -> PageForm:
@@ -337,8 +337,8 @@ def filled_form(page: Page, query: Mapping[str, str]) -> Form:
         written,
         step=int(step) if re.fullmatch("[0-9]{1,6}", step) else 0,
         pin=pin if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){2}", pin) else "",
-        left=_left_form(page, query[LEFT]) if LEFT in query else None,
         ticks=_ticks_of(query.get(TICKS, "")) if page.forms[chosen].pans else None,
+        left=_left_form(page, query[LEFT]) if LEFT in query else None,
     )
 
 

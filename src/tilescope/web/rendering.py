@@ -131,7 +131,7 @@ def _page_html(
         pasted=pasted,
         gallery=GALLERY,
         told=set() if standalone is None else None,
-        pan=None if sheet is None or standalone is not None else sheet.pan,
+        pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
