@@ -218,6 +218,7 @@ def test_every_example_runs_and_ends_as_it_should(example):
         "lost_wait": "lost waits noticed: 2 of 2",
         "pytest_kernel": "2 passed",
         "run_kernel": "equal to numpy: True",
+        "run_tilelang": "equal to numpy: True",
         "run_triton": "equal to numpy: True" if importlib.util.find_spec("triton") else "Triton is not installed",
         "invalid_value": "accepted: box (64, 64), strides (8208,)",
         "tile_to_tensor_core": "emulated product is right: True",

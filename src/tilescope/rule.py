@@ -55,6 +55,7 @@ _ROW_MODULES = (
     "tensor_map.source",
     "mma.readings",
     "mma.agreement",
+    "mma.compression",
     "mma.emulation",
     "smem.search",
     "notation",

@@ -7,7 +7,7 @@ import pytest
 
 from tilescope.arch import Arch
 from tilescope.data_type import DataType
-from tilescope.gpu.isolation import compiled, source
+from tilescope.gpu.compiling import compiled, source
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 from tilescope.gpu.suites.copies import OPERATIONS
 from tilescope.gpu.suites.tensor_cores import FORMS, opcodes

@@ -10,12 +10,12 @@ import pytest
 from tilescope.arch import Arch
 from tilescope.gpu import device as device_module
 from tilescope.gpu.benchmark import SETTINGS
+from tilescope.gpu.compiling import source
 from tilescope.gpu.device import Device
-from tilescope.gpu.isolation import source
 from tilescope.gpu.streaming import run
 from tilescope.gpu.suites import SUITE_NAMES, suite_named
 
-SUITES = [name for name in SUITE_NAMES if name != "emitted"]  # whose programs bring their own kernels
+SUITES = [name for name in SUITE_NAMES if name not in ("emitted", "kernels")]  # whose programs bring their own kernels
 # what macros declare for the kernels of kernels/tensor_cores.cu, by how their names begin
 MACROS = {"mma": "WORD* pa", "wgmma": "u32* pa", "addresses": "u64* words"}
 
@@ -71,11 +71,12 @@ def device(monkeypatch, tmp_path):
         launched.append(place)
         return prepared(made, place, *values, **sizes)
 
-    def start(_device, kernel, _sizes, numbers):
+    def start(_device, kernel, _sizes, contents):
         file = launched[-1].split(":")[0]
         parameters = declared(file, kernel)
-        assert len(numbers) == len(parameters), (kernel, parameters)
-        for number, parameter in zip(numbers.tolist(), parameters, strict=True):
+        assert len(contents) == len(parameters), (kernel, parameters)
+        for content, parameter in zip(contents, parameters, strict=True):
+            number = int.from_bytes(content, "little")
             assert driver.holds(number) == ("*" in parameter), (kernel, parameter, hex(number))
 
     monkeypatch.setattr(Device, "_prepared", remembered)

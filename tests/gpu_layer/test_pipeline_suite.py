@@ -10,7 +10,7 @@ import pytest
 import tilescope as ts
 from tilescope.cli import run
 from tilescope.errors import RuleError
-from tilescope.gpu.isolation import source
+from tilescope.gpu.compiling import source
 from tilescope.gpu.suites import Outcome, pipeline_drawing, pipeline_steps, suite_named
 from tilescope.gpu.suites.pipeline_actions import NotRunnableError
 from tilescope.gpu.suites.pipeline_order import NEVER

@@ -12,7 +12,7 @@ from tilescope.cli import run
 from tilescope.errors import DeviceError, RuleError
 from tilescope.gpu.isolation import CardInChildren
 from tilescope.gpu.suites import SUITE_NAMES, Outcome, suite_named
-from tilescope.gpu.verification import Capture, replay, verify
+from tilescope.gpu.verification import Capture, SuiteResult, Verification, draw_verification, replay, verify
 from tilescope.value import Value, own_data
 
 GOLDEN = sorted((Path(__file__).parent.parent / "golden").glob("verify_*.npz"))
@@ -89,6 +89,29 @@ def test_a_card_that_differs_is_told_in_words_with_status_1(predicting, tmp_path
     assert all("(1 of " in difference for difference in told.values())
     again = replay(Capture.read(path))  # the bytes of cases that differ are kept, so the words are the same
     assert [each.difference for each in again.suites] == [each["difference"] for each in first["suites"]]
+
+
+def test_one_case_runs_again_with_its_own_number(predicting, capsys):
+    predicting("WRONG")
+    assert run(["verify", "mbarriers", "--seed", "4", "--only", "3", "--json"]) == 1
+    (suite,) = json.loads(capsys.readouterr().out)["suites"]
+    (case,) = suite_named("mbarriers").cases(4, 4, "sm_90")[3:]
+    assert suite["cases"] == 1
+    assert suite["difference"].startswith("case 3: ")
+    assert str(case)[:60] in suite["difference"]
+
+
+def test_the_program_of_a_note_is_shown_line_by_line():
+    made = SuiteResult(
+        suite="kernels", cases=1, equal=0, difference="case 0", seconds=1.0, note="The smallest:\n.version 8.7\nret;"
+    )
+    facts = {"card": "stand-in", "arch": "sm_90", "driver": "0", "cuda": "0", "date": "2026-01-01"}
+    shown = draw_verification(Verification(**facts, seed=1, replayed=False, suites=(made,))).text().splitlines()
+    first = shown.index("kernels: The smallest:")
+    assert [line.split() for line in shown[first + 1 :] if line.strip()][:2] == [
+        ["1", ".version", "8.7"],
+        ["2", "ret;"],
+    ]
 
 
 def test_cases_are_the_same_in_any_count_and_differ_by_seed():

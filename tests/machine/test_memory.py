@@ -142,6 +142,33 @@ def test_generic_addresses_reach_shared_local_and_global_memory():
     assert out.tolist() == [[102, 0], [102, 1], [102, 2], [102, 3]]
 
 
+def test_an_address_in_a_variable_is_an_operand():
+    """name+offset of shared, local and global variables: their own addresses by mov, generic ones by cvta."""
+    offsets = kernel(
+        """
+        .shared .align 16 .b8 tile[64];
+        .local .align 4 .b8 depot[16];
+        mov.u32 %r1, tile+8;
+        mov.u32 %r2, tile;
+        sub.u32 %r3, %r1, %r2;
+        mov.u64 %d1, table+12;
+        ld.global.u32 %r4, [%d1-4];
+        cvta.shared.u64 %d2, tile+16;
+        st.u32 [%d2], 77;
+        ld.shared.u32 %r5, [tile+16];
+        mov.u64 %d3, depot+4;
+        st.local.u32 [%d3+4], 55;
+        ld.local.u32 %r6, [depot+8];
+        ld.param.u64 %d5, [out];
+        st.global.v4.u32 [%d5], {%r3, %r4, %r5, %r6};
+        """,
+        before=".global .align 4 .u32 table[4] = {10, 20, 30, 40};",
+    )
+    out = np.zeros(4, np.uint32)
+    assert offsets.run(1, 1, [out]).outcome == "finished"
+    assert out.tolist() == [8, 30, 77, 55]
+
+
 def test_tables_of_the_module_are_there_and_new_for_every_run():
     counted = kernel(
         """

@@ -25,7 +25,11 @@ from tilescope.written import number
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number)
-_VERIFY_INPUTS = (_SEED, Input("count", "--count", "Cases per suite", read=number, unsaid="the suite's own", least=1))
+_VERIFY_INPUTS = (
+    _SEED,
+    Input("count", "--count", "Cases per suite", read=number, unsaid="the suite's own", least=1),
+    Input("only", "--only", "The one case of every suite to run, counted from 0", read=number, unsaid="all", least=0),
+)
 _BENCH_INPUTS = (
     _SEED,
     Input("card", "--card", "Whose rates the planner uses", unsaid="the card of the architecture"),
@@ -38,11 +42,13 @@ _VERIFY_HELP = """Run random cases on the GPU of this machine and compare them w
 tilescope verify                             all suites
 tilescope verify loads stores --count 500
 tilescope verify pipelines                   those that are proven must run
+tilescope verify kernels --seed 2            random PTX programs and kernels
+tilescope verify kernels --seed 2 --only 17  one of them
 tilescope verify --save h200.npz             to send, or to check later
 tilescope verify --replay h200.npz           without a GPU
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
-tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines.
+tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels.
 
 Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
 """

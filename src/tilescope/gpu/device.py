@@ -26,8 +26,8 @@ from tilescope.tensor_map.limits import MAX_RANK
 
 _MAP_ALIGNMENT_BYTES = 64
 _Array: TypeAlias = npt.NDArray[Any]
-# what a kernel gets: a number, or the address of a copy of an array
-KernelValue: TypeAlias = int | np.integer[Any] | npt.NDArray[Any]
+# what a kernel gets: a number, the address of a copy of an array, or bytes by value, such as a tensor map's
+KernelValue: TypeAlias = int | np.integer[Any] | npt.NDArray[Any] | bytes
 
 
 class CardFacts(TypedDict):
@@ -146,6 +146,13 @@ class Device:
         for array, pointer in zip(out, pointers, strict=True):
             self.download(pointer, array)
 
+    def load(self, image: str | bytes) -> str:
+        """Load a cubin, or a PTX text, which the driver compiles; gives the name for `launch`, "name:entry"."""
+        contents = image.encode() + b"\0" if isinstance(image, str) else image
+        name = f"text {len(self._modules)}"
+        self._modules[name] = _value(self._driver.cuModuleLoadData(contents))
+        return name
+
     def seconds(self, place: str, *values: KernelValue, **sizes: int) -> float:
         """The median time of five launches of a kernel, after one that is not counted."""
         start_kernel = self._prepared(place, *values, **sizes)
@@ -175,13 +182,19 @@ class Device:
         function = _value(self._driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         _value(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
-        numbers = [self.upload(value) if isinstance(value, np.ndarray) else int(value) for value in values]
+        contents = [self._content(value) for value in values]
         sizes = (blocks, 1, 1, threads, 1, 1, smem_bytes)
-        return partial(self._start, function, sizes, np.array(numbers, np.uint64))
+        return partial(self._start, function, sizes, contents)
 
-    def _start(self, function: object, sizes: tuple[int, ...], numbers: npt.NDArray[np.uint64]) -> None:
-        """A parameter of 32 bits is the lower half of its number."""
-        pointers = numbers.ctypes.data + 8 * np.arange(numbers.size, dtype=np.uint64)
+    def _content(self, value: KernelValue) -> bytes:
+        """The bytes of a parameter; one of 32 bits is the lower half of its number."""
+        if isinstance(value, bytes):
+            return value
+        return np.uint64(self.upload(value) if isinstance(value, np.ndarray) else int(value)).tobytes()
+
+    def _start(self, function: object, sizes: tuple[int, ...], contents: Sequence[bytes]) -> None:
+        held = [np.frombuffer(content, np.uint8) for content in contents]
+        pointers = np.array([content.ctypes.data for content in held], np.uint64)
         _value(self._driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:

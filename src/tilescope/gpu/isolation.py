@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import TypedDict
 
 from tilescope.errors import DeviceError
 from tilescope.gpu import streaming
+from tilescope.gpu.compiling import compiled
 from tilescope.gpu.device import CardFacts, CudaError, Device
 from tilescope.gpu.suites import Case, Outcome, suite_named
 from tilescope.value import Value
@@ -191,19 +191,6 @@ def card_in_children() -> Iterator[CardInChildren]:
     """The card of this machine; DeviceError where there is none."""
     with tempfile.TemporaryDirectory() as folder:
         yield CardInChildren(Path(folder))
-
-
-def source(name: str) -> str:
-    """The text that is compiled for a file of kernels: what all share, then its own."""
-    folder = files("tilescope.gpu") / "kernels"
-    return "".join((folder / file).read_text("utf-8") for file in ("prologue.cuh", f"{name}.cu"))
-
-
-def compiled(name: str, target: str) -> bytes:
-    """The cubin of a file of kernels for a target such as "sm_90a"; NVRTC needs no GPU."""
-    from cuda.core import Program, ProgramOptions
-
-    return bytes(Program(source(name), "c++", ProgramOptions(arch=target)).compile("cubin").code)
 
 
 def serve(folder: Path, pipe: int) -> None:

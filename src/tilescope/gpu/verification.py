@@ -55,6 +55,15 @@ CAPTURE = rule(
     fix="Use the FILE of tilescope verify --save FILE.",
     source=_SOURCE,
 )
+OTHER_PROGRAM = rule(
+    "capture-program",
+    "The programs of a capture are those that this tilescope grows from the same seeds.",
+    argument="path",
+    found="program {seed} of the capture has a text with digest {recorded}",
+    limit="this tilescope grows one with digest {grown}",
+    fix="Capture again: tilescope verify kernels --save FILE.",
+    source=_SOURCE,
+)
 FORMAT = 1
 _SHORT_BYTES = 64  # results up to this are always kept whole
 
@@ -144,11 +153,17 @@ class Verification(MadeOnCard):
 
 
 def verify(
-    suites: Iterable[str] = (), *, count: int | None = None, seed: int = 1, progress: Progress | None = None
+    suites: Iterable[str] = (),
+    *,
+    count: int | None = None,
+    seed: int = 1,
+    only: int | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Verification, Capture]:
     """Compare tilescope with the card of this machine; also gives the capture of what the card did.
 
-    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own).
+    `suites` are names (none: all); `count` is the number of cases of every suite (None: the suite's own); `only` is the
+    number of the one case to run, as a difference names it.
     """
     chosen = [suite_named(name) for name in suites or SUITE_NAMES]
     compared = []
@@ -156,13 +171,15 @@ def verify(
         arch = card.facts["arch"]
         here = [suite for suite in chosen if arch in ARCH and Arch.named(arch).has(suite.feature)]
         for suite in here:
-            cases = suite.cases(suite.count if count is None else count, seed, arch)
+            first = only or 0
+            wanted = suite.count if count is None else count
+            cases = suite.cases(wanted if only is None else only + 1, seed, arch)[first:]
             try:
                 card.compile(suite.kernels)
                 outcomes = card.outcomes(
                     suite.name, cases, together=suite.together, seconds=suite.seconds_at_most, children=suite.children
                 )
-                compared.append(_compared(suite, cases, outcomes, progress))
+                compared.append(_compared(suite, cases, outcomes, progress, first=first))
             except DeviceError as error:
                 left = [each.name for each in here[len(compared) :]]
                 raise _card_lost([result for result, _ in compared], left, seed, error) from error
@@ -198,9 +215,9 @@ def replay(capture: Capture, progress: Progress | None = None) -> Verification:
 
 
 def _compared(
-    suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None
+    suite: Suite, cases: Sequence[Case], results: Iterable[Outcome], progress: Progress | None, *, first: int = 0
 ) -> tuple[SuiteResult, Recording]:
-    """How many results are what tilescope says, and what is worth keeping of them."""
+    """How many results are what tilescope says, and what is worth keeping of them; `first` is the number of the first case."""
     start = time.monotonic()
     equal = 0
     difference = ""
@@ -210,7 +227,7 @@ def _compared(
         if not words:
             equal += 1
         elif not difference:
-            difference = shortened(f"case {number}: {words}", 600)
+            difference = shortened(f"case {first + number}: {words}", 600)
         is_long = result.data is not None and len(result.data) > _SHORT_BYTES
         kept.append(replace(result, data=None) if is_long and not words else result)
         if progress is not None:
@@ -242,6 +259,17 @@ def verification_line(verification: Verification) -> FirstLine:
     )
 
 
+def _note_parts(suite: SuiteResult) -> list[Part]:
+    """The note of a suite; lines after its first one stay lines, such as those of a program, and are counted."""
+    if not suite.note:
+        return []
+    first, *rest = suite.note.split("\n")
+    parts: list[Part] = [f"{suite.suite}: {first}"]
+    if rest:
+        parts.append(Table(enumerate(rest, 1), align="rl"))
+    return parts
+
+
 def draw_verification(verification: Verification) -> Drawing:
     """The table that `tilescope verify` prints."""
     rows = tuple(
@@ -254,8 +282,10 @@ def draw_verification(verification: Verification) -> Drawing:
     if equal < cases:
         conclusion = f"The card did something else in {cases - equal} of {counted(cases, 'case')}."
     headings = ("suite", "cases", "equal", "seconds", "first difference")
-    notes = [f"{suite.suite}: {suite.note}" for suite in verification.suites if suite.note]
-    parts: list[Part] = [Table(rows, headings, align="lrrrl"), *notes, conclusion]
+    parts: list[Part] = [Table(rows, headings, align="lrrrl")]
+    for suite in verification.suites:
+        parts += _note_parts(suite)
+    parts.append(conclusion)
     if verification.left_out:
         names = ", ".join(verification.left_out)
         parts.append(f"Left out: {verification.arch} does not have what {names} needs.")

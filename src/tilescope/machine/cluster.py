@@ -33,7 +33,7 @@ from tilescope.machine.order.early_loads import OlderValues
 from tilescope.machine.order.order import Order
 from tilescope.machine.order.touching import Same
 from tilescope.machine.pending import Pending
-from tilescope.machine.program import AddressOf, Constant, Program
+from tilescope.machine.program import Constant, Program, VariableAddress
 from tilescope.machine.records import RunningPhase
 from tilescope.machine.special import special_values
 from tilescope.machine.step import LaneNumbers, Lanes
@@ -106,16 +106,17 @@ class Cluster:
             return np.zeros(self.lane_count, dtype)
         if isinstance(content, Constant):
             return np.broadcast_to(np.array(content.bits, dtype), (self.lane_count,))
-        if isinstance(content, AddressOf):
+        if isinstance(content, VariableAddress):
             return self._addresses_of(content)
         return special_values(self, content.name)
 
-    def _addresses_of(self, content: AddressOf) -> Words:
-        """The address of a variable in its own space, for every lane: that of shared memory has the block's rank."""
+    def _addresses_of(self, content: VariableAddress) -> Words:
+        """An address in a variable, in its own space, for every lane: that of shared memory has the block's rank."""
         variable = content.variable
         program = self.program
         if variable.space == "shared":
-            addresses = (self.block_of_lane << SHARED_RANK_SHIFT) + program.shared_offsets[variable.number]
+            offset = program.shared_offsets[variable.number] + content.offset
+            addresses = (self.block_of_lane << SHARED_RANK_SHIFT) + offset
             return addresses.astype(np.uint64)
         if variable.number in program.param_offsets:
             address = PARAM_WINDOW + program.param_offsets[variable.number]
@@ -123,7 +124,7 @@ class Cluster:
             address = program.local_offsets[variable.number]
         else:
             address = self.launch.variable_addresses[variable.name]
-        return np.broadcast_to(np.array(address, np.uint64), (self.lane_count,))
+        return np.broadcast_to(np.array(address + content.offset, np.uint64), (self.lane_count,))
 
     def lanes(self, at: Lanes) -> LaneNumbers:
         """Lane numbers, also where all are meant."""

@@ -22,6 +22,7 @@ from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
     Address,
+    AddressOf,
     Function,
     Immediate,
     Instruction,
@@ -45,10 +46,11 @@ DTYPE_OF_BITS = {
 }
 
 
-class AddressOf(NamedTuple):
-    """A read-only register that holds the address of a variable."""
+class VariableAddress(NamedTuple):
+    """A read-only register that holds an address in a variable: `offset` bytes from its start."""
 
     variable: Variable
+    offset: int = 0
 
 
 class Constant(NamedTuple):
@@ -58,7 +60,7 @@ class Constant(NamedTuple):
     dtype: np.dtype[np.generic]
 
 
-ReadOnly = Constant | SpecialRegister | AddressOf
+ReadOnly = Constant | SpecialRegister | VariableAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Program:
 
     def shared_variables(self) -> list[Variable]:
         """The variables in shared memory whose addresses the kernel uses."""
-        named = (content.variable for content in self.read_only.values() if isinstance(content, AddressOf))
+        named = (content.variable for content in self.read_only.values() if isinstance(content, VariableAddress))
         found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
         return list(found.values())
 
@@ -184,8 +186,10 @@ class Assembler:
         if isinstance(operand, Immediate):
             return self.constant(_bits_of(operand, type_name), BITS_OF_TYPE[type_name])
         if isinstance(operand, Variable):
-            self.place(operand)
-            return self._read_only(AddressOf(operand), np.dtype(np.uint64))
+            operand = AddressOf(operand, 0)
+        if isinstance(operand, AddressOf):
+            self.place(operand.variable)
+            return self._read_only(VariableAddress(operand.variable, operand.offset), np.dtype(np.uint64))
         if isinstance(operand, SpecialRegister):
             return self._read_only(operand, special_dtype(operand.name))
         raise RefusedError(f"an operand is wanted, not {_written(operand)}")

@@ -224,10 +224,19 @@ def nested_operands(operand: Operand) -> Iterator[Operand]:
         inner = (operand.register,)
     elif isinstance(operand, Address):
         inner = (operand.base, *operand.coordinates)
+    elif isinstance(operand, AddressOf):
+        inner = (operand.variable,)
     elif isinstance(operand, Arguments):
         inner = operand.variables
     for one in inner:
         yield from nested_operands(one)
+
+
+def named_variable(operand: Operand) -> Variable | None:
+    """The variable whose address an operand is: `table`, or `table+8`; None where it is something else."""
+    if isinstance(operand, AddressOf):
+        return operand.variable
+    return operand if isinstance(operand, Variable) else None
 
 
 class Guard(NamedTuple):

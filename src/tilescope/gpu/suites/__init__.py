@@ -190,6 +190,7 @@ _MODULE = {
     "banks": "wavefronts",
     "emitted": "emitting",
     "pipelines": "pipelines",
+    "kernels": "kernels",
 }
 SUITE_NAMES = tuple(_MODULE)
 

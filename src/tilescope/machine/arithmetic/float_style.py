@@ -73,9 +73,10 @@ def finished(compute: Compute, form: FloatFormat, style: Style) -> Compute:
 
 
 _OUTSIDE = constant(0x7FF7, 16)  # the NaN that tensor copies fill with
+_MAGNITUDE = constant(0x7FFF, 16)
 
 
 def _without_outside(words: Array, sources: tuple[Array, ...]) -> Array:
-    """.oob: 0 where a factor is the NaN that copies write for elements outside a tensor."""
-    is_outside = (sources[0] == _OUTSIDE) | (sources[1] == _OUTSIDE)
+    """.oob: 0 where a factor is the NaN that copies write for elements outside a tensor, of either sign."""
+    is_outside = (sources[0] & _MAGNITUDE == _OUTSIDE) | (sources[1] & _MAGNITUDE == _OUTSIDE)
     return np.where(is_outside, words.dtype.type(0), words)

@@ -52,7 +52,7 @@ def compile_cuda(path: Path, *, arch: str | None = None, options: Sequence[str] 
     if nvcc is not None and shutil.which("g++") is not None:
         return _by_nvcc(nvcc, path, target, options)
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.bindings") is not None:
-        return _by_nvrtc(path, target, options)
+        return by_nvrtc(path.read_bytes(), path.name, target, options)
     if nvcc is not None:
         raise DeviceError(f"{nvcc} needs a C++ compiler beside it, and there is no g++: apt-get install g++.")
     raise DeviceError(
@@ -123,21 +123,21 @@ def _nvcc_name(nvcc: Path) -> str:
     return f"nvcc {versions[0]}" if versions else "nvcc"
 
 
-def _by_nvrtc(path: Path, target: str, options: Sequence[str]) -> CompiledCuda:
+def by_nvrtc(source: bytes, name: str, target: str, options: Sequence[str] = ()) -> CompiledCuda:
+    """Compile a text by NVRTC; `name` is the file that errors name."""
     try:
         from cuda.bindings import nvrtc
     except (ImportError, RuntimeError) as error:
         raise DeviceError("NVRTC cannot be loaded: pip install nvidia-cuda-nvrtc.") from error
     _, major, minor = nvrtc.nvrtcVersion()
     compiler = f"NVRTC {major}.{minor}"
-    source = path.read_bytes()
-    status, program = nvrtc.nvrtcCreateProgram(source, path.name.encode(), 0, [], [])
+    status, program = nvrtc.nvrtcCreateProgram(source, name.encode(), 0, [], [])
     words = [f"--gpu-architecture=compute_{target.removeprefix('sm_')}", _STANDARD, "-lineinfo"]
     words += [f"-I{place}" for place in _header_folders()]
     flags = [word.encode() for word in (*words, *options)]
     status = nvrtc.nvrtcCompileProgram(program, len(flags), flags)[0]
     if int(status):
-        raise CUDA_COMPILE.error(file=path.name, errors=_errors(_nvrtc_text(nvrtc, program, "Log")), compiler=compiler)
+        raise CUDA_COMPILE.error(file=name, errors=_errors(_nvrtc_text(nvrtc, program, "Log")), compiler=compiler)
     return CompiledCuda(_nvrtc_text(nvrtc, program, "PTX"), compiler, target)
 
 

@@ -124,6 +124,7 @@ def change_of(name: str, type_name: str) -> Change:
         in_global = operation(name, ("ftz", type_name)).compute
     if type_name == "f64":
         in_shared = _operand_first(in_global)
+        in_global = _with_nans_as_they_are(in_global)
     if name == "add" and type_name in _FLOAT_TYPES:
         return Change(in_global, in_shared, np.add, f"f{BITS_OF_TYPE[type_name] // 8}", adds_floats=True)
     return Change(in_global, in_shared, adds_floats=name == "add")
@@ -136,6 +137,24 @@ def _operand_first(combine: Combine) -> Combine:
         return combine(operand, old)
 
     return swapped
+
+
+def _with_nans_as_they_are(combine: Combine) -> Combine:
+    """f64 in global memory: a NaN goes on with all its bits, that of the operand first; threads would make it quiet.
+
+    Measured on an H200 for atom, red and cp.reduce.async.bulk.
+    """
+
+    def combined(old: Values, operand: Values) -> Values:
+        total = combine(old, operand)
+        total = np.where(_is_nan(old), old, total)
+        return np.where(_is_nan(operand), operand, total)
+
+    return combined
+
+
+def _is_nan(words: Values) -> npt.NDArray[np.bool_]:
+    return np.isnan(np.ascontiguousarray(words).view(np.float64))
 
 
 def _of_integers(ufunc: np.ufunc, view: str) -> Combine:

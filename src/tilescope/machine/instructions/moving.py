@@ -28,7 +28,16 @@ from tilescope.machine.instructions.words import Words
 from tilescope.machine.program import DTYPE_OF_BITS, Assembler, Decoder
 from tilescope.machine.special import CLOCKS, require_special
 from tilescope.machine.step import Lanes, RefusedError, Step
-from tilescope.ptx.syntax import BITS_OF_TYPE, Address, Instruction, Operand, SpecialRegister, Variable, Vector
+from tilescope.ptx.syntax import (
+    BITS_OF_TYPE,
+    Address,
+    Instruction,
+    Operand,
+    SpecialRegister,
+    Variable,
+    Vector,
+    named_variable,
+)
 
 AddressOf = Callable[[Cluster, Lanes], Addresses]
 
@@ -230,9 +239,11 @@ def _cvta(assembler: Assembler, instruction: Instruction) -> Step:
     words.type()
     words.done()
     target = assembler.written(instruction.operands[0])
-    source = assembler.source(instruction.operands[1], "u64")
-    if isinstance(instruction.operands[1], Variable):
-        space = assembler.space_of(instruction.operands[1])
+    written = instruction.operands[1]
+    source = assembler.source(written, "u64")
+    variable = named_variable(written)
+    if variable is not None:
+        space = assembler.space_of(variable)
     wanted = assembler.dtype(target)
     if space == "param":
 
