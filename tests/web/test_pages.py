@@ -182,13 +182,26 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, sta
     assert timeless(json.loads(capsys.readouterr().out)) == expected
 
 
+def painted_cells(told):
+    """The cells of a painted figure: text, tooltip, link and colour of each."""
+    return [cell for row in json.loads(told)["cells"] for cell in row]
+
+
+def titles_on(page):
+    """The tooltips of all cells of a page from top to bottom; those of a painted figure stand behind its picture."""
+    found = re.findall(r'<rect[^>]*><title>([^<]*)</title>|class="painted-cells">(.*?)</script>', page, re.DOTALL)
+    titles = []
+    for title, painted in found:
+        titles += [cell[1] for cell in painted_cells(painted) if cell[1]] if painted else [html.unescape(title)]
+    return titles
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(drawn, state):
     drawing = ET.fromstring(drawn(state, ".svg"))
     assert drawing.tag == f"{SVG}svg"
     titles = [title.text for rect in drawing.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
-    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", drawn(state))
-    assert titles == list(map(html.unescape, on_page))
+    assert titles == titles_on(drawn(state))
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -449,7 +462,9 @@ def test_a_place_in_a_walk_is_part_of_the_address(client):
 
 def test_a_tile_of_128_x_128_is_drawn_whole(client):
     page = page_of(client, "/load?dims=128,128&box=64,128&coords=64,0")
-    assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
+    painted = re.findall(r'class="painted-cells">(.*?)</script>', page, re.DOTALL)
+    linked = page.count("data-link=") + sum(bool(cell[2]) for told in painted for cell in painted_cells(told))
+    assert linked == 2 * 128 * 8  # both sides, chunk by chunk
 
 
 # Twelve roles whose arrivals may meet any phase.

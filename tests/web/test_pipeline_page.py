@@ -9,6 +9,7 @@ import tilescope as ts
 from tilescope.pipeline.description import Pipeline
 from tilescope.questions.pipeline_samples import CLUSTER, RING, SAMPLES, STORE
 from tilescope.symptoms import diagnose
+from tilescope.web.page import Sheet
 from tilescope.web.pages import form_at
 
 
@@ -89,3 +90,15 @@ def test_the_field_offers_the_samples_by_their_causes(client):
     page = client.get("/pipeline?given=text").text
     offered = re.findall(r"<option value=\"name[^\"]*\">([^<]*)</option>", page)
     assert offered == [*SAMPLES]
+
+
+def test_a_pinned_wait_and_the_arrival_that_ends_it_are_marked_in_the_svg(client):
+    """The consumer's second cell is its first wait, on full[0]; the copy into a[0] and phase 0 of full[0] belong to it."""
+    timeline = Sheet.of(form_at("/pipeline")).drawing["timeline"]
+    row = next(number for number, line in enumerate(timeline.rows) if line.labels == ("role", "consumer"))
+    column = next(number for number, cell in enumerate(timeline.rows[row].cells) if cell.title.startswith("wait full"))
+    plain = client.get("/pipeline.svg").text
+    pinned = client.get(f"/pipeline.svg?pin=0.{row}.{column}").text
+    assert plain.count("frame focus") == 0
+    assert pinned.count("frame focus") == 3
+    assert client.get(f"/pipeline.svg?pin=0.{row}.{column}&figure=dark").text.count("frame focus") == 3

@@ -67,7 +67,7 @@ def figure_svg(drawings: Sequence[Labelled], *, ground: Ground = "light", pin: P
     (1, False)
     """
     if pin is not None:
-        drawings = _pinned(drawings, pin)
+        drawings = pinned(drawings, pin)
     blocks: list[Block] = []
     for label, drawing in drawings:
         drawn = [block for _, part in drawing.figures().named for block in _blocks(part)]
@@ -140,7 +140,7 @@ def _figures(drawing: Drawing) -> Iterator[Grid | BitRuler]:
         yield from (one for one in inner if isinstance(one, Grid | BitRuler))
 
 
-def _pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
+def pinned(drawings: Sequence[Labelled], pin: Pin) -> list[Labelled]:
     """Drawings with the pinned cell marked, and all cells that share the first word of its link."""
     figures = [figure for _, drawing in drawings for figure in _figures(drawing)]
     found = _found(figures[pin.figure], pin) if pin.figure < len(figures) else None

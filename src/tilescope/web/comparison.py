@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 
 from tilescope.questions.comparing import differences
 from tilescope.view.drawing import Drawing
+from tilescope.view.figure import Labelled, Pin, pinned
 from tilescope.web.page import Form, Sheet
 
 
@@ -46,10 +47,20 @@ class Comparison(NamedTuple):
 
 
 def saved_drawing(form: Form) -> Drawing:
-    """What a page saves as SVG: its drawing, or those of both states."""
+    """What a page saves as SVG: its drawing, or those of both states, with the pinned cell and its partners marked."""
     sheet = Sheet.of(form)
     compared = Comparison.of(sheet)
-    return sheet.drawing if compared is None else compared.drawing()
+    drawing = sheet.drawing if compared is None else compared.drawing()
+    pin = pin_of(form)
+    return drawing if pin is None else pinned([Labelled("", drawing)], pin)[0].drawing
+
+
+def pin_of(form: Form) -> Pin | None:
+    """The cell that a page keeps marked."""
+    if not form.pin:
+        return None
+    figure, row, column = map(int, form.pin.split("."))
+    return Pin(figure, row, column)
 
 
 def saved_json(form: Form) -> str:

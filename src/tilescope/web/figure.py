@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import get_args
 
 from tilescope.errors import RuleError, unknown_name
-from tilescope.view.figure import Ground, Labelled, Pin, figure_svg, has_figure
-from tilescope.web.comparison import Comparison
+from tilescope.view.figure import Ground, Labelled, figure_svg, has_figure
+from tilescope.web.comparison import Comparison, pin_of
 from tilescope.web.page import FIGURE, PAGE_QUERY, Form, Sheet
 
 NO_FIGURE = PAGE_QUERY.worded(
@@ -30,11 +30,4 @@ def page_figure(form: Form, ground: str) -> str:
         drawings = [Labelled("Left", compared.left.drawing), Labelled("Right", compared.right.drawing)]
     if not any(has_figure(drawing) for _, drawing in drawings):
         raise NO_FIGURE.error(page=form.page.name)
-    return figure_svg(drawings, ground=chosen, pin=_pin_of(form))
-
-
-def _pin_of(form: Form) -> Pin | None:
-    if not form.pin:
-        return None
-    figure, row, column = map(int, form.pin.split("."))
-    return Pin(figure, row, column)
+    return figure_svg(drawings, ground=chosen, pin=pin_of(form))
