@@ -148,10 +148,10 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
 
 def with_pasted_words(asked: Asked, _: Output) -> Asked:
     """What stdin holds, where - stands for the words."""
-    from tilescope.cli.map_source import read_input
-
     if asked.get("topic") != (STDIN,):
         return asked
+    from tilescope.cli.map_source import read_input  # reads maps too: most questions are asked without
+
     pasted = read_input(STDIN).decode("utf-8", errors="replace").strip()
     if not pasted:
         raise click.UsageError("stdin holds no words; paste a line of a log, or name a topic.")
