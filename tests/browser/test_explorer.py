@@ -18,6 +18,8 @@ pytestmark = pytest.mark.browser
 FORMS = [
     "/",
     "/tensor-map?box=128,300",
+    "/swizzle?mode=64B&left=/swizzle",
+    "/banks?pad=4&left=/banks",
     *(
         f"/{page.name}" + (f"?{page.chooser.name}={chosen}" if page.chooser else "")
         for page in PAGES.values()

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import xml.etree.ElementTree as ET
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -32,10 +33,16 @@ def figure(client, state, ground="light"):
     return answer
 
 
+@pytest.fixture(scope="module")
+def drawn_of(client):
+    """`drawn_of(state)`: the figure of a state, drawn once for all that is asked of it."""
+    return cache(lambda state: ET.fromstring(figure(client, state).text))
+
+
 @pytest.mark.parametrize("state", STATES)
-def test_a_figure_is_two_columns_wide_at_most(client, state):
+def test_a_figure_is_two_columns_wide_at_most(drawn_of, state):
     assert WIDEST_PIXELS == 642  # 170 mm, 96 pixels to the inch
-    drawn = ET.fromstring(figure(client, state).text)
+    drawn = drawn_of(state)
     assert 0 < float(drawn.get("width")) <= WIDEST_PIXELS
 
 
@@ -55,14 +62,14 @@ def reach(element, left=0.0, scale=1.0):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_cell_of_a_figure_lies_within_it(client, state):
-    drawn = ET.fromstring(figure(client, state).text)
+def test_every_cell_of_a_figure_lies_within_it(drawn_of, state):
+    drawn = drawn_of(state)
     assert max(reach(drawn)) <= float(drawn.get("width"))
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_figure_has_no_ground_and_says_nothing_about_the_answer(client, state):
-    drawn = ET.fromstring(figure(client, state).text)
+def test_a_figure_has_no_ground_and_says_nothing_about_the_answer(client, drawn_of, state):
+    drawn = drawn_of(state)
     assert not [rect for rect in drawn if rect.tag == f"{SVG}rect"]
     said = client.get(state.replace(".svg", ".json")).json()["answer"]
     shown = " ".join("".join(text.itertext()) for text in drawn.iter(f"{SVG}text"))

@@ -37,6 +37,8 @@ _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
 _SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
 _BESIDE_WIDTH = 1010  # pixels for an answer in a window of 1400
 _BESIDE_GAP = 32
+_SIDE_WIDTH = 480  # pixels for one of two states, in the same window
+_SMALLEST_SIDE_SCALE = 0.91  # its texts have 10 pixels
 _ROOT_FONT = 16  # pixels of a font size of 1 rem, where the reader has not chosen another
 
 
@@ -178,7 +180,7 @@ class Fitted(NamedTuple):
 def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
     """Parts beside each other with the pictures of their grids, at a scale at which they fit.
 
-    Where it `is_narrow`, as beside another state, they stand below each other in full size.
+    Where it `is_narrow`, as beside another state, they stand below each other, about in full size.
     """
     blocks = [grid_blocks(part, dense=beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
     width = sum(block.labels.width + block.cells.width for block in blocks if block is not None)
@@ -188,7 +190,8 @@ def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
         scale = _BESIDE_SCALE
     if is_narrow:
         shrinks = False
-        scale = 1.0
+        widest = max((block.labels.width + block.cells.width for block in blocks if block is not None), default=1)
+        scale = max(_SMALLEST_SIDE_SCALE, min(1.0, _SIDE_WIDTH / widest))
     parts = [
         FittedPart(name, part, _labelled(part, block, scale) if isinstance(part, Grid) and block is not None else None)
         for (name, part), block in zip(beside.named, blocks, strict=True)
