@@ -36,6 +36,7 @@ NOT_QUICK = {
     "emitter",
     "gpu",
     "gpu_layer",
+    "package",
     "watch",
     "web",
     "test_benchmarks.py",
