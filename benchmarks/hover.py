@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 
-from ratio import needed, run, sized
+from ratio import end_for_want_of, needed, run, sized
 
 GOAL_MS = 16.0
 PAGES = {
@@ -59,8 +59,7 @@ def main():
     playwright = needed("playwright.sync_api", "pip install playwright")
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
-        print("no Chromium: apt-get install -y chromium")
-        return
+        end_for_want_of("chromium is missing: apt-get install -y chromium")
     with serving.listening("127.0.0.1", 0) as listener, playwright.sync_playwright() as driver:
         explorer = serving.server()
         thread = threading.Thread(target=explorer.run, kwargs={"sockets": [listener]}, daemon=True)
