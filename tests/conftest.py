@@ -41,6 +41,7 @@ NOT_QUICK = {
     "web",
     "test_benchmarks.py",
     "test_documentation.py",
+    "test_documentation_site.py",
     "test_drawing_of_cases.py",
     "test_launchers.py",
 }
@@ -49,6 +50,7 @@ NOT_QUICK = {
 PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
     "gxx": (("g++",), "apt-get install -y g++"),
+    "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
     "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))

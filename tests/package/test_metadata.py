@@ -24,7 +24,7 @@ def test_the_extras_in_the_code_are_those_of_the_package():
     in_code = {extra.name: [package.name for package in extra.packages] for extra in EXTRAS}
     in_project = {name: [package_of(each) for each in needs] for name, needs in OPTIONAL.items() if name in in_code}
     assert in_code == in_project
-    assert set(OPTIONAL) == {*in_code, "all", "dev"}
+    assert set(OPTIONAL) == {*in_code, "docs", "all", "dev"}
     assert OPTIONAL["all"] == [f"tilescope[{','.join(in_code)}]"]
 
 

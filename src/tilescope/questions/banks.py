@@ -20,7 +20,7 @@ from tilescope.questions.inputs import (
     START,
     UNIT,
 )
-from tilescope.questions.layouts import LARGEST_DRAWN_ELEMENTS, TEXT
+from tilescope.questions.layouts import TEXT
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.smem.access import Access
@@ -29,6 +29,7 @@ from tilescope.smem.search import find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 
+LARGEST_ACCESSED_ELEMENTS = 1 << 15  # of a tile on a page
 TILE = Input("tile", "", "Tile", "in elements, rows x columns.", read=rows_and_columns)
 TILE_SWIZZLE = Input("swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", choices=tuple(SWIZZLE), is_open=True)
 PAD = Input(
@@ -206,7 +207,7 @@ _PATTERN = Input(
     "pattern", "", "Pattern", "an access of one warp, or a walk over the tile.", choices=_ACCESSES, is_open=True
 )
 _SECOND_PATTERN = Input("other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True)
-_LIMITS = {"elements": LARGEST_DRAWN_ELEMENTS}
+_LIMITS = {"elements": LARGEST_ACCESSED_ELEMENTS}
 TILE_FORM = PageForm(
     BANKS,
     inputs=(TILE, ELEMENT_TYPE, _PATTERN, _SECOND_PATTERN, *TILE_OPTIONS, START),

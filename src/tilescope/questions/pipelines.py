@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from itertools import chain, islice
 
 from tilescope.pipeline.description import Pipeline
@@ -19,6 +18,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_description, of_simulation
 from tilescope.questions.inputs import ELEMENT_TYPE, TILE
 from tilescope.questions.page import PageForm
+from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.plans import (
     ARCHITECTURE,
     CONSUMER_INPUT,
@@ -224,12 +224,15 @@ def _asking_text(asked: Asked) -> Asked:
 
 
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", read=tile)
-_SAMPLE = (files("tilescope.questions") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
+_RARE = frozenset(["arrivals", "no_multicast", "cta_group", "consumer", "copy", "direction"])
 _LIMITS = {"elements": LARGEST_TILE_ELEMENTS, "roles in all blocks": MAX_ROLES}
 TILES_FORM = PageForm(
     PIPELINE,
     inputs=(TILE, _OTHER, ELEMENT_TYPE, *PIPELINE_INPUTS, *PROBLEM_OPTIONS),
     presets={"tile": "128x64", "data_type": "bf16", "stages": "4"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_tiles,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_TWO_TILES, "steps of one tile": MAX_STEPS_DESCRIBED},
 )
@@ -243,6 +246,9 @@ GEMM_FORM = PageForm(
         CONSUMER_INPUT,
     ),
     presets={"shape": "4096x4096x4096", "data_type": "bf16"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_gemm,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_GEMM},
 )
@@ -257,7 +263,10 @@ TEXT_FORM = PageForm(
             is_long=True,
         ),
     ),
-    presets={"text": _SAMPLE},
+    presets={"text": SAMPLES["barrier-bytes"].text},
+    samples={"text": {cause: sample.text for cause, sample in SAMPLES.items()}},
+    walks=True,
+    pans=True,
     asking=_asking_text,
     limits=_LIMITS | {"steps": MAX_STEPS_DESCRIBED},
 )
