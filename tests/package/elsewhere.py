@@ -19,19 +19,58 @@ import signal
 import socket
 import sys
 import time
+import types
 
 UNIX_MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty")
+# What os has on Windows too, of the functions that it takes from the system.
+OS_OF_WINDOWS = {
+    *("abort", "access", "chdir", "chmod", "close", "closerange", "cpu_count", "device_encoding", "dup", "dup2"),
+    *(
+        "execv",
+        "execve",
+        "fspath",
+        "fstat",
+        "fsync",
+        "ftruncate",
+        "get_blocking",
+        "get_inheritable",
+        "get_terminal_size",
+    ),
+    *(
+        "getcwd",
+        "getcwdb",
+        "getlogin",
+        "getpid",
+        "getppid",
+        "isatty",
+        "kill",
+        "link",
+        "listdir",
+        "lseek",
+        "lstat",
+        "mkdir",
+    ),
+    *("open", "pipe", "putenv", "read", "readlink", "remove", "rename", "replace", "rmdir", "scandir", "set_blocking"),
+    *("set_inheritable", "stat", "strerror", "symlink", "system", "times", "truncate", "umask", "unlink", "unsetenv"),
+    *("urandom", "utime", "waitpid", "waitstatus_to_exitcode", "write"),
+}
+# What the standard library itself calls on Linux: it has loaded, and goes on as on Linux.
+OS_OF_THE_LIBRARY = {"fchmod", "get_exec_path", "sysconf", "confstr", "pread", "pwrite", "sendfile", "statvfs"}
 UNIX_NAMES = {
     "os": [
-        *("fork", "forkpty", "getuid", "geteuid", "getgid", "killpg", "mkfifo", "nice", "openpty", "posix_spawn"),
-        *("posix_spawnp", "sched_getaffinity", "setsid", "uname", "wait", "wait3", "wait4", "WNOHANG", "WUNTRACED"),
+        name
+        for name in dir(os)
+        if name.islower()
+        and not name.startswith("_")
+        and isinstance(getattr(os, name), types.BuiltinFunctionType)
+        and name not in OS_OF_WINDOWS | OS_OF_THE_LIBRARY
     ],
     "select": ["epoll", "poll"],
     "signal": [
         *("SIGALRM", "SIGCHLD", "SIGCONT", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGSTOP", "SIGUSR1", "SIGUSR2"),
         *("SIGXFSZ", "alarm", "pthread_sigmask", "setitimer", "sigtimedwait", "sigwait"),
     ],
-    "socket": ["AF_UNIX", "SCM_RIGHTS", "SO_PEERCRED"],
+    "socket": ["AF_UNIX", "SCM_RIGHTS", "SO_PEERCRED", "SOCK_SEQPACKET"],
     "mmap": ["MAP_PRIVATE", "MAP_SHARED", "PROT_READ", "PROT_WRITE"],
     "time": ["tzset"],
 }
@@ -92,6 +131,8 @@ def statuses(lines):
 if __name__ == "__main__":
     take_away_unix()
     assert not hasattr(os, "fork")
+    assert not hasattr(os, "register_at_fork")
+    assert not hasattr(os, "sched_getaffinity")
     assert not hasattr(signal, "SIGALRM")
     assert not hasattr(socket, "AF_UNIX")
     assert not hasattr(time, "tzset")
