@@ -206,7 +206,7 @@ def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
     beside the picture.
     """
     if blocks.painted is None:
-        return _svg(blocks.labels, scale, " labels") + _svg(blocks.cells, scale)
+        return _svg(blocks.labels, scale, " labels", edge=0) + _svg(blocks.cells, scale)
     places = blocks.painted
     tints = [*dict.fromkeys(cell.colour for row in grid.rows for cell in row.cells)]
     number_of = {tint: number for number, tint in enumerate(tints)}
@@ -219,11 +219,12 @@ def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
     told = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
     data = Markup('<script type="application/json" class="painted-cells">{}</script>')
     drawn = _svg(blocks.cells, scale, " paint")
-    return _svg(blocks.labels, scale, " labels") + drawn + data.format(Markup(told))  # noqa: S704  no "<" in it
+    return _svg(blocks.labels, scale, " labels", edge=0) + drawn + data.format(Markup(told))  # noqa: S704  no "<" in it
 
 
-def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
-    width, height = drawn.width + 2, drawn.height + 2
+def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup:
+    """A block as a picture of its own; `edge` is room at its right for frames that stand out."""
+    width, height = drawn.width + edge, drawn.height + 2
     svg = Markup(
         '<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
     )
