@@ -44,6 +44,7 @@ _DEFINING_MODULES = (
     "machine.launching",
     "planner",
     "gpu.benchmark",
+    "gpu.environment",
     "gpu.verification",
     "gpu.watch_text",
     "questions.decoding",

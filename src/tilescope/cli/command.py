@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from tilescope import view
+from tilescope.cli.manual import ManualCommand
 from tilescope.questions.question import (
     Answer,
     Asked,
@@ -233,7 +234,7 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
             raise click.UsageError(str(error)) from None
         return show_all(question, asked, answer, output)
 
-    return click.Command(
+    return ManualCommand(
         question.name.split()[-1],
         callback=ask,
         params=[

@@ -184,17 +184,8 @@ BANKS = Question(
                                          (A.trans: MN-major)
       "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
 
-    \b
-    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
-    tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
-    tilescope banks 128x64 bf16 --major MN --pattern ldmatrix.x4.trans
-    tilescope banks 2048 f32 --pattern "ld.b64 rows"
-    tilescope banks --pattern "ld.b32: lane * 33 * 4"
-    tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
-    tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
-
     A TILE such as 2048 is one row. With --major MN the first extent is contiguous: 128x64 lies as 64 rows of 128, and
-    patterns walk these rows. Exit status 1: --fix found no layout without conflicts.
+    patterns walk these rows.
     """,
     inputs=(
         LAYOUT_TEXT,

@@ -156,12 +156,6 @@ IDENTIFY = Question(
     Both are files, - is stdin: .npy as np.save writes it, raw bytes, or hexadecimal text of xxd, hexdump -C, cuda-gdb
     or printf; or such a text itself. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance
     apart, atoms and boxes in any order, and the transposed tile.
-
-    \b
-    tilescope identify smem.bin tile.npy
-    tilescope identify gdb.txt tile.bin --type bf16 --shape 64x64
-
-    Exit status 1: the tile is not there, or not all of it.
     """,
     inputs=(
         TYPE,

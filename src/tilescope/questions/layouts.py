@@ -180,13 +180,6 @@ DRAW = Question(
     name="draw",
     help="""Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
 
-    \b
-    tilescope draw "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
-    tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
-    tilescope draw "((32,4),4):((16,4),1)" --bits 8
-    tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
-    tilescope draw "(64,64):(64,1)" --bits 16 --other "(64,64):(72,1)"
-
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
     thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
     """,
@@ -211,8 +204,6 @@ CONVERT = Question(
     TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
     atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,
     CU_TENSOR_MAP_SWIZZLE_128B, PTX's .swizzle_mode and .swizzle_atomicity, or Layout((64, 64), 16, swizzle="128B").
-
-    Exit status 1, with the reason: there is no such text for this layout.
     """,
     inputs=(
         TEXT,

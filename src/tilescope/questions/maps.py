@@ -342,13 +342,6 @@ CHECK = Question(
     A log may be of any length and hold any number of maps. The answer begins with how many are refused, and on which
     lines; then come the refused ones in full, and the others in one line each. FILE:3 is the third line of a file that
     holds one map a line, as watch writes it.
-
-    \b
-    tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
-    tilescope check failed.log --arch sm_100
-    pbpaste | tilescope check -
-
-    Exit status 1: refused; 2: not understood, such as a name that no table has.
     """,
     inputs=(
         Input(
@@ -370,8 +363,6 @@ DIFF = Question(
     ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
     is stdin, FILE:3 the third line of a file that holds one map a line. Logs of several maps are compared map by map,
     whatever their addresses: how many are in both, which changed and how, which are in one alone.
-
-    Exit status 1: they differ.
     """,
     inputs=(Input("one", read=str), Input("other", read=str)),
     answer=diff_answer,
@@ -382,13 +373,7 @@ CONV = Question(
 
     The image is NxWxC, NxHxWxC or NxDxHxWxC, channels last; the filter is its count and taps: KxS, KxRxS, KxTxRxS.
 
-    \b
-    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1
-    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1 --direction dgrad
-    tilescope conv 2x16x32x32x64 64x3x3x3 f16 --pad 1 --direction wgrad
-
-    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride;
-    the reason is printed.
+    wgrad's map is that of the activations.
     """,
     inputs=(IMAGE, FILTERS, ELEMENT_TYPE, *CONV_OPTIONS),
     answer=conv_answer,

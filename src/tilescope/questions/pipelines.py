@@ -181,22 +181,12 @@ PIPELINE = Question(
     FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Without a FILE, the
     pipeline of tiles or of a GEMM is planned and run:
 
-    \b
-    tilescope pipeline kernel.toml
-    tilescope pipeline 128x64 bf16 --stages 4
-    tilescope pipeline 128x64 256x64 bf16 --stages 3 --consumers 2 --cluster 2x1
-    tilescope pipeline 256x64 96x64 bf16 --arch sm_100 --cta-group 2 --cluster 2x1
-    tilescope pipeline 4096x4096x4096 bf16
-    tilescope pipeline --template ping-pong > kernel.toml
-
     With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block brings half of A's rows
     and half of B's columns.
 
     \b
     Templates: producer-consumers, ping-pong, cooperative-store,
     flash-attention-3, multicast-cluster, two-block-tcgen05, split-k.
-
-    Exit status 1: a mistake, or undecided.
     """,
     inputs=(
         *PIPELINE_INPUTS,

@@ -191,9 +191,11 @@ def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
 
 PLAN = Question(
     name="plan",
-    help="""Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
+    help="""Plan the path of a TILE of MN x K elements of TYPE: from global memory into shared memory, and who reads it there.
 
-    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
+    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked. The
+    answer has the swizzle, the boxes, the bytes that the mbarrier expects, the descriptors of the K loop and the address
+    of every element, with the reasons. --emit prints a program of it.
     """,
     inputs=(*PLAN_INPUTS, PATH_OF, WHY, EMIT, PROGRAM_FILE),
     answer=plan_answer,
@@ -201,9 +203,10 @@ PLAN = Question(
 )
 GEMM = Question(
     name="gemm",
-    help="""Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
+    help="""Plan the operands, stages and epilogue of a GEMM together. SHAPE is M x N x K, TYPE that of A and B.
 
-    Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
+    Every tile shape worth trying is planned and ranked by the time that the card's rates allow it. The answer has both
+    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints a program of it.
     """,
     inputs=(
         SHAPE,

@@ -400,7 +400,11 @@ def check_answer(asked: Asked) -> Answer:
 LAYOUT = Question(
     name="mma layout",
     summary="An operand as it lies in shared memory, swizzled.",
-    help="Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.",
+    help="""Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.
+
+    The tensor core reads it in atoms of 8 rows; the drawing shows the atoms, the order in which they lie, and the chunks
+    of the first one under the banks. --element marks an element and says its address.
+    """,
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
     answer=layout_answer,
     functions=(canonical_layout, CanonicalLayout.tile),
@@ -424,7 +428,7 @@ LANE = Input("lane", "--lane", "Mark thread", read=number)
 FRAGMENT = Question(
     name="mma fragment",
     summary="Which thread holds which element, in which register.",
-    help="""Draw which thread holds which element, and what each thread holds.
+    help="""Draw which thread holds which element of an operand, and what each thread holds.
 
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, mma.sp.m16n8k32, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """,
@@ -459,14 +463,8 @@ TMEM = Question(
     summary="Tensor memory: where D or A lies, who loads it, what fits.",
     help="""Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.
 
-    \b
-    tilescope mma tmem --m 128 --n 256
-    tilescope mma tmem --m 128 --n 64 --element 37,40 --ld 32x32b.x32
-    tilescope mma tmem --budget D:128x128*2,SFA:128x256:nvfp4
-    tilescope mma tmem --budget D:64x128,D:64x128
-
     --ld names the warp, lane and register that get the element. --budget adds up columns: accumulators that use half of
-    the lanes (m 64) share theirs. Exit status 1: the matrices of --budget do not fit.
+    the lanes (m 64) share theirs.
     """,
     inputs=(
         TMEM_N,
@@ -491,6 +489,9 @@ SCALES = Question(
     summary="Where the scale factors of mxfp8, mxfp4, nvfp4 lie.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
     lie.
+
+    A block of 16 or 32 elements along k has one factor. In memory 128 rows x 4 factors are one piece of 512 bytes, as
+    tcgen05.cp takes it; --element and --block say the byte of one factor.
     """,
     inputs=(
         SCALED_SHAPE,
@@ -515,10 +516,6 @@ INSTRUCTION = Question(
     M x N.
 
     For a pair of blocks (cta_group::2) M and N are those of the pair.
-
-    \b
-    tilescope mma instruction f16 128x256 --a-type bf16
-    tilescope mma instruction mxf4nvf4 256x256 --scale-type ue4m3
     """,
     inputs=(Input("kind"), Input("shape", read=tile), *INSTRUCTION_OPTIONS),
     answer=instruction_answer,
@@ -527,7 +524,11 @@ INSTRUCTION = Question(
 DESCRIPTORS = Question(
     name="mma descriptors",
     summary="Matrix descriptors (LBO, SBO) of a K loop, transpose bits.",
-    help="List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.",
+    help="""List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.
+
+    Every number comes with the reason for it: the leading and the stride byte offset (LBO, SBO) by the two atoms that
+    they lead from and to, the step from one instruction to the next, and the transpose bit.
+    """,
     inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
     answer=descriptors_answer,
     functions=(loop_of(), loop_of),
@@ -537,12 +538,7 @@ CHECK = Question(
     summary="Whether a descriptor reads what TMA wrote, or why not.",
     help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
-    \b
-    tilescope mma check 0x4000004000010040 map.bin --smem-address 0x400
-    tilescope mma check 0x4000004000010040 --smem-address 0x400 --type bf16 \\
-        --dims 64,64 --box 64,64 --swizzle 128B
-
-    The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
+    The tensor map is described by options or by SOURCE, as for `tilescope check`.
     """,
     inputs=(*READ_OPTIONS, WORD, PATH_ELEMENT, *DESCRIBED_MAP, COPIES),
     answer=check_answer,
