@@ -149,7 +149,7 @@ def test_two_maps_are_compared_as_they_are_typed(open_page):
 def test_the_first_copy_of_a_convolution_is_stepped(open_page):
     page = open_page("/conv")
     page.get_by_role("button", name="Next step").click()
-    assert page.locator(".count").inner_text() == "2 of 128"
+    assert page.locator(".count").inner_text() == "2 of 64"
     assert page.locator("rect.partner").count() == 1 + 8  # a pixel, and its chunks
 
 

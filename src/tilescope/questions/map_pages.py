@@ -14,7 +14,7 @@ from tilescope.tensor_map import AnyMap, Convolution, TensorMapDiff
 from tilescope.tensor_map.source import MapSource
 
 LARGEST_COPY_BYTES = 1 << 17  # of the first copy, which the page draws
-_LINES = 256  # of shared memory, drawn on the page
+_LINES = 128  # of shared memory, drawn on the page
 _EXACT = (32, 64)  # columns and rows of the tensor that are drawn one by one
 
 
@@ -92,7 +92,7 @@ _SWIZZLED = tuple(
 CONV_FORM = PageForm(
     CONV,
     inputs=(IMAGE, FILTERS, ELEMENT_TYPE, *_SWIZZLED),
-    presets={"image": "2x16x16x64", "filters": "128x3x3", "data_type": "bf16", "pad": "1"},
+    presets={"image": "2x16x16x64", "filters": "128x3x3", "data_type": "bf16", "pad": "1", "pixels_per_column": "64"},
     rare=frozenset(["dilation", "channels_per_pixel", "pixels_per_column", "swizzle", "arch"]),
     answer=_conv_answer,
     walks=True,
