@@ -36,10 +36,12 @@ NOT_QUICK = {
     "emitter",
     "gpu",
     "gpu_layer",
+    "package",
     "watch",
     "web",
     "test_benchmarks.py",
     "test_documentation.py",
+    "test_documentation_site.py",
     "test_drawing_of_cases.py",
     "test_launchers.py",
 }
@@ -48,6 +50,7 @@ NOT_QUICK = {
 PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
     "gxx": (("g++",), "apt-get install -y g++"),
+    "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
     "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))

@@ -16,7 +16,9 @@ IN_ONE_PROCESS = [name for name in BENCHMARKS if name not in ("start_up", "tma_g
 SENTENCE = re.compile(r"(\w+)\.py: [^\n]*(?:is missing|This needs)[^\n]*")
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "hover" else name for name in BENCHMARKS]
+)  # a browser takes seconds to start
 def test_it_runs_at_a_tiny_size(name, monkeypatch, tmp_path, capsys):
     path = FOLDER / f"{name}.py"
     monkeypatch.chdir(tmp_path)
@@ -58,7 +60,7 @@ print(json.dumps(said))
 """
 PACKAGES = ("starlette", "uvicorn", "httpx2", "numba", "llvmlite", "cuda", "cupy", "tensor_layouts", "pycute")
 # What a benchmark says that it lacks: the end of the script, or rows that are left out.
-ENDS_WITHOUT = {"pages": "starlette", "wgmma_rates": "cupy"}
+ENDS_WITHOUT = {"hover": "uvicorn", "pages": "starlette", "wgmma_rates": "cupy"}
 LEAVES_OUT = {
     "banks": ["numba", "tensor_layouts"],
     "layouts": ["pycute", "tensor_layouts"],

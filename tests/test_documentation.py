@@ -1,8 +1,8 @@
 """What README.md and docs/ show is what happens: every command and every Python block runs.
 
 In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output. In an `sh`
-block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. The Python blocks of a page
-share one namespace; those with `>>>` are compared like doctests.
+block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. How many seconds something took
+is not compared. The Python blocks of a page share one namespace; those with `>>>` are compared like doctests.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -25,12 +26,24 @@ import tilescope.cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
+IMAGES = ROOT / "docs" / "images"
 
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
-LINK = re.compile(r"""\]\(([^)#\s]+)[^)]*\)|(?:src|href)="([^"#]+)[^"]*\"""")
-SHOWN_ONLY = {"text", "json", "cpp", "ptx", "bash", "zsh", "fish"}  # drawings, and what other programs read
+LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
+SECONDS = re.compile(r"\b\d[\d.]* s\b")
+SHOWN_ONLY = {
+    "text",
+    "json",
+    "cpp",
+    "ptx",
+    "diff",
+    "pycon",
+    "bash",
+    "zsh",
+    "fish",
+}  # drawings, what other programs read, doctests
 NOT_RUN = (
     "./test",
     "bash .ci/run",
@@ -42,6 +55,11 @@ NOT_RUN = (
     "python tests/",
     "python benchmarks/",
 )
+
+
+def name_of(page):
+    """README.md, docs/how-to/im2col.md."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page):
@@ -68,16 +86,24 @@ def run_command(text, where, folder):
     if command.startswith(NOT_RUN):
         return
     assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    exited, text = printed_by(command, folder)
+    assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
+    if output and output.strip():
+        assert lines_of(output) == lines_of(text), f"{where}: {command} prints something else:\n{text}"
+
+
+def lines_of(text):
+    """The lines of an output without what differs from run to run."""
+    return [SECONDS.sub("… s", line.rstrip()) for line in text.strip("\n").splitlines()]
+
+
+def printed_by(command, folder):
+    """Exit status and output of a command."""
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
     environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
     words = plain_words(command)
-    exited, text = run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
-    assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
-    if output and output.strip():
-        shown = [line.rstrip() for line in output.strip("\n").splitlines()]
-        printed = [line.rstrip() for line in text.strip("\n").splitlines()]
-        assert shown == printed, f"{where}: {command} prints something else:\n{text}"
+    return run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
 
 
 def plain_words(command):
@@ -137,20 +163,50 @@ def run_page(page, folder):
                 assert language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {language!r}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page, tmp_path)
     for drawn in tmp_path.glob("*.svg"):
-        shown = ROOT / "docs" / "images" / drawn.name
+        shown = IMAGES / drawn.name
         assert shown.read_text("utf-8") == drawn.read_text("utf-8"), f"{page.name} draws another {drawn.name}"
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
-def test_links_point_at_files_that_exist(page):
-    prose = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)  # smem_ptr[16b](unset) is no link
-    links = ["".join(groups) for groups in LINK.findall(prose)]
-    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+def prose_of(page):
+    """A page without its blocks and code: smem_ptr[16b](unset) is no link, # exit 1 no heading."""
+    return re.sub(r"``.*?``|`[^`\n]*`(?!\])", "", FENCE.sub("", page.read_text("utf-8")))
+
+
+@cache
+def anchors_of(page):
+    """What a link can name in a page: its headings, as GitHub and the site spell them."""
+    headings = re.findall(r"^#+ +(.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def broken_links(page):
+    """The links of a page that lead nowhere: no such file, or no such heading in it."""
+    links = ["".join(groups) for groups in LINK.findall(prose_of(page))]
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            yield link
+
+
+def test_links_point_at_files_and_headings_that_exist():
+    assert {page.name: found for page in TEXTS if (found := list(broken_links(page)))} == {}
+
+
+def test_a_link_that_leads_nowhere_is_seen(tmp_path):
+    (tmp_path / "there.md").write_text("# A page: `code` and more\n\n```sh\n# no heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[1](there.md) [2](there.md#a-page-code-and-more) [3](there.md#no-heading) [4](away.md) [5](#away)\n"
+    )
+    assert list(broken_links(page)) == ["there.md#no-heading", "away.md", "#away"]
 
 
 def options_of(command):
@@ -160,7 +216,7 @@ def options_of(command):
     return own.union(*(options_of(command.get_command(None, name)) for name in names))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_that_a_page_names_exist(page):
     named = set(re.findall(r"(?<![-\w[])--[a-z]+(?:-[a-z]+)*", page.read_text("utf-8")))
     of_others = {"--tilescope-seeds", "--time", "--cublas"}  # pytest's, and those of an emitted GEMM

@@ -17,6 +17,7 @@ PACKAGE = Path(tilescope.__file__).parent
 ORDER = (
     "arithmetic",
     "one_rounding",
+    "extras",
     "names",
     "sentence",
     "errors",

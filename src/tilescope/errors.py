@@ -196,7 +196,7 @@ class RuleError(TilescopeError, ValueError):
     """
 
     def __init__(self, violations: Iterable[Violation]) -> None:
-        self.violations = tuple(violations)
+        self.violations: tuple[Violation, ...] = tuple(violations)
         super().__init__(self.violations)
 
     def __str__(self) -> str:

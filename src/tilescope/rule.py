@@ -52,6 +52,8 @@ Example = Mapping[str, Any] | str
 # The modules that, with what they import, hold every row. Most of them import this one, so they are imported by name.
 _ROW_MODULES = (
     "tma",
+    "tensor_map.log_difference",
+    "tensor_map.pasted",
     "tensor_map.source",
     "mma.readings",
     "mma.agreement",

@@ -44,6 +44,7 @@ _DEFINING_MODULES = (
     "machine.launching",
     "planner",
     "gpu.benchmark",
+    "gpu.environment",
     "gpu.gemm_benchmark",
     "gpu.verification",
     "gpu.watch_text",

@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
 import click
 import pytest
@@ -171,13 +169,6 @@ def test_a_mistake_of_its_own_is_one_sentence(failing, capsys, monkeypatch, erro
     monkeypatch.setenv("TILESCOPE_DEBUG", "1")
     assert failing(error) == 70
     assert capsys.readouterr().err.startswith("Traceback")
-
-
-def test_the_extras_are_those_of_the_package():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    for package, extra in tilescope.cli._EXTRAS.items():
-        brought = project["optional-dependencies"][extra]
-        assert any(requirement.startswith(package) for requirement in brought), package
 
 
 def test_a_command_decides_its_status(monkeypatch, capsys):

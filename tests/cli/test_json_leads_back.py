@@ -102,6 +102,7 @@ PRINTED = [
     (["convert", ATOM, "--to", "triton"], "conversion", []),
     (["convert", "Layout((60, 60), 16, padding_bytes=8)", "--to", "triton"], "no_equivalent", []),
     (["verify", "--replay", CAPTURE], "verification", []),
+    (["verify", "--environment"], "environment", []),
     (["explain"], "topic_index", []),
     (["explain", "base", "offset"], "topic", []),
     (["explain", "bf16"], "topic", []),

@@ -9,6 +9,7 @@ import pytest
 
 from tilescope.cli import run
 
+SHORTEST_STATEMENT = 18  # characters
 QUESTIONS = tomllib.loads((Path(__file__).parent / "threads.toml").read_text("utf-8"))["question"]
 
 
@@ -30,3 +31,9 @@ def test_there_are_enough_threads_and_every_one_is_named_well():
     assert len(threads) >= 60
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in threads)
     assert all(each["symptom"] and each["contains"] for each in QUESTIONS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=[each["thread"] for each in QUESTIONS])
+def test_what_must_be_there_is_a_statement_and_no_word(question):
+    """ "conflict" stands in "no conflict" too."""
+    assert max(map(len, question["contains"])) >= SHORTEST_STATEMENT

@@ -5,6 +5,11 @@ several causes, terms or symptoms. None of them was written with tilescope's tab
 
 lines_labelled_first.tsv holds others whose answer was decided before explain was asked. Half of them were held back while
 the ranking was made, and tell how explain does with lines that nobody fitted it to.
+
+lines_drawn_later.tsv holds what was drawn in rounds, of threads that no other table has: each round was labelled, asked once with
+what had been made by then, and only afterwards used to find what was missing. Asked once, 72 of the 97 lines of round 1 were
+right, 74 of 85 in round 2, 43 of 49 in round 3 and 23 of 24 in round 4: about nine of ten is to be expected of lines that nobody
+has seen.
 """
 
 from functools import cache
@@ -26,6 +31,9 @@ LINES = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines()[1:]]
 LABELLED_FIRST = [
     line.split("\t")
     for line in Path(__file__).with_name("lines_labelled_first.tsv").read_text("utf-8").splitlines()[1:]
+]
+DRAWN_LATER = [
+    line.split("\t") for line in Path(__file__).with_name("lines_drawn_later.tsv").read_text("utf-8").splitlines()[1:]
 ]
 SHARE_RIGHT = 0.9
 SHARE_OF_HELD_BACK = 0.85
@@ -74,13 +82,23 @@ def test_faults_and_titles_that_were_labelled_first_find_their_topic(kind, share
     assert_share_right([line for line in LABELLED_FIRST if line[3] == kind], share)
 
 
+@pytest.mark.parametrize("kind", ["fault", "title"])
+def test_lines_that_were_drawn_later_find_their_topic(kind):
+    assert_share_right([line for line in DRAWN_LATER if line[3] == kind], SHARE_RIGHT)
+
+
+def test_lines_that_were_drawn_later_are_of_threads_that_no_other_table_has():
+    asked_before = {line[2] for line in (*LINES, *LABELLED_FIRST)}
+    assert {line[2] for line in DRAWN_LATER} & asked_before == set()
+
+
 def test_lines_that_were_held_back_find_their_topic():
     assert_share_right([line for line in LABELLED_FIRST if line[4] == "held back"], SHARE_OF_HELD_BACK)
 
 
 def test_all_that_is_wanted_exists():
     known = {*CAUSE, *SEEN, *SWIZZLE, *(term.name for term in TERMS)}
-    wanted = frozenset().union(*(accepted(names) for _, names, *_ in (*LINES, *LABELLED_FIRST)))
+    wanted = frozenset().union(*(accepted(names) for _, names, *_ in (*LINES, *LABELLED_FIRST, *DRAWN_LATER)))
     assert wanted <= known, sorted(wanted - known)
 
 

@@ -103,6 +103,39 @@ WORDS = {
     "Rubin": "sm_107",
 }
 
+# Words of every kernel, whoever wrote it, and kinds of questions about them.
+GENERAL_WORDS = {
+    "shared memory": "shared memory",
+    "smem": "shared memory",
+    "layout": "layout",
+    "LinearLayout": "layout",
+    "setmaxnreg": "setmaxnreg",
+    "register stealing": "setmaxnreg",
+    "registers": "registers",
+    "warpgroup": "warpgroup",
+    "num_warps": "warpgroup",
+    "accumulator": "accumulator",
+    "epilogue": "epilogue",
+    "prefetch": "prefetch",
+    "prefetch.tensormap": "prefetch",
+    "cache hint": "cache hint",
+    "evict_first": "cache hint",
+    "persistent kernel": "persistent kernel",
+    "CLC": "persistent kernel",
+    "split-K": "split-K",
+    "stream-K": "split-K",
+    "block swizzle": "block swizzle",
+    "rasterization": "block swizzle",
+    "grouped GEMM": "grouped GEMM",
+    "DSMEM": "distributed shared memory",
+    "st.async": "distributed shared memory",
+    "cooperative launch": "cooperative launch",
+    "fp4": "scale factor",
+    "what is e4m3": "e4m3",
+    "what is 128B?": "128B",
+    "what is sm_103a": "sm_103",
+}
+
 # What people write about them, and the cause to try first.
 SENTENCES = {
     "kernel deadlocks when elect_one is nested": "nested-elect",
@@ -134,10 +167,18 @@ SENTENCES = {
     "Incorrect results with cta.N = 192, swizzle straddles two warp tiles": "warp-tile-swizzle",
     "can a tensor map have zero strides": "zero-stride",
     "warp_specialize=True has no effect": "warp-specialize-ignored",
+    "undefined reference to cuTensorMapEncodeTiled": "driver-symbol",
+    "int32 overflow in the offsets of a tensor larger than 2GB": "index-overflow",
+    "fp8 gemm loses precision over a large k": "fp8-accumulation",
+    "RuntimeError: Only support head size 64, 128, and 256 for now": "head-dimension",
+    "error: failed to legalize operation 'ttng.tmem_alloc'": "whole-atoms",
+    "CUBLAS_STATUS_EXECUTION_FAILED when calling cublasGemmEx": "earlier-fault",
+    "descriptor must be aligned to 64": "map-alignment",
+    "TMA fails if the tensor is sliced": "base-16-bytes",
 }
 
 
-@pytest.mark.parametrize(("word", "topic"), WORDS.items())
+@pytest.mark.parametrize(("word", "topic"), (WORDS | GENERAL_WORDS).items())
 def test_a_word_leads_to_its_topic(word, topic):
     assert topics.find(word).name == topic
 

@@ -36,6 +36,11 @@ ONE_COPY = {
     ],
 }  # it reads before the bytes are there
 
+TWO_MAPS = "\n".join(
+    json.dumps({"data_type": "bf16", "dims": [4096, 64], "strides_bytes": [8192], "box": [64, rows]})
+    for rows in (8, 16)
+)
+
 # A state of every form, and some that are not the defaults.
 STATES = [
     *(
@@ -87,6 +92,18 @@ STATES = [
     "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),
     "/run?smem_at=shift.cu:12",
     "/run?draw=lines",
+    "/gemm?shape=256x256x128&data_type=e4m3&arch=sm_100&target=cuda",
+    "/tensor-memory?m=256&n=256&cta_group=2&element=200,17&load=",
+    "/tensor-memory?show=operand&k=32&metadata=yes&sparse=yes&element=",
+    "/tensor-memory?show=scales&shape=8x256&atom=8x4&element=",
+    "/tensor-memory?show=budget&budget=D:128x256*2,A:128x64",
+    "/diff?other=" + quote(TWO_MAPS),
+    "/conv?direction=wgrad",
+    "/conv?stride=2&direction=dgrad",
+    "/conv?image=1x32x128&filters=32x5&pad=2",
+    "/identify?dump=" + "00" * 512,
+    "/convert?notation=mosaic",
+    "/convert?text=(8,64):(64,1)&element_bits=16&notation=tilescope",
     "/symptoms?seen=715",
     "/symptoms?seen=garbage in every second row",
     "/symptoms?seen=-1 is not it: misaligned address",
@@ -165,13 +182,26 @@ def test_the_command_that_a_page_shows_prints_the_value_that_it_saves(drawn, sta
     assert timeless(json.loads(capsys.readouterr().out)) == expected
 
 
+def painted_cells(told):
+    """The cells of a painted figure: text, tooltip, link and colour of each."""
+    return [cell for row in json.loads(told)["cells"] for cell in row]
+
+
+def titles_on(page):
+    """The tooltips of all cells of a page from top to bottom; those of a painted figure stand behind its picture."""
+    found = re.findall(r'<rect[^>]*><title>([^<]*)</title>|class="painted-cells">(.*?)</script>', page, re.DOTALL)
+    titles = []
+    for title, painted in found:
+        titles += [cell[1] for cell in painted_cells(painted) if cell[1]] if painted else [html.unescape(title)]
+    return titles
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_a_saved_drawing_is_a_document_with_every_cell_of_the_page(drawn, state):
     drawing = ET.fromstring(drawn(state, ".svg"))
     assert drawing.tag == f"{SVG}svg"
     titles = [title.text for rect in drawing.iter(f"{SVG}rect") for title in rect.iter(f"{SVG}title")]
-    on_page = re.findall(r"<rect[^>]*><title>([^<]*)</title>", drawn(state))
-    assert titles == list(map(html.unescape, on_page))
+    assert titles == titles_on(drawn(state))
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -189,9 +219,9 @@ def test_every_step_marks_cells_that_are_drawn(drawn, state):
     words = {word for link in re.findall(r'data-link="([^"]*)"', page) for word in html.unescape(link).split()}
     steps = json.loads(found[1])
     assert steps
-    for links, label in steps:
+    for links, label, goes, _ in steps:
         assert label
-        assert set(links.split()) & words, (links, label)
+        assert set(links.split()) & words or goes, (links, label)  # or it leads to what is not drawn yet
 
 
 def test_the_first_page_leads_to_every_page_and_every_station_answers(client):
@@ -391,6 +421,15 @@ def test_every_cause_leads_to_a_page_that_shows_its_command_or_has_none(client):
         ("/tensor-map?kind=im2col_map", ["load"]),
         ("/tensor-map?kind=im2col_wide_map", ["load"]),
         ("/tensor-map?box=128,300", []),
+        ("/gemm", ["path", "path", "pipeline"]),
+        ("/gemm?shape=4096x4096x4095", []),
+        ("/tensor-memory?show=scales", ["tensor-memory"]),
+        ("/diff", ["tensor-map", "tensor-map"]),
+        ("/conv", ["load", "tensor-map"]),
+        ("/conv?stride=2&direction=dgrad", []),
+        ("/identify", ["layout"]),
+        ("/convert", ["layout", "banks"]),
+        ("/convert?notation=triton", ["layout", "banks"]),
     ],
 )
 def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
@@ -400,6 +439,13 @@ def test_a_plan_and_a_map_lead_to_the_pages_that_go_on(client, state, pages):
     assert [link.strip("/").partition("?")[0] for link in links] == pages
     for link in links:
         page_of(client, link)
+
+
+@pytest.mark.parametrize("chosen", ["tile", "layout", "lanes"])
+def test_another_form_of_a_page_answers_with_what_it_keeps(client, chosen):
+    page = page_of(client, "/banks?tile=64x64")
+    link = re.search(rf'<option value="{chosen}" data-path="([^"]*)"', page)[1]
+    page_of(client, html.unescape(link))
 
 
 def test_words_that_name_no_symptom_lead_to_the_nearest(client):
@@ -416,7 +462,9 @@ def test_a_place_in_a_walk_is_part_of_the_address(client):
 
 def test_a_tile_of_128_x_128_is_drawn_whole(client):
     page = page_of(client, "/load?dims=128,128&box=64,128&coords=64,0")
-    assert page.count("data-link=") == 2 * 128 * 8  # both sides, chunk by chunk
+    painted = re.findall(r'class="painted-cells">(.*?)</script>', page, re.DOTALL)
+    linked = page.count("data-link=") + sum(bool(cell[2]) for told in painted for cell in painted_cells(told))
+    assert linked == 2 * 128 * 8  # both sides, chunk by chunk
 
 
 # Twelve roles whose arrivals may meet any phase.

@@ -21,6 +21,8 @@ from tilescope.web.pages import PAGES, form_at
 
 FORMS = [(page.name, chosen) for page in PAGES.values() for chosen in page.forms]
 
+MAP = '{"data_type": "bf16", "dims": [%d, 64], "strides_bytes": [256], "box": [64, 8]}'
+
 # What people write into a field that offers no choices: by its name, else by how it is read.
 BY_NAME = {
     "tile": ("64x64", "64x128", "128x32", "32x24"),
@@ -54,6 +56,20 @@ BY_NAME = {
     "smem_block": ("0", "0,0,0", "1"),
     "smem_at": ("42", "shift.cu:12", "42:9", "3", "there"),
     "launch": ("[launch]\ngrid = [1]\nblock = [32]", "[launch", "launch = 3"),
+    "image": ("2x16x16x64", "1x32x128", "1x8x16x16x32", "4x4"),
+    "filters": ("64x3x3", "32x5", "16x1x1", "64x3x3x3"),
+    "stride": ("1", "2", "2,1", "1,1,1"),
+    "dilation": ("1", "2"),
+    "m": ("64", "256", "100"),
+    "n": ("16", "256", "300"),
+    "k": ("16", "32", "100"),
+    "load": ("32x32b.x8", "16x64b.x4", "32x32b"),
+    "budget": ("D:128x512", "D:128x256*2,A:128x64", "D:64x128,D:64x128", "64*2,D:128x64:f16", "SFA:128x256", "Q:1x1"),
+    "one": (MAP % 64, (MAP + "\n" + MAP) % (64, 128), "00" * 128, "12 34"),
+    "dump": ("0x00010000 0x00030002 " * 64, "00" * 512, "zz", "00000000: 0001 0203"),
+    "tile_text": ("00" * 512, "0001 0203", "0x00010000", "not hexadecimal"),
+    "shape_of_two": ("8x32", "16x16", "128x256", "8"),
+    "sms": ("8", "0"),
     "seen": ("715", "garbage in every second row", "swizzle"),
 }
 BY_READER = {
@@ -64,6 +80,12 @@ SAME_FORM = {
     ("layout", "other"): "text",  # takes what the other field offers
     ("pipeline", "other"): "tile",
     ("layout", "shape"): "global_shape",
+    ("convert", "shape"): "global_shape",
+    ("identify", "shape"): "shape_of_two",
+    ("identify", "tile"): "tile_text",
+    ("tensor-memory", "shape"): "shape_of_two",
+    ("gemm", "tile"): "shape",
+    ("diff", "other"): "one",
 }
 
 
@@ -175,6 +197,12 @@ NAMED = [
     "/symptoms?seen=",
     "/symptoms?seen=swizzle",  # a word and no symptom
     "/symptoms?seen=box-range",
+    "/convert?text=Layout((60, 60), 16, padding_bytes=8)&notation=triton",  # no such text
+    "/tensor-memory?element=&load=32x32b.x32",  # a load of nothing
+    "/tensor-memory?m=",
+    "/conv?stride=2&direction=dgrad",  # no such map
+    "/identify?shape=",
+    "/identify?tile=ff",
 ]
 
 

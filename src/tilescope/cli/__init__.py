@@ -25,6 +25,7 @@ import click
 
 from tilescope import __version__
 from tilescope.errors import DeviceError, RuleError, TilescopeError
+from tilescope.extras import extra_of
 from tilescope.names import nearest_name
 from tilescope.questions import MODULES as QUESTION_MODULES
 from tilescope.questions import question_of
@@ -73,6 +74,12 @@ OWN_MODULES = {  # of the commands that are no question of questions/
     "verify": "on_card",
     "bench": "on_card",
 }
+_EXIT_STATUSES = {
+    "0": "done",
+    "1": "the answer is no; the reasons are on stdout",
+    "2": "the input was not understood; the reasons are on stderr",
+    "3": "something is missing: a GPU, a driver, an extra",
+}
 _COMPLETION = "_TILESCOPE_COMPLETE"
 REFUSED = 1  # the answer is no
 NOT_UNDERSTOOD = 2
@@ -80,9 +87,6 @@ MISSING = 3
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
-
-# optional package: the extra of tilescope that brings it
-_EXTRAS = {"starlette": "web", "uvicorn": "web", "cuda": "gpu", "numba": "fast"}
 
 
 class _Commands(click.Group):
@@ -114,6 +118,14 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), said) for name, said in commands.items()])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl(list(_EXIT_STATUSES.items()))
+        with formatter.section("See also"):
+            formatter.write_text(
+                "tilescope verify --environment, which prints versions, cards and extras; docs/command-line.md"
+            )
+
 
 def question_command(name: str) -> click.Command:
     """The command that asks a question."""
@@ -125,11 +137,14 @@ def question_command(name: str) -> click.Command:
 
 def mma_group() -> click.Group:
     """The questions about tensor cores, as commands of a group."""
+    from tilescope.cli.manual import ManualGroup
+
     names = [name for name in QUESTION_MODULES if name.startswith("mma ")]
-    return click.Group(
+    return ManualGroup(
         "mma",
         callback=_show_help,
-        help="What tensor cores read and hold: operands, fragments, descriptors, tensor memory.",
+        help="What tensor cores read and hold: operands in shared memory, fragments in registers, the descriptors that say "
+        "where an operand lies, tensor memory and scale factors of Blackwell.",
         commands=[question_command(name) for name in names],
         invoke_without_command=True,
     )
@@ -218,11 +233,13 @@ def _reason(error: BaseException) -> tuple[int, str]:
             return NOT_UNDERSTOOD, broken_rules(error)
         case DeviceError():
             return MISSING, str(error)
-        case ModuleNotFoundError() if extra := _EXTRAS.get((error.name or "").split(".")[0]):
+        case ModuleNotFoundError() if extra := extra_of(error.name or ""):
             return MISSING, f"This needs the package {error.name}: pip install 'tilescope[{extra}]'."
         case TilescopeError():
             return NOT_UNDERSTOOD, f"error: {error}"
-        case ValueError() if "null byte" in str(error):
+        case ValueError() if "null byte" in str(error) or "null character" in str(
+            error
+        ):  # before Python 3.13, and since
             return NOT_UNDERSTOOD, "error: a file's name has no null byte."
         case OSError():
             place = f"{error.filename}: " if error.filename else ""

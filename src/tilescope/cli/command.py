@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from tilescope import view
+from tilescope.cli.manual import ManualCommand
 from tilescope.questions.question import (
     Answer,
     Asked,
@@ -209,7 +210,7 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 }
 
 
-class _ShapeCommand(click.Command):
+class _ShapeCommand(ManualCommand):
     """A command whose first argument is a shape: 4096x4096x4096, or 4096 4096 4096."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -246,7 +247,7 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
         return show_all(question, asked, answer, output)
 
     starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, product)
-    kind = _ShapeCommand if starts_with_shape else click.Command
+    kind = _ShapeCommand if starts_with_shape else ManualCommand
     return kind(
         question.name.split()[-1],
         callback=ask,

@@ -9,6 +9,7 @@ import click
 
 from tilescope.cli.command import Output, asked_by, output_options, parameters, show, write_to
 from tilescope.cli.files import with_map
+from tilescope.cli.manual import ManualCommand
 from tilescope.questions.first_lines.maps import of_encoded
 from tilescope.questions.maps import DESCRIBED_MAP, described
 from tilescope.questions.question import Answer, MisuseError
@@ -23,10 +24,6 @@ They are printed as 256 hexadecimal digits, in memory order, below a line that s
 
 The layout of these bytes is NVIDIA's own: use them to compare and to test; a program that launches kernels asks
 the driver.
-
-\b
-tilescope encode --type bf16 --dims 4096,4096 --box 64,64 --c
-tilescope encode map.json --swizzle 128B --out map.bin
 """
 
 
@@ -70,7 +67,7 @@ def _words_in_c(words: tuple[int, ...]) -> str:
 
 
 COMMANDS = (
-    click.Command(
+    ManualCommand(
         "encode",
         callback=encode,
         params=[

@@ -6,6 +6,7 @@ A question knows no files: a command gives it what they hold, by a name of its o
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ import click
 from tilescope.cli.command import STDOUT, Gather, Output, reading
 from tilescope.errors import RuleError, Violation
 from tilescope.questions.question import Asked
+from tilescope.sentence import shortened
 from tilescope.written import extents
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 LARGEST_LAUNCH_BYTES = 1 << 30
+LARGEST_TILE_BYTES = 1 << 20
+_HEXADECIMAL = re.compile(r"\s*(?:0[xX])?[0-9a-fA-F]{2}[0-9a-fA-FxX\s,:;+<>|{}()\[\]]{6,}")
 MOST_WORDS = 8  # that are decoded one by one; more are meant to be a map, of which some are missing
 
 
@@ -67,9 +71,7 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
         raise click.UsageError("- can stand for one of them: stdin holds one map.")
     one = read_source((asked["one"],), takes_options=False)
     other = read_source((asked["other"],), takes_options=False)
-    if len(one.asked) > 1 or len(other.asked) > 1:
-        return asked.saying(one_log=one, other_log=other)
-    return asked.saying(one_map=one.tensor_map(), other_map=other.tensor_map())
+    return asked.saying(one_source=one, other_source=other)
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
@@ -102,16 +104,29 @@ def _told_of_words(violations: Iterable[Violation]) -> list[Violation]:
 
 
 def with_dump_and_tile(asked: Asked, _: Output) -> Asked:
-    """A dump of memory, and the tile that is looked for in it."""
-    from tilescope.cli.map_source import read_input
+    """A dump of memory, and the tile that is looked for in it: files, or their bytes as text."""
+    from tilescope.cli.map_source import is_file
+    from tilescope.questions.identify_page import TILE_TEXT
     from tilescope.tma.array_file import LARGEST_DUMP_BYTES, dump_bytes, tile_of
 
     if asked["dump"] == asked["tile"] == STDIN:
         raise click.UsageError("- can stand for one of them: stdin holds one file.")
-    dump = dump_bytes(read_input(asked["dump"], LARGEST_DUMP_BYTES))
-    name = asked["tile"]
-    tile = tile_of(read_input(name), name, asked.get("data_type"), asked.get("shape"))
+    dump = dump_bytes(_named_or_written(asked["dump"], LARGEST_DUMP_BYTES))
+    content = _named_or_written(asked["tile"])
+    name = asked["tile"] if asked["tile"] == STDIN or is_file(asked["tile"]) else TILE_TEXT
+    tile = tile_of(content, name, asked.get("data_type"), asked.get("shape"))
     return asked.saying(dump_bytes=dump, tile_array=tile)
+
+
+def _named_or_written(word: str, most_bytes: int = LARGEST_TILE_BYTES) -> bytes:
+    """What a file holds, or the word itself where it names none and is hexadecimal text."""
+    from tilescope.cli.map_source import is_file, read_input
+
+    if word == STDIN or is_file(word):
+        return read_input(word, most_bytes)
+    if _HEXADECIMAL.fullmatch(word) is None:
+        raise click.UsageError(f"there is no file {shortened(word, 80)!r}; bytes as text are hexadecimal.")
+    return word.encode()
 
 
 def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
@@ -133,10 +148,10 @@ def with_description_or_tiles(asked: Asked, _: Output) -> Asked:
 
 def with_pasted_words(asked: Asked, _: Output) -> Asked:
     """What stdin holds, where - stands for the words."""
-    from tilescope.cli.map_source import read_input
-
     if asked.get("topic") != (STDIN,):
         return asked
+    from tilescope.cli.map_source import read_input  # reads maps too: most questions are asked without
+
     pasted = read_input(STDIN).decode("utf-8", errors="replace").strip()
     if not pasted:
         raise click.UsageError("stdin holds no words; paste a line of a log, or name a topic.")

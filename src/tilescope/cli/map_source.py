@@ -90,15 +90,16 @@ def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options:
 
 def _named_file(word: str) -> NamedFile | None:
     """The file that a word names; None if there is none."""
-    if word == STDIN or _is_file(word):
+    if word == STDIN or is_file(word):
         return NamedFile(word, None)
     line = _LINE_OF_FILE.fullmatch(word)
-    if line is not None and _is_file(line[1]):
+    if line is not None and is_file(line[1]):
         return NamedFile(line[1], int(line[2]))
     return None
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Whether a word names a file or a pipe."""
     try:
         return Path(name).exists() and not Path(name).is_dir()
     except (OSError, ValueError):  # a text that no file could be called

@@ -15,8 +15,11 @@ from tilescope.cli.command import (
     progress_bars,
     show,
 )
+from tilescope.cli.manual import ManualCommand
 from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
+from tilescope.gpu.environment import draw_environment, environment_line
+from tilescope.gpu.environment import environment as environment_here
 from tilescope.gpu.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
@@ -39,32 +42,13 @@ _BENCH_INPUTS = (
 )
 _VERIFY_HELP = """Run random cases on the GPU of this machine and compare them with what tilescope says, byte for byte.
 
-\b
-tilescope verify                             all suites
-tilescope verify loads stores --count 500
-tilescope verify pipelines                   those that are proven must run
-tilescope verify kernels --seed 2            random PTX programs and kernels
-tilescope verify kernels --seed 2 --only 17  one of them
-tilescope verify --save h200.npz             to send, or to check later
-tilescope verify --replay h200.npz           without a GPU
+With --environment nothing is run: versions of Python, packages, driver, CUDA toolkit, nvcc, NVRTC and Triton are printed,
+the cards, and which extras of tilescope are installed. A report of a mistake needs it.
 
 Suites: encode, loads, im2col, multicast, gather4, bulk, plans, stores, reductions, scatter4, faults, mbarriers, wgmma,
 tcgen05, fragments, tensor_memory, ldmatrix, banks, emitted, pipelines, kernels.
-
-Exit status 1: something differs. 3: there is no GPU, or the extra `gpu` is not installed.
 """
 _BENCH_HELP = """Measure the GPU of this machine: plain copies, TMA loads and stores, and the planner's order.
-
-\b
-tilescope bench                    everything
-tilescope bench loads stores       by box, promotion, bytes in flight, SMs
-tilescope bench plans --tiles 500  candidates of random tiles, streamed
-tilescope bench --save-card mine   then: plan 128x64 bf16 --card mine
-tilescope bench gemm               emitted GEMMs beside cuBLAS: the default table
-tilescope bench gemm 16x4096x4096 512x4096x14336 --type e4m3 --save gemm.json
-tilescope bench gemm 16x4096x4096 --dependent   as layers of a model: each starts while the one before runs
-
-Exit status 3: there is no GPU, or the extra `gpu` is not installed.
 """
 
 
@@ -73,15 +57,21 @@ def verify(
     suites: tuple[str, ...],
     save: Path | None,
     capture: Path | None,
+    of_environment: bool,
     as_json: bool,
     is_quiet: bool,
     svg_path: Path | None,
     **said: object,
 ) -> int:
-    """Compare with the card, or with a capture of what one did."""
+    """Compare with the card, or with a capture of what one did; or tell what is installed here."""
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
     asked = asked_by(_VERIFY_INPUTS, said)
+    if of_environment:
+        if suites or asked or save or capture:
+            raise click.UsageError("--environment runs nothing; leave suites and the other options out.")
+        found = environment_here()
+        return show(Answer(found, first=environment_line(found)), output, draw_environment(found))
     if capture is not None and (suites or asked or save):
         raise click.UsageError("--replay checks a whole capture; leave the other options out.")
     with progress_bars() as progress:
@@ -142,7 +132,7 @@ def _bench_gemm(products: list[Asked], save: Path | None, output: Output, said: 
 
 
 COMMANDS = (
-    click.Command(
+    ManualCommand(
         "verify",
         callback=verify,
         params=[
@@ -157,11 +147,16 @@ COMMANDS = (
             click.Option(
                 ["--replay", "capture"], type=_EXISTING, metavar="FILE", help="Check a capture; needs no GPU."
             ),
+            click.Option(
+                ["--environment", "of_environment"],
+                is_flag=True,
+                help="Print versions, cards and extras of this machine, and run nothing; needs no GPU.",
+            ),
             *output_options(),
         ],
         help=_VERIFY_HELP,
     ),
-    click.Command(
+    ManualCommand(
         "bench",
         callback=bench,
         params=[

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tilescope.cli.command import output_file, write_to
+from tilescope.cli.manual import ManualCommand
 from tilescope.errors import RuleError
 from tilescope.rule import rule
 
@@ -31,7 +32,7 @@ SERVE_HOST = rule(
 )
 
 
-@click.command()
+@click.command(cls=ManualCommand)
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen on; any other opens it to other machines."
@@ -40,13 +41,7 @@ SERVE_HOST = rule(
 @click.option("--export", "url", metavar="URL", help="Write the page at URL as one file that needs no server.")
 @click.option("-o", "--out", "path", type=output_file, metavar="FILE", help="Where --export writes; - is stdout.")
 def serve(port: int, host: str, no_browser: bool, url: str | None, path: Path | None) -> None:
-    """Open the explorer in a browser: every page of it is an address that can be kept and sent.
-
-    \b
-    tilescope serve
-    tilescope serve --port 9000 --no-browser
-    tilescope serve --export "/swizzle?mode=64B" -o swizzle.html
-    """  # noqa: D301  \b keeps the lines below it apart
+    """Open the explorer in a browser: every page of it is an address that can be kept and sent."""
     if (url is None) != (path is None):
         raise click.UsageError("--export URL and -o FILE belong together.")
     if url is not None and path is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from tilescope.cli.command import INPUT_FILE, Output, asked_by, output_options, parameters, progress_bars, show
+from tilescope.cli.manual import ManualCommand
 from tilescope.cli.map_source import read_input
 from tilescope.planner import plan
 from tilescope.planner.sweeping import combinations, read_problems
@@ -25,12 +26,6 @@ _HELP = """Plan many problems and print a table: every combination of the option
 
 Every option takes one value, or several with commas. FILE is JSON (a list of objects), TOML ([[problem]]) or CSV (a
 line of names first), with the arguments of `tilescope plan`; - is stdin.
-
-\b
-tilescope sweep --tile 64x64,128x64,128x128 --type bf16,e4m3 --major K,MN
-tilescope sweep problems.csv --json
-
-Exit status 1: no problem has a plan.
 """
 
 
@@ -81,7 +76,7 @@ def _counted(
 
 
 COMMANDS = (
-    click.Command(
+    ManualCommand(
         "sweep",
         callback=sweep,
         params=[

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tilescope.cli.manual import ManualCommand
 from tilescope.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _DEFAULT_LIMIT_MB = 256
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=ManualCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--out", "out_path", type=_FILE, metavar="FILE", help="Write the maps to FILE, one a line, as JSON.")
 @click.option("--verbose", is_flag=True, help="Also print a line for each accepted map.")
@@ -52,19 +53,10 @@ def watch(
 ) -> int:
     """Run COMMAND and explain every tensor map that the driver refuses, whoever made it.
 
-    \b
-    tilescope watch -- python train.py
-    tilescope watch --out maps.jsonl -- torchrun --nproc-per-node 8 train.py
-    tilescope check maps.jsonl:3
-    tilescope watch --record matmul -- python train.py
-    tilescope run matmul.ptx --launch matmul.launch
-
     --record writes one launch to a file that `tilescope run` takes with the program's PTX: grid, block, cluster, shared
     memory, parameters, and the allocations that their pointers and tensor maps reach, before and after. The device is waited
     for around that launch.
-
-    Exit status: that of COMMAND; 3 where CUPTI or a C compiler is missing.
-    """  # noqa: D301  \b keeps the lines below it apart
+    """
     verbose, is_quiet, as_json = shown["verbose"], shown["is_quiet"], shown["as_json"]
     if is_quiet and (verbose or as_json):
         raise click.UsageError("--quiet prints one line; leave --verbose and --json out.")

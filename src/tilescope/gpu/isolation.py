@@ -189,6 +189,8 @@ class CardInChildren:
 @contextmanager
 def card_in_children() -> Iterator[CardInChildren]:
     """The card of this machine; DeviceError where there is none."""
+    if not sys.platform.startswith("linux"):
+        raise DeviceError("This needs Linux: the card is asked in child processes that share a pipe with this one.")
     with tempfile.TemporaryDirectory() as folder:
         yield CardInChildren(Path(folder))
 

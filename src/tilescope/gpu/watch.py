@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import resource
 import select
 import shutil
 import signal
@@ -120,6 +119,8 @@ def _ended(pid: int) -> int | None:
 
 def _end_by(number: int) -> int:
     """End by the signal that ended the program, without a second core dump."""
+    import resource  # of Unix alone; this module can be imported everywhere
+
     sys.stdout.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):

@@ -74,7 +74,7 @@ def built_library(cupti: Cupti) -> Path:
     with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
         made = Path(folder) / library.name
         command += [*(str(path) for path in sources if path.suffix == ".c"), "-o", str(made), "-ldl"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603
         if done.returncode:
             said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
             raise DeviceError(f"watch could not build its library with {command[0]}: {said.strip()}.")

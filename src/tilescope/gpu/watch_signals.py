@@ -13,16 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 _SI_KERNEL = 0x80  # a signal from the terminal, which the program got too
-_HANDED_ON = (
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-)
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+# By name: Windows has few of them, and this module can be imported there.
+_HANDED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM")
+_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +27,8 @@ class HeldSignals:
 
     def spawn(self, command: list[str], environment: dict[str, str]) -> int:
         """Start a program with signals as they were before Python; its process id."""
-        ignored = [number for number in _IGNORED_BY_PYTHON if signal.getsignal(number) is signal.SIG_IGN]
+        numbers = [signal.Signals[name] for name in _IGNORED_BY_PYTHON]
+        ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
         return os.posix_spawnp(command[0], command, environment, setsigmask=self.blocked_before, setsigdef=ignored)
 
     def hand_on(self, pid: int) -> None:
@@ -47,7 +41,8 @@ class HeldSignals:
 @contextmanager
 def held_signals() -> Iterator[HeldSignals]:
     """Signals wait until they are handed on; those that come too late for the program are dropped."""
-    numbers = frozenset(number for number in _HANDED_ON if signal.getsignal(number) is not signal.SIG_IGN)
+    handed_on = [signal.Signals[name] for name in _HANDED_ON]
+    numbers = frozenset(number for number in handed_on if signal.getsignal(number) is not signal.SIG_IGN)
     before = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
     try:
         yield HeldSignals(numbers, before)

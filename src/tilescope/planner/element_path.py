@@ -20,6 +20,7 @@ from tilescope.arch import Basis
 from tilescope.errors import RuleError
 from tilescope.layout import oriented
 from tilescope.mma.fragment import Fragment, fragment
+from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.planner.consumers import operand_of
 from tilescope.rule import rule
 from tilescope.smem.op import BANK_BYTES, BANKS
@@ -40,6 +41,8 @@ PATH_ELEMENT = rule(
     passing='ts.plan((64, 64), "bf16").best.path(63, 63)',
     failing='ts.plan((64, 64), "bf16").best.path(64, 0)',
 )
+_ROWS_OF_ONE_BLOCK = (64, 128)  # that a tcgen05.mma of one block has
+_TMEM_COLUMNS = 64  # of a D whose lanes are asked for: they are the same for every width
 _K_BITS = 256  # of a row of A that one mma.sync takes
 _WARP_ROWS = 16  # of an accumulator that one warp of a warpgroup holds
 _QUAD = 4  # threads that hold a row of 8 columns
@@ -247,13 +250,19 @@ def _result_stop(plan: Plan, mn: int) -> ResultStop | None:
     is_row = operand_of(problem) == "A"
     axis: Literal["row", "column"] = "row" if is_row else "column"
     if problem.consumer_name == "tcgen05":
-        return ResultStop(axis, index, "tensor memory", (), _tmem_place(index, loop.block_mn) if is_row else index)
+        return ResultStop(axis, index, "tensor memory", (), tmem_lane(index, loop.block_mn) if is_row else index)
     return ResultStop(axis, index, "registers", row_threads(index) if is_row else _column_threads(index), None)
 
 
-def _tmem_place(row: int, rows: int) -> int | None:
-    """The lane of a row of D: row by row for 128 rows; other heights depend on the instruction's layout."""
-    return row if rows == 128 else None
+def tmem_lane(row: int, rows: int) -> int | None:
+    """The lane of a row of D, by the data path of an instruction of that height; None where that is not one block's.
+
+    >>> tmem_lane(37, 128), tmem_lane(37, 64)
+    (37, 69)
+    """
+    if rows not in _ROWS_OF_ONE_BLOCK:
+        return None
+    return tmem_layout((rows, _TMEM_COLUMNS)).place(row, 0).lanes[0]
 
 
 def row_threads(row: int) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from tilescope.questions.inputs import (
     START,
     UNIT,
 )
-from tilescope.questions.layouts import LARGEST_DRAWN_ELEMENTS, TEXT
+from tilescope.questions.layouts import TEXT
 from tilescope.questions.page import PageForm
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
 from tilescope.smem.access import Access
@@ -29,6 +29,7 @@ from tilescope.smem.search import find_layouts
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, rows_and_columns, tile
 
+LARGEST_ACCESSED_ELEMENTS = 1 << 15  # of a tile on a page
 TILE = Input("tile", "", "Tile", "in elements, rows x columns.", read=rows_and_columns)
 TILE_SWIZZLE = Input("swizzle", "--swizzle", "Swizzle", "a mode, or xor:B,M,S.", choices=tuple(SWIZZLE), is_open=True)
 PAD = Input(
@@ -183,17 +184,8 @@ BANKS = Question(
                                          (A.trans: MN-major)
       "ld.b32: lane * 33 * 4"            an expression of lane; it needs no tile
 
-    \b
-    tilescope banks 64x64 bf16 --swizzle 128B --pattern ldmatrix.x4
-    tilescope banks 32x32 f32 --pattern transpose --pattern "st.b32 rows" --fix
-    tilescope banks 128x64 bf16 --major MN --pattern ldmatrix.x4.trans
-    tilescope banks 2048 f32 --pattern "ld.b64 rows"
-    tilescope banks --pattern "ld.b32: lane * 33 * 4"
-    tilescope banks --layout "(64,64):(72,1)" --bits 16 --pattern ldmatrix.x4
-    tilescope banks --layout "(32,32):(32,1)" --bits 32 --tv "(32,32):(1,32)"
-
     A TILE such as 2048 is one row. With --major MN the first extent is contiguous: 128x64 lies as 64 rows of 128, and
-    patterns walk these rows. Exit status 1: --fix found no layout without conflicts.
+    patterns walk these rows.
     """,
     inputs=(
         LAYOUT_TEXT,
@@ -215,7 +207,7 @@ _PATTERN = Input(
     "pattern", "", "Pattern", "an access of one warp, or a walk over the tile.", choices=_ACCESSES, is_open=True
 )
 _SECOND_PATTERN = Input("other", "", "And", "a second pattern on the same tile.", choices=_ACCESSES, is_open=True)
-_LIMITS = {"elements": LARGEST_DRAWN_ELEMENTS}
+_LIMITS = {"elements": LARGEST_ACCESSED_ELEMENTS}
 TILE_FORM = PageForm(
     BANKS,
     inputs=(TILE, ELEMENT_TYPE, _PATTERN, _SECOND_PATTERN, *TILE_OPTIONS, START),

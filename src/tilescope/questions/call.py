@@ -52,7 +52,10 @@ class Call(Generic[Result]):
         """The Python that does the same, imports included."""
         calls = list(self._calls())
         others = [call for call in calls if call.module not in ("tilescope", "builtins")]
-        imports = dict.fromkeys(f"from {call.module} import {call.function.__qualname__}" for call in others)
+        names: dict[str, dict[str, None]] = {}
+        for call in others:
+            names.setdefault(call.module, {})[call.function.__qualname__.partition(".")[0]] = None
+        imports = [f"from {module} import {', '.join(sorted(imported))}" for module, imported in sorted(names.items())]
         lines = {call.name: f"{call.name} = {call.expression()}" for call in calls if call.name}
         return "\n".join(["import tilescope as ts", *imports, "", *lines.values()])
 
@@ -78,7 +81,8 @@ class Call(Generic[Result]):
                 pieces.append(f"{name}={_printed(option, is_address=name.endswith('address'))}")
         taken = f".{self.attribute}" if self.attribute else ""
         on_one_line = f"{qualified}({', '.join(pieces)}){taken}"
-        if len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line:
+        is_short = len(on_one_line) <= _LINE_WIDTH and "\n" not in on_one_line
+        if is_short or not pieces:
             return on_one_line
         return f"{qualified}(\n" + indent(",\n".join(pieces), "    ") + f",\n){taken}"
 

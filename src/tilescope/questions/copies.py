@@ -93,6 +93,9 @@ def load_taken(asked: Asked) -> dict[str, object]:
     return {**map_taken(asked), **defaults(trace)}
 
 
+DUMP = Input("dump", "", "Dump", read=str)
+DUMPED_TILE = Input("tile", "", "Tile", read=str)
+TILE_SHAPE = Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", read=tile)
 IDENTIFY_ADDRESS = Input(
     "smem_address", START.option, "Shared address of the dump's first byte", read=smem_address, unsaid="unknown"
 )
@@ -151,21 +154,15 @@ IDENTIFY = Question(
     help="""Find the TILE somewhere in the DUMP, and say in which layout it lies there, and how much of it fits.
 
     Both are files, - is stdin: .npy as np.save writes it, raw bytes, or hexadecimal text of xxd, hexdump -C, cuda-gdb
-    or printf. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance apart, atoms and boxes in
-    any order, and the transposed tile.
-
-    \b
-    tilescope identify smem.bin tile.npy
-    tilescope identify gdb.txt tile.bin --type bf16 --shape 64x64
-
-    Exit status 1: the tile is not there, or not all of it.
+    or printf; or such a text itself. Swizzles of the hardware and any other XOR swizzle are tried, rows any distance
+    apart, atoms and boxes in any order, and the transposed tile.
     """,
     inputs=(
         TYPE,
-        Input("shape", "--shape", "Rows and columns of the tile", "where its file does not say.", read=tile),
+        TILE_SHAPE,
         IDENTIFY_ADDRESS,
-        Input("dump", file="input"),
-        Input("tile", file="input"),
+        DUMP,
+        DUMPED_TILE,
     ),
     answer=identify_answer,
     functions=(identify,),

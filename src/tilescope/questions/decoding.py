@@ -201,19 +201,11 @@ DECODE = Question(
     A tensor map is 128 bytes: 256 hexadecimal digits, 16 or 32 words as cuda-gdb or printf show them (any separators,
     0x or not), JSON, or a file with any of these or with the bytes themselves; - is stdin.
 
-    \b
-    tilescope decode map.bin
-    tilescope decode - < words-from-cuda-gdb.txt
-    tilescope decode 0x4000004000010040 --major K --type bf16
-    tilescope decode 0x08200490
-    tilescope decode 0x000003f0001ffffe
-
     Of a log, every map is decoded; of several numbers that are no map, every number.
 
     A number is read as everything it could be: the 64-bit descriptors of wgmma and tcgen05, up to 32 bits tcgen05's
     instruction descriptor of each kind, and an mbarrier or the token of an arrival. Majorness and element type of an
-    operand are not in its word; the instruction has them, so say them with --major and --type. Exit status 1: the bytes
-    or bits are no descriptor.
+    operand are not in its word; the instruction has them, so say them with --major and --type.
     """,
     inputs=(
         MAJOR,

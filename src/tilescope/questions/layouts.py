@@ -30,12 +30,11 @@ from tilescope.questions.first_lines.memory import (
     of_no_equivalent,
     of_thread_values,
 )
-from tilescope.questions.inputs import ELEMENT, LAYOUT_BESIDE
-from tilescope.questions.page import PageForm
+from tilescope.questions.inputs import ELEMENT, ELEMENT_BITS, LAYOUT_BESIDE
+from tilescope.questions.page import Leads, PageForm, address
 from tilescope.questions.question import Answer, Asked, Input, Question, flag
 
-LARGEST_DRAWN_ELEMENTS = 1 << 15  # on a page, of a layout or of threads and values
-LARGEST_COMPARED_ELEMENTS = 1 << 14
+LARGEST_DRAWN_ELEMENTS = 1 << 16  # on a page, of a layout, of each of two, or of threads and values
 
 
 def draw_answer(asked: Asked) -> Answer:
@@ -70,7 +69,7 @@ def draw_answer(asked: Asked) -> Answer:
         parsing,
         first=of_layout_difference(layout, other),
         then=Call(Layout.first_difference, (parsing_other,), name="", receiver=parsing),
-        shown={"element": element, "other": other},
+        shown={"element": element, "other": other, "whole": asked.get("whole")},
         extra=facts,
     )
 
@@ -95,6 +94,7 @@ def convert_answer(asked: Asked) -> Answer:
     """The layout in another notation, or in all of them."""
     beside = asked.options(LAYOUT_BESIDE)
     layout, assumed = Call(parse_layout_assuming, (asked["text"],), beside).run()
+    asked.require_at_most("elements", layout.elements, argument="text", fix="Convert a part of it.")
     extra: dict[str, object] = {"assumed": assumed} if assumed else {}
     said = assumption(layout, assumed) if assumed else ""
     if "notation" not in asked:
@@ -104,14 +104,17 @@ def convert_answer(asked: Asked) -> Answer:
         every = EveryNotation(asked["text"].strip(), texts, said, lacking)
         return Answer(
             layout,
+            Call(parse_layout, (asked["text"],), beside, "layout"),
             first=of_every_notation(every, layout),
-            shown={"notations": every},
+            shown={"notations": every, "whole": asked.get("picture")},
             extra={"notations": texts, **extra},
         )
+    call = Call(convert_layout, (asked["text"], asked["notation"]), beside, "conversion")
     conversion = _conversion(asked["text"], asked["notation"], beside)
     if isinstance(conversion, Conversion):
         return Answer(
             conversion,
+            call,
             first=of_conversion(conversion),
             shown={"picture": asked.get("picture", False) or "svg" in asked},
             code=conversion.result,
@@ -120,9 +123,13 @@ def convert_answer(asked: Asked) -> Answer:
     more = [str(violation) for violation in conversion.violations[1:]]
     return Answer(
         conversion,
+        call,
         first=first,
         extra=extra,
         is_yes=False,
+        violations=conversion.violations,
+        told_in="reasons",
+        shown={"layout": layout},
         text="\n".join(line for line in (first.sentence, first.advice, *more, said) if line),
         below=(Answer(layout),) if asked.get("picture") else (),
     )
@@ -143,6 +150,22 @@ def _asking_whole(asked: Asked) -> Asked:
     return asked.saying(whole=True)
 
 
+def _asking_picture(asked: Asked) -> Asked:
+    """A page draws what is converted."""
+    return asked.saying(picture=True)
+
+
+def _convert_leads(asked: Asked, _: Answer) -> Leads:
+    """The page that draws the layout beside shared memory, and the one that counts what reading it costs."""
+    said = {"text": asked["text"]}
+    said |= {row.name: row.written(asked[row.name]) for row in LAYOUT_BESIDE if row.name in asked}
+    leads = {"See it beside shared memory": address("layout", said)}
+    if "shape" not in asked:  # which the form of the other page has no field for
+        kept = {row.name: said[row.name] for row in (TEXT, ELEMENT_BITS) if row.name in said}
+        leads["Count its bank conflicts"] = address("banks", {"given": "layout"} | kept)
+    return {"texts": leads, "facts": leads}
+
+
 _SAMPLES = (
     "Sw<3,4,3> o smem_ptr[16b](unset) o (_16,_64):(_64,_1)",
     "GMMA::Layout_K_SW128_Atom<half_t>",
@@ -157,19 +180,22 @@ DRAW = Question(
     name="draw",
     help="""Draw the layout TEXT: where each piece of a tile lies in shared memory, or which thread holds what.
 
-    \b
-    tilescope draw "Sw<3,4,3> o smem_ptr[16b](unset) o (_64,_64):(_64,_1)"
-    tilescope draw "CU_TENSOR_MAP_SWIZZLE_64B" --bits 16 --shape 64x32
-    tilescope draw "((32,4),4):((16,4),1)" --bits 8
-    tilescope draw "((4,8),(2,2)):((32,1),(16,8))" --shape 16x8
-    tilescope draw "(64,64):(64,1)" --bits 16 --other "(64,64):(72,1)"
-
     TEXT is in any notation that `tilescope convert` reads. A shape and stride without --bits is a thread-value layout:
     thread and value lead to an index of the tile, whose first index runs fastest; --shape draws who holds each element.
     """,
     inputs=(TEXT, replace(ELEMENT, label="Say where this element lies"), OTHER, *LAYOUT_BESIDE),
     answer=draw_answer,
     functions=(parse_layout,),
+)
+TO = Input(
+    "notation",
+    "--to",
+    "The notation of the answer",
+    f"{', '.join(NOTATION)}.",
+    unsaid="all",
+    choices=tuple(NOTATION),
+    is_strict=True,
+    shown_as="NOTATION",
 )
 CONVERT = Question(
     name="convert",
@@ -178,22 +204,11 @@ CONVERT = Question(
     TEXT is what CuTe prints (Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1), S<3,4,3> o 0 o (8,64):(64,1)), an
     atom's name (GMMA::Layout_K_SW128_Atom<half_t>), a Triton encoding (#ttg.nvmma_shared<{…}>), Mosaic's transforms,
     CU_TENSOR_MAP_SWIZZLE_128B, PTX's .swizzle_mode and .swizzle_atomicity, or Layout((64, 64), 16, swizzle="128B").
-
-    Exit status 1, with the reason: there is no such text for this layout.
     """,
     inputs=(
         TEXT,
         *LAYOUT_BESIDE,
-        Input(
-            "notation",
-            "--to",
-            "The notation of the answer",
-            f"{', '.join(NOTATION)}.",
-            unsaid="all",
-            choices=tuple(NOTATION),
-            is_strict=True,
-            shown_as="NOTATION",
-        ),
+        TO,
         Input("picture", "--draw", "Draw both layouts side by side", read=flag),
     ),
     answer=convert_answer,
@@ -206,9 +221,22 @@ DRAW_FORM = PageForm(
     limits={
         "threads and values": LARGEST_DRAWN_ELEMENTS,
         "elements": LARGEST_DRAWN_ELEMENTS,
-        "elements compared": LARGEST_COMPARED_ELEMENTS,
+        "elements compared": LARGEST_DRAWN_ELEMENTS,
     },
     asking=_asking_whole,
     walks=True,
+)
+CONVERT_FORM = PageForm(
+    CONVERT,
+    inputs=(
+        replace(TEXT, choices=_SAMPLES[:-1], is_open=True),
+        replace(TO, label="To", hint=""),
+        *LAYOUT_BESIDE,
+    ),
+    presets={"text": _SAMPLES[0], "major": "", "unit": "", "smem_address": "0x0"},
+    rare=frozenset(row.name for row in LAYOUT_BESIDE),
+    limits={"elements": LARGEST_DRAWN_ELEMENTS},
+    asking=_asking_picture,
+    leads=_convert_leads,
 )
 QUESTIONS = (DRAW, CONVERT)

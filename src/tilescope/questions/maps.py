@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilescope.arch import ARCH
 from tilescope.errors import TensorMapError
@@ -33,6 +33,7 @@ from tilescope.tensor_map.convolution import PASSES
 from tilescope.tensor_map.map_log import lines_in_words
 from tilescope.tensor_map.option import INTERLEAVE, L2_PROMOTION, OOB_FILL
 from tilescope.tensor_map.source import MapSource
+from tilescope.value import Value
 from tilescope.written import extents, number, numbers
 
 _WIDE = defaults(Im2colWideMap)
@@ -235,15 +236,32 @@ def _fixed_text(fixed: FixedMap) -> str:
 
 
 def diff_answer(asked: Asked) -> Answer:
-    """How two maps or the maps of two logs differ; a command reads them from what it is given."""
-    if "one_log" in asked:
-        logs = MapLogDiff.of(_log_of(asked["one_log"]), _log_of(asked["other_log"]))
-        return Answer(logs, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
-    difference = TensorMapDiff.of(asked["one_map"], asked["other_map"])
-    return Answer(difference, first=of_difference(difference), is_yes=difference.same)
+    """How two maps or the maps of two logs differ; `one_source` and `other_source` are what they were read from."""
+    one: MapSource = asked["one_source"]
+    other: MapSource = asked["other_source"]
+    if len(one.asked) > 1 or len(other.asked) > 1:
+        call = _diff_call(asked, log_of, MapLogDiff.of, "tilescope.tensor_map.log_difference")
+        logs = MapLogDiff.of(log_of(one), log_of(other))
+        return Answer(logs, call, first=FirstLine(logs.summary), shown={"title": "What differs"}, is_yes=logs.same)
+    call = _diff_call(asked, MapSource.tensor_map, TensorMapDiff.of, "tilescope.tensor_map.difference")
+    difference = TensorMapDiff.of(one.tensor_map(), other.tensor_map())
+    return Answer(difference, call, first=of_difference(difference), is_yes=difference.same)
 
 
-def _log_of(source: MapSource) -> MapLog:
+def _diff_call(asked: Asked, taken: Callable[..., object], compared: Callable[..., Value], module: str) -> Call[Value]:
+    """The Python that reads both texts and compares what is taken from them."""
+    sides: list[Call[Any]] = []
+    for written, name in (("one", "first"), ("other", "second")):
+        content = asked[written].encode("utf-8", errors="replace")
+        source = Call(MapSource.read, (content,), name="", module="tilescope.tensor_map.source")
+        if taken is log_of:
+            sides.append(Call(log_of, (source,), name=name, module="tilescope.questions.maps"))
+        else:
+            sides.append(Call(taken, (), name=name, receiver=source, module="builtins"))
+    return Call(compared, tuple(sides), name="difference", module=module)
+
+
+def log_of(source: MapSource) -> MapLog:
     """The maps of a log; the bytes of one map are a log of one line."""
     if source.blob is None:
         return MapLog.of(source)
@@ -253,11 +271,13 @@ def _log_of(source: MapSource) -> MapLog:
     return MapLog.of(MapSource(None, (asked,)))
 
 
+IMAGE = Input("image", "", "Image", "NxHxWxC, channels last; NxWxC or NxDxHxWxC too.", read=extents)
+FILTERS = Input("filters", "", "Filter", "its count and taps: KxRxS; KxS or KxTxRxS too.", read=extents)
 CONV_OPTIONS = (
     Input("direction", "--direction", "Direction", choices=PASSES),
     Input("pad", "--pad", "Padding", "one number, or one for each dimension, outermost (D, H) first.", read=numbers),
-    Input("stride", "--stride", "Stride", "in the order of --pad.", read=numbers),
-    Input("dilation", "--dilation", "Dilation", "in the order of --pad.", read=numbers),
+    Input("stride", "--stride", "Stride", "in the order of the padding.", read=numbers),
+    Input("dilation", "--dilation", "Dilation", "in the order of the padding.", read=numbers),
     Input(
         "channels_per_pixel",
         "--channels",
@@ -273,14 +293,35 @@ CONV_OPTIONS = (
 
 def conv_answer(asked: Asked) -> Answer:
     """The map of a convolution, or why there is none."""
-    call = Call(Convolution.of, (asked["image"], asked["filters"], asked["data_type"]), asked.options(CONV_OPTIONS))
+    call = Call(
+        Convolution.of,
+        (asked["image"], asked["filters"], asked["data_type"]),
+        asked.options(CONV_OPTIONS),
+        "convolution",
+        module="tilescope.tensor_map",
+    )
     try:
         convolution = call.run()
     except TensorMapError as error:
-        report = MapReport(False, error.violations, None)
-        return Answer(report, first=refused("No such map", error.violations), is_yes=False)
+        return Answer(
+            MapReport(False, error.violations, None),
+            call,
+            first=refused("No such map", error.violations),
+            is_yes=False,
+            violations=error.violations,
+            told_in="findings",
+        )
     encode = _encode_call(convolution.tensor_map)
-    return Answer(convolution, first=of_convolution(convolution), extra={"encode": encode}, code=encode)
+    return Answer(
+        convolution,
+        call,
+        first=of_convolution(convolution),
+        shown={"copy": asked.get("copy")},
+        extra={"encode": encode},
+        violations=convolution.tensor_map.findings,
+        told_in="findings",
+        code=encode,
+    )
 
 
 def _encode_call(tensor_map: AnyMap) -> str:
@@ -301,13 +342,6 @@ CHECK = Question(
     A log may be of any length and hold any number of maps. The answer begins with how many are refused, and on which
     lines; then come the refused ones in full, and the others in one line each. FILE:3 is the third line of a file that
     holds one map a line, as watch writes it.
-
-    \b
-    tilescope check --type bf16 --dims 4096,4096 --box 128,64 --swizzle 128B
-    tilescope check failed.log --arch sm_100
-    pbpaste | tilescope check -
-
-    Exit status 1: refused; 2: not understood, such as a name that no table has.
     """,
     inputs=(
         Input(
@@ -329,8 +363,6 @@ DIFF = Question(
     ONE and OTHER are files or texts with JSON, with a dump of arguments, or with the bytes or words of a descriptor; -
     is stdin, FILE:3 the third line of a file that holds one map a line. Logs of several maps are compared map by map,
     whatever their addresses: how many are in both, which changed and how, which are in one alone.
-
-    Exit status 1: they differ.
     """,
     inputs=(Input("one", read=str), Input("other", read=str)),
     answer=diff_answer,
@@ -341,15 +373,9 @@ CONV = Question(
 
     The image is NxWxC, NxHxWxC or NxDxHxWxC, channels last; the filter is its count and taps: KxS, KxRxS, KxTxRxS.
 
-    \b
-    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1
-    tilescope conv 8x56x56x64 128x3x3 bf16 --pad 1 --direction dgrad
-    tilescope conv 2x16x32x32x64 64x3x3x3 f16 --pad 1 --direction wgrad
-
-    wgrad's map is that of the activations. Exit status 1: there is no such map, for example for dgrad with a stride;
-    the reason is printed.
+    wgrad's map is that of the activations.
     """,
-    inputs=(Input("image", read=extents), Input("filters", read=extents), ELEMENT_TYPE, *CONV_OPTIONS),
+    inputs=(IMAGE, FILTERS, ELEMENT_TYPE, *CONV_OPTIONS),
     answer=conv_answer,
     functions=(Convolution.of,),
 )

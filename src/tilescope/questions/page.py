@@ -79,12 +79,15 @@ class PageForm:
     _: KW_ONLY
     inputs: tuple[Input, ...]  # its fields
     presets: Mapping[str, str] = field(default_factory=dict)  # what they hold at first, if not the library's own choice
+    samples: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # texts for a field, by what they show
     asking: Callable[[Asked], Asked] = as_said  # what the question is told when the fields say something
     answer: Callable[[Asked], Answer] | None = None  # where the page answers what the command refuses
     limits: Mapping[str, int] = field(default_factory=dict)  # how much it takes, by what is counted
     shown: Mapping[str, object] = field(default_factory=dict)  # options of the drawing, beside those of the answer
     rare: frozenset[str] = frozenset()  # fields that stand under "More" until one of them says something
     walks: bool = False  # whether it steps through the drawing
+    pans: bool = False  # whether the drawing shows a part of a timeline, which is moved and zoomed
+    picked: str = ""  # the field that takes the place of a cell that is clicked, instead of a pin
     dragged: str = ""  # the field that takes the place to which a part of the drawing is dragged
     leads: Callable[[Asked, Answer], Leads] = nowhere
     listing: Callable[[Asked, Answer], tuple[ListedLine, ...]] = without_listing  # the text beside its answer
@@ -108,3 +111,5 @@ class Page:
     chooser: Input | None = None  # the field that selects a form
     pasted: str = ""  # what its paste box takes; empty: it has none
     redirect: Callable[[Mapping[str, str]], Mapping[str, str] | None] | None = None
+    is_compared: bool = False  # whether two of its states may stand side by side
+    is_common: bool = True  # whether the bar names it; the list of all pages names every page

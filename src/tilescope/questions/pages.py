@@ -4,7 +4,10 @@ from tilescope.questions import (
     banks,
     copies,
     decoding,
+    gemm_page,
+    identify_page,
     layouts,
+    map_pages,
     maps,
     pipelines,
     plans,
@@ -12,6 +15,7 @@ from tilescope.questions import (
     swizzles,
     symptoms,
     tensor_core,
+    tmem_page,
 )
 from tilescope.questions.page import Page
 from tilescope.questions.question import Input
@@ -22,13 +26,21 @@ MENU = (
         "path",
         "Path",
         "One element from memory to the tensor core: its copy, its place in shared memory, the K step that reads it.",
-        {"": plans.PATH_FORM},
+        {"tile": plans.PATH_FORM, "gemm": plans.GEMM_PATH_FORM, "map": tensor_core.MAP_PATH_FORM},
+        chooser=Input("given", label="Element of"),
     ),
     Page(
         "plan",
         "Plan",
         "What to do with a tile: swizzle, boxes, copies and descriptors, ranked, with the reasons, and code to copy.",
         {"": plans.PLAN_FORM},
+        is_compared=True,
+    ),
+    Page(
+        "gemm",
+        "GEMM",
+        "A matrix product planned whole: tile, stages, tensor maps, descriptors and epilogue, ranked, and code to copy.",
+        {"": gemm_page.GEMM_PLAN_FORM},
     ),
     Page(
         "tensor-map",
@@ -39,6 +51,20 @@ MENU = (
         pasted="What CUTLASS, TileLang or Triton print, a call in C++, JSON, words from cuda-gdb, or hex: it fills the "
         "fields.",
         redirect=maps.filled_by_paste,
+    ),
+    Page(
+        "diff",
+        "Diff",
+        "Two tensor maps compared: which arguments differ, what follows from them, and which words of the descriptors.",
+        {"": map_pages.DIFF_FORM},
+        is_common=False,
+    ),
+    Page(
+        "conv",
+        "Convolution",
+        "The im2col map of a convolution: corners, strides, the offsets of every filter tap, and the first copy.",
+        {"": map_pages.CONV_FORM},
+        is_common=False,
     ),
     Page(
         "load",
@@ -52,6 +78,7 @@ MENU = (
         "Swizzle",
         "Where each 16-byte chunk of a line lies in shared memory, under a mode of the hardware or any XOR.",
         {"": swizzles.SWIZZLE_FORM},
+        is_compared=True,
     ),
     Page(
         "layout",
@@ -60,11 +87,26 @@ MENU = (
         {"": layouts.DRAW_FORM},
     ),
     Page(
+        "convert",
+        "Convert",
+        "A layout in another notation, or in all: every address of both texts is compared.",
+        {"": layouts.CONVERT_FORM},
+        is_common=False,
+    ),
+    Page(
+        "identify",
+        "Identify",
+        "A tile in a dump of shared memory: where it lies, in which layout, and the first byte that does not fit.",
+        {"": identify_page.IDENTIFY_FORM},
+        is_common=False,
+    ),
+    Page(
         "banks",
         "Banks",
         "How many wavefronts a warp's accesses take, which lanes wait for each other, and a layout that cures it.",
         {"tile": banks.TILE_FORM, "layout": banks.LAYOUT_FORM, "lanes": banks.LANES_FORM},
         chooser=Input("given", label="Accessed is"),
+        is_compared=True,
     ),
     Page(
         "tensor-core",
@@ -79,12 +121,21 @@ MENU = (
         chooser=Input("show", label="Show"),
     ),
     Page(
+        "tensor-memory",
+        "Tensor memory",
+        "Lanes and columns of tensor memory: where accumulators, operands and scale factors lie, and what fits.",
+        tmem_page.FORMS,
+        chooser=Input("show", label="Show"),
+        is_common=False,
+    ),
+    Page(
         "pipeline",
         "Pipeline",
         "Whether producers and consumers are right in every order: the timeline, what each barrier needs, the mistake "
         "marked.",
         {"tiles": pipelines.TILES_FORM, "gemm": pipelines.GEMM_FORM, "text": pipelines.TEXT_FORM},
         chooser=Input("given", label="Described by"),
+        is_compared=True,
     ),
     Page(
         "run",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from itertools import chain, islice
 
 from tilescope.pipeline.description import Pipeline
@@ -19,6 +18,7 @@ from tilescope.questions.call import Call
 from tilescope.questions.first_lines.plans import of_description, of_simulation
 from tilescope.questions.inputs import ELEMENT_TYPE, TILE
 from tilescope.questions.page import PageForm
+from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.plans import (
     ARCHITECTURE,
     CONSUMER_INPUT,
@@ -181,22 +181,12 @@ PIPELINE = Question(
     FILE describes barriers, slots and roles as JSON or TOML (see docs/pipelines.md); - is stdin. Without a FILE, the
     pipeline of tiles or of a GEMM is planned and run:
 
-    \b
-    tilescope pipeline kernel.toml
-    tilescope pipeline 128x64 bf16 --stages 4
-    tilescope pipeline 128x64 256x64 bf16 --stages 3 --consumers 2 --cluster 2x1
-    tilescope pipeline 256x64 96x64 bf16 --arch sm_100 --cta-group 2 --cluster 2x1
-    tilescope pipeline 4096x4096x4096 bf16
-    tilescope pipeline --template ping-pong > kernel.toml
-
     With --cta-group 2 a tile is that of both blocks, as m and n of tcgen05.mma are: each block brings half of A's rows
     and half of B's columns.
 
     \b
     Templates: producer-consumers, ping-pong, cooperative-store,
     flash-attention-3, multicast-cluster, two-block-tcgen05, split-k.
-
-    Exit status 1: a mistake, or undecided.
     """,
     inputs=(
         *PIPELINE_INPUTS,
@@ -234,12 +224,15 @@ def _asking_text(asked: Asked) -> Asked:
 
 
 _OTHER = Input("other", "", "And", "a second tile in the same stage, such as 256x64.", read=tile)
-_SAMPLE = (files("tilescope.questions") / "samples" / "pipeline.toml").read_text("utf-8").rstrip()
+_RARE = frozenset(["arrivals", "no_multicast", "cta_group", "consumer", "copy", "direction"])
 _LIMITS = {"elements": LARGEST_TILE_ELEMENTS, "roles in all blocks": MAX_ROLES}
 TILES_FORM = PageForm(
     PIPELINE,
     inputs=(TILE, _OTHER, ELEMENT_TYPE, *PIPELINE_INPUTS, *PROBLEM_OPTIONS),
     presets={"tile": "128x64", "data_type": "bf16", "stages": "4"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_tiles,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_TWO_TILES, "steps of one tile": MAX_STEPS_DESCRIBED},
 )
@@ -253,6 +246,9 @@ GEMM_FORM = PageForm(
         CONSUMER_INPUT,
     ),
     presets={"shape": "4096x4096x4096", "data_type": "bf16"},
+    rare=_RARE,
+    walks=True,
+    pans=True,
     asking=_asking_gemm,
     limits=_LIMITS | {"steps": MAX_STEPS_OF_GEMM},
 )
@@ -267,7 +263,10 @@ TEXT_FORM = PageForm(
             is_long=True,
         ),
     ),
-    presets={"text": _SAMPLE},
+    presets={"text": SAMPLES["barrier-bytes"].text},
+    samples={"text": {cause: sample.text for cause, sample in SAMPLES.items()}},
+    walks=True,
+    pans=True,
     asking=_asking_text,
     limits=_LIMITS | {"steps": MAX_STEPS_DESCRIBED},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilescope.arch import ARCH
 from tilescope.card import CARD
@@ -22,6 +23,9 @@ from tilescope.questions.question import Answer, Asked, Input, Question, flag, i
 from tilescope.sentence import by
 from tilescope.swizzle import SWIZZLE
 from tilescope.written import number, numbers, pair, product, tile
+
+if TYPE_CHECKING:
+    from tilescope.emitter.emission import Target
 
 # Elements of a tile that a page plans, and those whose reads are counted instruction by instruction.
 LARGEST_TILE_ELEMENTS = 1 << 17
@@ -91,6 +95,7 @@ GEMM_OPTIONS = (
     Input("dependent", "--dependent", "Start before the kernel before has ended, which writes A but not B", read=flag),
 )
 PATH_OF = Input("element", "--element", "Follow element", "as mn,k: its whole way, instead of the plan.", read=pair)
+OPERAND_OF = Input("operand", "--operand", "Operand", "whose element is followed.", choices=("A", "B"), unsaid="A")
 WHY = Input("why", "--why", "Name every other candidate, and the reasons of those refused", read=flag)
 EMIT = Input(
     "emit", "--emit", "Print source code instead", "cuda, ptx, cute, triton (or gluon, its language) or python."
@@ -161,6 +166,8 @@ def gemm_answer(asked: Asked) -> Answer:
         )
     if "emit" in asked:
         return Answer(planned, first=of_gemm(planned), program=_program(planned, asked))
+    if "element" in asked:
+        return _operand_path(asked, planned, call)
     return Answer(
         planned,
         call,
@@ -168,6 +175,16 @@ def gemm_answer(asked: Asked) -> Answer:
         shown={"why": asked.get("why", False)},
         extra=planned.kernel_facts(),
     )
+
+
+def _operand_path(asked: Asked, planned: GemmPlan, call: Call[GemmPlan]) -> Answer:
+    """The way of an element of A or B, in the first stage of shared memory."""
+    name = asked.get("operand", "A").lower()
+    (start, *_) = planned.smem_offsets()[name]
+    operand = replace(call, name=name, attribute=name)
+    following = Call(Plan.path, asked["element"], {"smem_address": start}, name="path", receiver=operand)
+    path = following.run()
+    return Answer(path, following, first=of_element_path(path))
 
 
 def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
@@ -180,9 +197,11 @@ def _program(planned: Plan | GemmPlan, asked: Asked) -> str:
 
 PLAN = Question(
     name="plan",
-    help="""Plan the path of a tile of MN x K elements of TYPE, such as: tilescope plan 128x64 bf16.
+    help="""Plan the path of a TILE of MN x K elements of TYPE: from global memory into shared memory, and who reads it there.
 
-    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked.
+    Every swizzle, atom order and box split is tried, checked by the real rules, proven in the emulator and ranked. The
+    answer has the swizzle, the boxes, the bytes that the mbarrier expects, the descriptors of the K loop and the address
+    of every element, with the reasons. --emit prints a program of it.
     """,
     inputs=(*PLAN_INPUTS, PATH_OF, WHY, EMIT, PROGRAM_FILE),
     answer=plan_answer,
@@ -190,11 +209,21 @@ PLAN = Question(
 )
 GEMM = Question(
     name="gemm",
-    help="""Plan the operands, stages and epilogue of a GEMM together, such as: tilescope gemm 4096x4096x4096 bf16.
+    help="""Plan the operands, stages and epilogue of a GEMM together. SHAPE is M x N x K, TYPE that of A and B.
 
-    Every tile shape worth trying is planned and ranked. Exit status 1: there is no plan, and these are the reasons.
+    Every tile shape worth trying is planned and ranked by the time that the card's rates allow it. The answer has both
+    operands' plans, the stages that fit into shared memory, the barriers and the epilogue. --emit prints a program of it.
     """,
-    inputs=(SHAPE, ELEMENT_TYPE, *GEMM_OPTIONS, WHY, EMIT, PROGRAM_FILE),
+    inputs=(
+        SHAPE,
+        ELEMENT_TYPE,
+        *GEMM_OPTIONS,
+        replace(PATH_OF, hint="of an operand's tile, as mn,k: its whole way, instead of the plan."),
+        OPERAND_OF,
+        WHY,
+        EMIT,
+        PROGRAM_FILE,
+    ),
     answer=gemm_answer,
     functions=(plan_gemm,),
 )
@@ -206,7 +235,7 @@ _TARGET_NAMES = {
     "triton": "Triton (Gluon)",
     "python": "a Python script",
 }
-_TARGET = Input(
+TARGET = Input(
     "target",
     "--emit",
     "Code to copy",
@@ -215,29 +244,41 @@ _TARGET = Input(
 )
 
 
-def _asking_why(asked: Asked) -> Asked:
+def asking_why(asked: Asked) -> Asked:
     """A page names every candidate, with the reasons, unasked."""
     return asked.saying(why=True)
 
 
 def _plan_code(asked: Asked, answer: Answer) -> Code | Sentences:
-    """The best plan as source text, with the Python and the command that write it; or why there is none."""
+    """The best plan as source text, or why there is none."""
+    report = answer.value
+    if answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
+        return ()
+    best = replace(answer.call, attribute="best")
+    command = PLAN.words(asked.saying(why=None, emit=asked.get("target")))
+    return code_of(report.best, best, asked.get("target", "none"), command)
+
+
+def code_of(
+    planned: Plan | GemmPlan, call: Call[Any], target: Target | Literal["none"], command: list[str]
+) -> Code | Sentences:
+    """A plan as source text, with the Python and the command that write it; or why there is none.
+
+    `call` makes the plan.
+    """
+    if target == "none":
+        return ()
     from tilescope.emitter.emission import emit
 
-    target = asked.get("target", "none")
-    report = answer.value
-    if target == "none" or answer.call is None or not isinstance(report, PlanReport) or not report.candidates:
-        return ()
     try:
-        source = emit(report.best, target)
+        source = emit(planned, target)
     except RuleError as error:
         return tuple(f"No {target} code: {violation}" for violation in error.violations)
-    best = replace(answer.call, name="", attribute="best")
     return Code(
         title=f"The best plan as {_TARGET_NAMES[target]}",
         source=source,
-        call=Call(emit, (best, target), name="source"),
-        command=tuple(PLAN.words(asked.saying(why=None, emit=target))),
+        call=Call(emit, (replace(call, name=""), target), name="source"),
+        command=tuple(command),
     )
 
 
@@ -296,10 +337,10 @@ _RARE = frozenset(
 )
 PLAN_FORM = PageForm(
     PLAN,
-    inputs=(*PLAN_INPUTS, _TARGET),
+    inputs=(*PLAN_INPUTS, TARGET),
     presets={"tile": "128x64", "data_type": "bf16", "target": "cuda"},
     rare=_RARE,
-    asking=_asking_why,
+    asking=asking_why,
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     leads=_plan_leads,
     code=_plan_code,
@@ -311,6 +352,16 @@ PATH_FORM = PageForm(
     limits={"elements": LARGEST_TILE_ELEMENTS, "elements counted": LARGEST_COUNTED_ELEMENTS},
     rare=_RARE,
     walks=True,
+    picked="element",
+    leads=_path_leads,
+)
+GEMM_PATH_FORM = PageForm(
+    GEMM,
+    inputs=(SHAPE, ELEMENT_TYPE, OPERAND_OF, PATH_OF, *GEMM_OPTIONS),
+    presets={"shape": "4096x4096x4096", "data_type": "bf16", "operand": "A", "element": "37,21"},
+    rare=frozenset(["card", "stages", "output_type", "sms", "a_major", "b_major"]),
+    walks=True,
+    picked="element",
     leads=_path_leads,
 )
 QUESTIONS = (PLAN, GEMM)

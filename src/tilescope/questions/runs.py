@@ -311,17 +311,6 @@ RUN = Question(
     a file of CUDA C++ by nvcc or NVRTC. --launch also takes what `tilescope watch --record` wrote.
 
     \b
-    tilescope run scale.ptx --grid 4 --block 256 --arg f32:1000 --arg 2.0
-    tilescope run mm.ptx --grid 2x2 --block 256 --smem 98328 --arg …
-    tilescope run --triton add.py:add --signature "*fp32,i32" --constexpr N=128 …
-    tilescope run --cuda scale.cu --grid 4 --block 256 --arg f32:1000 --arg 2.0
-    tilescope run mm.ptx --launch mm.launch
-    tilescope run mm.ptx --template > launch.toml
-    tilescope run --launch launch.toml --save results
-    tilescope run --launch launch.toml --by line
-    tilescope run --launch launch.toml --draw smem --at mm.py:12
-
-    \b
     Arguments, in the order of the parameters:
     f16:256x192                    random numbers, the same every time
     f16:256x192:zeros              also :ones and :arange
@@ -331,8 +320,6 @@ RUN = Question(
     ptr:0+1024                     an address in the array of argument 0
     7  0x40  1.5                   numbers
     bytes:00ff                     a struct by value
-
-    Exit status 1: a hang, a fault, a run that was stopped, an error among the findings, or what --prove does not prove.
     """,
     inputs=(
         Input("kernel", file="input", is_required=False, shown_as="[FILE.ptx]"),

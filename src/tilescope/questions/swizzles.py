@@ -47,6 +47,9 @@ SWIZZLE_QUESTION = Question(
     name="swizzle",
     help="""Show the swizzle MODE: where each chunk of a line lies, the rule, limits, codes and sources.
 
+    A swizzle moves the 16-byte chunks of a 128-byte line of shared memory by an XOR with the number of the line, so that
+    chunks below each other fall into different banks.
+
     MODE is none, 32B, 64B, 96B, 128B, 128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B, a driver name
     such as CU_TENSOR_MAP_SWIZZLE_128B, or any XOR swizzle on byte addresses as xor:B,M,S (CuTe's Swizzle<B,M,S>).
     """,

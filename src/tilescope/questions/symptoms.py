@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import replace
+from itertools import takewhile
 from typing import NamedTuple
 
 from tilescope.errors import RuleError
-from tilescope.questions import banks, copies, decoding, maps, plans, swizzles, tensor_core
+from tilescope.pipeline.template import template_text
+from tilescope.questions import banks, copies, decoding, maps, pipelines, plans, swizzles, tensor_core
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.topics import of_topic
 from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.pipeline_samples import SAMPLES
 from tilescope.questions.question import Answer, Asked, Input
 from tilescope.questions.topics import EXPLAIN, Topic, find
 from tilescope.rule import ARGUMENT_TYPE, Rule
@@ -38,16 +43,8 @@ _TEST_PAGES = {
     "decode": PageOfTest("tensor-core", "Tensor core", decoding.WORD_FORM, {"show": "word"}),
 }
 _SHOWN_ANYWAY = ("--fix", "--addresses")  # what the page shows unasked
-# Causes that a run of the pipeline shows: their numbers go into its description.
-_ON_PIPELINE = (
-    "barrier-bytes",
-    "barrier-arrivals",
-    "multicast-receiver",
-    "parity",
-    "slot-index",
-    "early-release",
-    "barrier-init",
-)
+_ON_PIPELINE = "Test it on the page Pipeline"
+_TILE_WORD = re.compile("[0-9]+x[0-9]+")
 
 
 def answer(asked: Asked) -> Answer:
@@ -94,9 +91,11 @@ def _pages_of(symptoms: tuple[Symptom, ...]) -> dict[str, str]:
 
 def _tests_of(cause: Cause) -> dict[str, str]:
     """The page that tests a cause, filled as its command is; none where only the command, or nothing, can."""
-    if cause.name in _ON_PIPELINE:
-        return {"Test it on the page Pipeline": "/pipeline?given=text"}
+    if cause.name in SAMPLES:  # a pipeline with this very mistake
+        return {_ON_PIPELINE: address("pipeline", {"given": "text", "text": SAMPLES[cause.name].text})}
     _, *words = shlex.split(cause.command)
+    if words[:1] == ["pipeline"]:
+        return _pipeline_test(words[1:])
     for name, test in _TEST_PAGES.items():
         named = name.split()
         if words[: len(named)] == named:
@@ -105,6 +104,19 @@ def _tests_of(cause: Cause) -> dict[str, str]:
                 return {}
             return {f"Test it on the page {test.title}": address(test.page, test.query | filled)}
     return {}
+
+
+def _pipeline_test(words: list[str]) -> dict[str, str]:
+    """The page that runs the template or the tiles of a command."""
+    if words[0] == "--template":
+        return {_ON_PIPELINE: address("pipeline", {"given": "text", "text": template_text(words[1])})}
+    tiles = [*takewhile(_TILE_WORD.fullmatch, words)]
+    second = {"other": tiles[1]} if len(tiles) > 1 else {}
+    without_tiles = replace(pipelines.TILES_FORM, inputs=pipelines.TILES_FORM.inputs[2:])
+    filled = _filled(without_tiles, words[len(tiles) :])
+    if filled is None:
+        return {}
+    return {_ON_PIPELINE: address("pipeline", {"tile": tiles[0], **second, **filled})}
 
 
 def _filled(form: PageForm, words: list[str]) -> dict[str, str] | None:

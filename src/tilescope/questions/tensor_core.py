@@ -17,12 +17,14 @@ from tilescope.mma.fragment import Fragment, fragment
 from tilescope.mma.instruction_descriptor import InstructionDescriptor
 from tilescope.mma.readings import descriptor_readings
 from tilescope.mma.scale_layout import scale_layout
-from tilescope.mma.scale_packing import SCALE_ATOM
+from tilescope.mma.scale_packing import SCALE_ATOM, SCALE_FORMATS
 from tilescope.mma.tmem_budget import tmem_budget
 from tilescope.mma.tmem_layout import tmem_layout
 from tilescope.mma.tmem_load import LoadedElement, loaded_element
+from tilescope.planner.map_path import path_of_map
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.memory import of_layout
+from tilescope.questions.first_lines.plans import of_element_path
 from tilescope.questions.first_lines.tensor_core import (
     of_agreement,
     of_budget,
@@ -33,9 +35,10 @@ from tilescope.questions.first_lines.tensor_core import (
     of_tmem,
 )
 from tilescope.questions.inputs import ATOM_ORDER, ELEMENT, ELEMENT_TYPE, MAJOR, SMEM_ADDRESS, START, TILE, TYPE
-from tilescope.questions.maps import DESCRIBED_MAP, described
+from tilescope.questions.maps import BOX, DESCRIBED_MAP, DIMS, MAP_OPTIONS, STRIDES, described, map_call
 from tilescope.questions.page import PageForm
-from tilescope.questions.question import Answer, Asked, Input, Question, flag, refuse
+from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
+from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
 from tilescope.tensor_map import TensorMap
@@ -208,7 +211,7 @@ def tmem_answer(asked: Asked) -> Answer:
         operand = "D"
     else:
         operand = "metadata" if asked.get("metadata") else "A"
-    call = Call(tmem_layout, ((m, n or k or 0),), {"operand": operand} | asked.options(TMEM_OPTIONS))
+    call = Call(tmem_layout, ((m, n or k or 0),), {"operand": operand} | asked.options(TMEM_OPTIONS), "matrix")
     matrix = call.run()
     element = asked.get("element")
     extra: dict[str, object] = {}
@@ -221,7 +224,11 @@ def tmem_answer(asked: Asked) -> Answer:
         loaded = loaded_element(matrix, row, column, asked["load"])
         extra["loaded"] = loaded._asdict() | {"address": hex(loaded.address)}
     return Answer(
-        matrix, first=of_tmem(matrix, element, loaded), shown={"element": element, "loaded": loaded}, extra=extra
+        matrix,
+        call,
+        first=of_tmem(matrix, element, loaded),
+        shown={"element": element, "loaded": loaded},
+        extra=extra,
     )
 
 
@@ -231,9 +238,15 @@ def _budget_answer(asked: Asked) -> Answer:
         any(name in asked for name in ("m", "n", "k", "metadata", "data_type", "address", "element", "load")),
         "--budget lists whole matrices, and places them; --cta-group, --ws and --sparse alone go with it.",
     )
-    budget = tmem_budget(named_layouts(asked["budget"], asked.options(TMEM_FORM)))
+    written = Call(tmem_parts, (in_words(asked["budget"]),), name="", module="tilescope.questions.tmem_parts")
+    named = Call(
+        named_layouts, (written, asked.options(TMEM_FORM)), name="parts", module="tilescope.questions.tmem_parts"
+    )
+    call = Call(tmem_budget, (named,), name="budget", module="tilescope.mma.tmem_budget")
+    budget = call.run()
     return Answer(
         budget,
+        call,
         first=of_budget(budget),
         extra={"alloc_columns": budget.alloc_columns},
         is_yes=budget.fits,
@@ -241,10 +254,21 @@ def _budget_answer(asked: Asked) -> Answer:
     )
 
 
+SCALES_ATOM = Input(
+    "atom",
+    "--atom",
+    "Layout in memory",
+    "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
+    choices=tuple(SCALE_ATOM),
+)
+
+
 def scales_answer(asked: Asked) -> Answer:
     """Where the scale factors of a block-scaled matrix lie."""
     rows, k = asked["shape"]
-    factors = scale_layout(rows, k, asked["kind"], atom=asked.get("atom", "128x4"))
+    asked.require_at_most("scaled elements", rows * k, argument="shape", fix="Use fewer rows, or a smaller k.")
+    call = Call(scale_layout, (rows, k, asked["kind"]), asked.options([SCALES_ATOM]), "scales")
+    factors = call.run()
     element: tuple[int, int] | None = asked.get("element")
     block: tuple[int, int] | None = asked.get("block")
     refuse(element is not None and block is not None, "Give one of --element ROW,K and --block ROW,BLOCK.")
@@ -255,7 +279,9 @@ def scales_answer(asked: Asked) -> Answer:
     if block is not None:
         extra = {"element": list(element)} if element is not None else {"row": block[0]}
         extra |= {"block": block[1], "offset": int(factors.offset(*block))}
-    return Answer(factors, first=of_scales(factors, block), shown={"element": element, "block": block}, extra=extra)
+    return Answer(
+        factors, call, first=of_scales(factors, block), shown={"element": element, "block": block}, extra=extra
+    )
 
 
 INSTRUCTION_OPTIONS = (
@@ -326,6 +352,11 @@ READ_OPTIONS = (
         argument="data_type",
     ),
 )
+SWIZZLE_OF_MAP = replace(next(row for row in MAP_OPTIONS if row.name == "swizzle"), hint="")
+WORD = Input("word", label="Descriptor", hint="its 64 bits, as a kernel has them.", read=word, is_hex=True)
+PATH_ELEMENT = Input(
+    "element", "--element", "Follow element", "of the box, as mn,k: its whole way, instead of the check.", read=pair
+)
 COPIES = Input(
     "copies",
     "--copy",
@@ -337,8 +368,24 @@ COPIES = Input(
 )
 
 
+def _path_answer(asked: Asked) -> Answer:
+    """The way of an element of the tile that the map's box is and the descriptor reads."""
+    start = {"smem_address": asked["smem_address"]} if "smem_address" in asked else {}
+    call = Call(
+        path_of_map,
+        (map_call(described(asked)), asked["word"], *asked["element"]),
+        start,
+        name="path",
+        module="tilescope.planner.map_path",
+    )
+    path = call.run()
+    return Answer(path, call, first=of_element_path(path))
+
+
 def check_answer(asked: Asked) -> Answer:
     """Whether the bytes that TMA wrote are those that a descriptor reads."""
+    if "element" in asked:
+        return _path_answer(asked)
     tensor_map = described(asked).tensor_map()
     readings = [reading for reading in descriptor_readings(asked["word"]).readings if reading.major is not None]
     sound = [reading.descriptor for reading in readings if reading.sound]
@@ -353,7 +400,11 @@ def check_answer(asked: Asked) -> Answer:
 LAYOUT = Question(
     name="mma layout",
     summary="An operand as it lies in shared memory, swizzled.",
-    help="Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.",
+    help="""Draw an operand of TILE (mn x k, such as 128x64) elements of TYPE as it lies in shared memory.
+
+    The tensor core reads it in atoms of 8 rows; the drawing shows the atoms, the order in which they lie, and the chunks
+    of the first one under the banks. --element marks an element and says its address.
+    """,
     inputs=(*OPERAND_INPUTS, START, replace(ELEMENT, hint="as mn,k; the atom that holds it is drawn.")),
     answer=layout_answer,
     functions=(canonical_layout, CanonicalLayout.tile),
@@ -377,7 +428,7 @@ LANE = Input("lane", "--lane", "Mark thread", read=number)
 FRAGMENT = Question(
     name="mma fragment",
     summary="Which thread holds which element, in which register.",
-    help="""Draw which thread holds which element, and what each thread holds.
+    help="""Draw which thread holds which element of an operand, and what each thread holds.
 
     INSTRUCTION: mma.m16n8k16, wgmma.m64n128k16, mma.sp.m16n8k32, ldmatrix.x4.trans or tcgen05.ld.32x32b.x8, for example.
     """,
@@ -391,50 +442,60 @@ FRAGMENT = Question(
     answer=fragment_answer,
     functions=(fragment,),
 )
+TMEM_M = Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, shown_as="M")
+TMEM_N = Input("n", "--n", "Columns of the accumulator D", read=number)
+TMEM_K = Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number)
+TMEM_METADATA = Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag)
+TMEM_ELEMENT = Input("element", "--element", "Say where this element lies", "row,column.", read=pair)
+TMEM_LOAD = Input(
+    "load", "--ld", "With --element, who gets it", "by a tcgen05.ld such as 32x32b.x32.", shown_as="SHAPE"
+)
+TMEM_BUDGET = Input(
+    "budget",
+    "--budget",
+    "Whether these fit together",
+    "D, A, metadata: MxN[:TYPE][*COUNT]; SFA, SFB: ROWSxK:KIND.",
+    read=tmem_parts,
+    shown_as="PART,…",
+)
 TMEM = Question(
     name="mma tmem",
     summary="Tensor memory: where D or A lies, who loads it, what fits.",
     help="""Draw where D (with --n) or A (with --k) lies in tensor memory: lanes by columns, with the warps' quarters.
 
-    \b
-    tilescope mma tmem --m 128 --n 256
-    tilescope mma tmem --m 128 --n 64 --element 37,40 --ld 32x32b.x32
-    tilescope mma tmem --budget D:128x128*2,SFA:128x256:nvfp4
-    tilescope mma tmem --budget D:64x128,D:64x128
-
     --ld names the warp, lane and register that get the element. --budget adds up columns: accumulators that use half of
-    the lanes (m 64) share theirs. Exit status 1: the matrices of --budget do not fit.
+    the lanes (m 64) share theirs.
     """,
     inputs=(
-        Input("n", "--n", "Columns of the accumulator D", read=number),
-        Input("k", "--k", "Instead of --n", "A, or with --metadata its metadata, of K elements along k.", read=number),
+        TMEM_N,
+        TMEM_K,
         *TMEM_FORM,
-        Input("metadata", "--metadata", "With --k, where the metadata of a sparse A lies", read=flag),
+        TMEM_METADATA,
         *TMEM_OPTIONS[len(TMEM_FORM) :],
-        Input("element", "--element", "Say where this element lies", "row,column.", read=pair),
-        Input("load", "--ld", "With --element, who gets it", "by a tcgen05.ld such as 32x32b.x32.", shown_as="SHAPE"),
-        Input(
-            "budget",
-            "--budget",
-            "Whether these fit together",
-            "D, A, metadata: MxN[:TYPE][*COUNT]; SFA, SFB: ROWSxK:KIND.",
-            read=tmem_parts,
-            shown_as="PART,…",
-        ),
-        Input("m", "--m", "Rows; with --cta-group 2 the pair's", read=number, shown_as="M"),
+        TMEM_ELEMENT,
+        TMEM_LOAD,
+        TMEM_BUDGET,
+        TMEM_M,
     ),
     answer=tmem_answer,
     functions=(tmem_layout,),
+)
+SCALED_SHAPE = Input("shape", "", "Matrix", "rows x k, in elements.", read=tile)
+SCALE_KIND = Input(
+    "kind", "", "Kind", "mxfp8, mxfp4 or nvfp4, or a kind of tcgen05.mma.", choices=tuple(SCALE_FORMATS), is_open=True
 )
 SCALES = Question(
     name="mma scales",
     summary="Where the scale factors of mxfp8, mxfp4, nvfp4 lie.",
     help="""Draw where the scale factors of SHAPE (rows x k, such as 128x256) elements of KIND (mxfp8, mxfp4, nvfp4)
     lie.
+
+    A block of 16 or 32 elements along k has one factor. In memory 128 rows x 4 factors are one piece of 512 bytes, as
+    tcgen05.cp takes it; --element and --block say the byte of one factor.
     """,
     inputs=(
-        Input("shape", read=tile),
-        Input("kind"),
+        SCALED_SHAPE,
+        SCALE_KIND,
         Input(
             "element",
             "--element",
@@ -443,16 +504,10 @@ SCALES = Question(
             read=pair,
         ),
         Input("block", "--block", "The same by block", "row,block, as ScaleLayout.offset takes them.", read=pair),
-        Input(
-            "atom",
-            "--atom",
-            "Layout in memory",
-            "128x4 for cuBLAS and CUTLASS; 8x4 for TensorRT-LLM's and FlashInfer's kernels of few rows.",
-            choices=tuple(SCALE_ATOM),
-            unsaid="128x4",
-        ),
+        SCALES_ATOM,
     ),
     answer=scales_answer,
+    functions=(scale_layout,),
 )
 INSTRUCTION = Question(
     name="mma instruction",
@@ -461,10 +516,6 @@ INSTRUCTION = Question(
     M x N.
 
     For a pair of blocks (cta_group::2) M and N are those of the pair.
-
-    \b
-    tilescope mma instruction f16 128x256 --a-type bf16
-    tilescope mma instruction mxf4nvf4 256x256 --scale-type ue4m3
     """,
     inputs=(Input("kind"), Input("shape", read=tile), *INSTRUCTION_OPTIONS),
     answer=instruction_answer,
@@ -473,7 +524,11 @@ INSTRUCTION = Question(
 DESCRIPTORS = Question(
     name="mma descriptors",
     summary="Matrix descriptors (LBO, SBO) of a K loop, transpose bits.",
-    help="List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.",
+    help="""List the descriptors that read an operand of TILE (mn x k) elements of TYPE, for the whole K loop.
+
+    Every number comes with the reason for it: the leading and the stride byte offset (LBO, SBO) by the two atoms that
+    they lead from and to, the step from one instruction to the next, and the transpose bit.
+    """,
     inputs=(*OPERAND_INPUTS, DESCRIPTOR_START, DESCRIPTOR_OPERAND, READER),
     answer=descriptors_answer,
     functions=(loop_of(), loop_of),
@@ -483,14 +538,9 @@ CHECK = Question(
     summary="Whether a descriptor reads what TMA wrote, or why not.",
     help="""Say whether the bytes that TMA wrote are the bytes that the descriptor WORD reads, and if not, why.
 
-    \b
-    tilescope mma check 0x4000004000010040 map.bin --smem-address 0x400
-    tilescope mma check 0x4000004000010040 --smem-address 0x400 --type bf16 \\
-        --dims 64,64 --box 64,64 --swizzle 128B
-
-    The tensor map is described by options or by SOURCE, as for `tilescope check`. Exit status 1: they do not agree.
+    The tensor map is described by options or by SOURCE, as for `tilescope check`.
     """,
-    inputs=(*READ_OPTIONS, Input("word", read=word), *DESCRIBED_MAP, COPIES),
+    inputs=(*READ_OPTIONS, WORD, PATH_ELEMENT, *DESCRIBED_MAP, COPIES),
     answer=check_answer,
     functions=(compatible, TensorMap),
 )
@@ -511,5 +561,22 @@ FRAGMENT_FORM = PageForm(
     inputs=(FRAGMENT_INSTRUCTION, FRAGMENT_OPERAND, FRAGMENT_TYPE, LANE),
     presets={"instruction": "mma.m16n8k16", "operand": "A", "data_type": "bf16"},
     walks=True,
+)
+MAP_PATH_FORM = PageForm(
+    CHECK,
+    inputs=(WORD, PATH_ELEMENT, TYPE, DIMS, BOX, SWIZZLE_OF_MAP, SMEM_ADDRESS, STRIDES),
+    presets={
+        "word": "0x4000004000010002",
+        "element": "37,21",
+        "data_type": "bf16",
+        "dims": "64,128",
+        "box": "64,128",
+        "swizzle": "128B",
+        "smem_address": "0x0",
+    },
+    limits={"elements": LARGEST_TILE_ELEMENTS},
+    rare=frozenset(["strides_bytes"]),
+    walks=True,
+    picked="element",
 )
 QUESTIONS = (LAYOUT, FRAGMENT, TMEM, SCALES, INSTRUCTION, DESCRIPTORS, CHECK)

@@ -26,6 +26,13 @@ class TmemMatrix(NamedTuple):
     type_name: str  # of its elements, or the kind of scale factors; empty: the operand's usual one
     times: int  # how often it is there
 
+    def __str__(self) -> str:
+        """As people write it."""
+        rows, columns = self.shape
+        what = str(columns) if self.operand == "columns" else f"{self.operand}:{rows}x{columns}"
+        named = f"{what}:{self.type_name}" if self.type_name else what
+        return f"{named}*{self.times}" if self.times > 1 else named
+
     def in_memory(self, form: Mapping[str, Any], m: int) -> tuple[TmemLayout | int, int]:
         """Its layout or columns, and how often it is there; `form` (cta_group, ws, sparse) and m are the instruction's."""
         if self.operand == "columns":
@@ -47,6 +54,8 @@ def tmem_parts(text: str) -> tuple[TmemMatrix, ...]:
 
     >>> tmem_parts("128x256*2,SFA:128x256:nvfp4")[1]
     TmemMatrix(operand='SFA', shape=(128, 256), type_name='nvfp4', times=1)
+    >>> ",".join(map(str, tmem_parts("128x256*2,64")))
+    'D:128x256*2,64'
     """
     return tuple(_part(piece.strip()) for piece in text.split(","))
 

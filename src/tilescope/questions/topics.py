@@ -25,7 +25,7 @@ from tilescope.swizzle import SWIZZLE, Swizzle
 from tilescope.swizzle.description import facts, rule_sentence, used_by
 from tilescope.symptoms import CAUSE, ERRORS, SEEN, TERMS, Cause, Diagnosis, Term, diagnose
 from tilescope.symptoms.question import is_certain, question_words, says_nothing_else, strength_of
-from tilescope.symptoms.ranking import Likely, likeliest, spells_only_ordinary_words, terms_in, weight
+from tilescope.symptoms.ranking import Likely, is_about_a_fault, likeliest, spells_only_ordinary_words, terms_in, weight
 from tilescope.symptoms.words import FILLER, words_of
 from tilescope.tensor_map import field_topics
 from tilescope.value import Value
@@ -42,6 +42,7 @@ _ALIKE = 0.65  # how like a name a word must be spelled to stand for it
 _SENTENCE_WORDS = 2
 _ONE_WORD_RULES = frozenset({"capture", "drawing", "emit", "rank"})
 _RULE_WORDS = 4  # of the longest name of a rule
+_NAME_WORDS = 5  # of the longest name of a mode, a type, an architecture or a field, with what stands around it
 _FEW_WORDS = 4  # that say something
 _TRADE_WORDS = 2  # of a sentence, for a term in it to be what it is about
 _AS_LIKELY = 0.8  # of what speaks for the best topic, for another to be named beside it
@@ -111,10 +112,17 @@ def find(name: str) -> Topic | Rule | Diagnosis:
     """
     if len(name) > LONGEST_TEXT:  # a log names its error first or last
         name = f"{name[: LONGEST_TEXT // 2]} {name[-LONGEST_TEXT // 2 :]}"
-    others = [group.find for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
-    of_words = [CAUSES.find, TERM_NAMES.find, _rule_as_written, *others]
-    for find_topic in (*of_words, _compared_term, _in_sentence, _rule, _likely_term, _near_sentence):
-        topic = find_topic(name)
+    tried = [(find_topic, name) for find_topic in (CAUSES.find, TERM_NAMES.find, _rule_as_written)]
+    if _may_be_a_name(name):
+        tried += [(group.find, name) for group in WORD_GROUPS if group not in (RULE_NAMES, TERM_NAMES)]
+    asking = _ASKING.match(name)
+    asked_for = name[asking.end() :].strip(" ?\"'") if asking else ""
+    if asked_for and _may_be_a_name(asked_for):  # what is e4m3
+        tried += [(find_topic, asked_for) for find_topic in (_swizzle_mode, _data_type, _arch)]
+    of_sentences = (_compared_term, _in_sentence, _rule, _likely_term, _near_sentence)
+    tried += [(find_topic, name) for find_topic in of_sentences]
+    for find_topic, words in tried:
+        topic = find_topic(words)
         if topic is not None:
             return topic
     nearest = _nearest(name)
@@ -124,6 +132,11 @@ def find(name: str) -> Topic | Rule | Diagnosis:
         limit="no term, rule, symptom, field, mode, data type or architecture has that name",
         fix=f"Did you mean {' or '.join(nearest)}?" if nearest else _LISTED,
     )
+
+
+def _may_be_a_name(name: str) -> bool:
+    """Whether words are few enough to be the name of a mode, a type, an architecture or a field."""
+    return len(name.split()) <= _NAME_WORDS
 
 
 def _nearest(name: str) -> list[str]:
@@ -191,7 +204,8 @@ def _in_sentence(name: str) -> Topic | Diagnosis | None:
     diagnosis = _known_diagnosis(name)
     if is_certain(name) or (diagnosis.symptoms and is_short):
         return diagnosis
-    if term is not None and is_short and not asks_for_meaning:
+    names_a_fault = is_about_a_fault(name) and bool(diagnosis.named)
+    if term is not None and is_short and not asks_for_meaning and not names_a_fault:
         return term
     return _strongest(diagnosis, _mentioned_terms(name))
 
@@ -480,7 +494,7 @@ def _near_words(question: str, unknown: Violation) -> NearestTopics:
     """What is near to words that name nothing; where nothing is, what to do instead."""
     topics = tuple(_nearest(question))
     is_sentence = len(question.split()) >= _SENTENCE_WORDS and unknown.found.startswith("topic ")
-    reason = "Nothing is known by these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
+    reason = "No topic shares enough of these words." if is_sentence else f"{unknown.found}: {unknown.limit}."
     return NearestTopics(shortened(question), reason, topics, "" if topics else unknown.fix)
 
 

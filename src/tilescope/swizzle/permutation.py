@@ -270,7 +270,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="tilescope-swizzle")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive one
 
 
 @cache

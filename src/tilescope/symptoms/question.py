@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import log
@@ -25,7 +25,8 @@ from typing import NamedTuple, TypeAlias
 
 from tilescope.cuda_error import codes_in
 from tilescope.symptoms.arithmetic import numbers_read
-from tilescope.symptoms.ranking import likeliest, nearest, strength, terms_in
+from tilescope.symptoms.index import indexed_topics
+from tilescope.symptoms.ranking import closeness, likeliest, nearest, strength, terms_in
 from tilescope.symptoms.tables import CAUSE, SEEN, SYMPTOM, TERMS, Cause, Symptom
 from tilescope.symptoms.words import (
     ASKING,
@@ -47,6 +48,7 @@ _LEAST_SHARED = 0.6  # of a phrase's weight, for a symptom to be offered
 _DECIDES = 3  # how many rare words a word outweighs that says what is seen
 _BACKGROUND_WEIGHT = 1.0  # of a card's name: where something happens says little of what
 _NAMES_A_CARD = "gpucard"  # a word that every card's name brings with it (words.py)
+_NAMES_A_TARGET = "smtarget"  # … and every target, sm_90 or compute_120
 _CARDS_DIFFER = "architecture"
 _EXPECTED = 1.3  # how much more a named cause weighs that the symptom has as well
 _XID = re.compile(r"\bxid\b(?:\s*\([^)]*\))?\W{0,3}(\d{1,3})\b", re.IGNORECASE)
@@ -92,12 +94,8 @@ class _Fit(NamedTuple):
     """How well the phrases of something fit a question."""
 
     phrase: frozenset[str]  # the strongest that is there whole; empty: none is
+    weight: float  # how much the phrase says, where its words stand; 0 if none is there whole
     shared: float  # of a phrase that is not: the share of its weight that is there, at best
-
-    @property
-    def weight(self) -> float:
-        """How much the phrase says; 0 if none is there whole."""
-        return _weight(self.phrase)
 
 
 @lru_cache(maxsize=16)  # whoever explains a sentence asks several times
@@ -114,7 +112,7 @@ def diagnose(question: str) -> Diagnosis:
     codes = codes_in(_WANTED_SUCCESS.sub(" ", question[:MAX_CHARACTERS]))
     code_words = frozenset(map(str, codes.known))
     words = question_words(question) | code_words
-    fits = _fits(_symptom_phrases(), words)
+    fits = _fits(_symptom_phrases(), words, question)
     if codes.known or codes.unknown:
         fits = {name: fit for name, fit in fits.items() if _may_be_code(SEEN[name], codes.known)}
     certain = _certain(codes.known, _xids_in(question), words, code_words)
@@ -123,7 +121,7 @@ def diagnose(question: str) -> Diagnosis:
     found = [*certain, *by_words]
     best = SYMPTOM[found[0]] if found else None
     seen = fits[best.name].phrase if best and best.name in fits and best.name not in certain else frozenset()
-    named = _named_causes(words, best, seen)
+    named = _named_causes(question, words, best, seen)
     if not found and not named and not codes.unknown:
         found, named = _likeliest(question, words)
     is_named = bool(found or named)
@@ -141,14 +139,18 @@ def diagnose(question: str) -> Diagnosis:
 def _likeliest(question: str, words: frozenset[str]) -> tuple[list[str], list[str]]:
     """The symptom, and the cause, that most speaks for where no phrase is there whole, and no term is spelled.
 
-    Where nothing speaks for any, a title that names a card asks what the card can do.
+    Where nothing speaks for any, a title that names a card or a target says what is seen there (slow, wrong), or asks what
+    the card can do.
     """
     if terms_in(question, words) or words & ELSEWHERE:
         return [], []
     guess = likeliest(words, question)
+    names_hardware = not words.isdisjoint((_NAMES_A_CARD, _NAMES_A_TARGET))
+    if guess is None and names_hardware and words & VAGUE:
+        return _symptoms_of_word(words & VAGUE), []
     if guess is None:
-        says_more = bool(words - BACKGROUND - ASKING)
-        return [], ([_CARDS_DIFFER] if _NAMES_A_CARD in words and says_more else [])
+        says_more = any(not word.isdecimal() for word in words - BACKGROUND - ASKING)
+        return [], ([_CARDS_DIFFER] if names_hardware and says_more else [])
     if guess.kind == "term":
         return [], []
     return ([guess.name], []) if guess.kind == "symptom" else ([], [guess.name])
@@ -166,18 +168,19 @@ def strength_of(diagnosis: Diagnosis) -> float:
     strengths = [0.0]
     if diagnosis.symptoms:
         name = diagnosis.symptoms[0].name
-        phrase = _strongest_there(_symptom_phrases().get(name, ()), words)
+        phrase = _strongest_there(_symptom_phrases().get(name, ()), question, words)
         strengths.append(strength("symptom", name, phrase, question, words) if phrase else 0.0)
     if diagnosis.named:
         name = diagnosis.named[0].name
-        phrase = _strongest_there(_cause_phrases()[name], words)
+        phrase = _strongest_there(_cause_phrases()[name], question, words)
         strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
     return max(strengths)
 
 
-def _strongest_there(phrases: Phrases, words: frozenset[str]) -> frozenset[str]:
+def _strongest_there(phrases: Phrases, question: str, words: frozenset[str]) -> frozenset[str]:
     """Of the phrases that are there whole the one that says most; empty if none is."""
-    return max((phrase for phrase in phrases if phrase <= words), key=_weight, default=frozenset())
+    there = (phrase for phrase in phrases if phrase <= words)
+    return max(there, key=lambda phrase: closeness(phrase, question) * _weight(phrase), default=frozenset())
 
 
 def _suggested(fits: Mapping[str, _Fit]) -> tuple[Symptom, ...]:
@@ -218,7 +221,7 @@ def _xids_in(question: str) -> tuple[int, ...]:
     return tuple(sorted(numbers, key=lambda number: number in _AFTER_ANOTHER_XID))
 
 
-def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
+def _named_causes(question: str, words: frozenset[str], symptom: Symptom | None, seen: frozenset[str]) -> list[str]:
     """The causes of which a phrase is there whole, the strongest first.
 
     Beside a symptom that was `seen` by a phrase, a cause of it has to say something more, any other cause to say more
@@ -226,13 +229,14 @@ def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozense
     """
     expected = symptom.causes if symptom else ()
     likeliest = expected[0] if expected else ""  # stays first where nothing says more than its own phrase
+    seen_weight = closeness(seen, question) * _weight(seen)
     weights: dict[str, float] = {}
-    for name, fit in _fits(_cause_phrases(), words).items():
+    for name, fit in _fits(_cause_phrases(), words, question).items():
         if name in expected:
-            says_more = fit.weight >= _weight(seen) or not fit.phrase <= seen
+            says_more = fit.weight >= seen_weight or not fit.phrase <= seen
             weight = _EXPECTED * fit.weight
         else:
-            says_more = fit.weight > _weight(seen)
+            says_more = fit.weight > seen_weight
             weight = fit.weight
         if fit.phrase and (says_more or name == likeliest):
             weights[name] = weight
@@ -240,7 +244,7 @@ def _named_causes(words: frozenset[str], symptom: Symptom | None, seen: frozense
     return named[: named.index(likeliest)] if likeliest in named else named
 
 
-def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str, _Fit]:
+def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str], question: str) -> dict[str, _Fit]:
     """How well the phrases fit, by name; nothing for a question about other things than tiles."""
     if words & ELSEWHERE:
         return {}
@@ -250,17 +254,20 @@ def _fits(phrases_of: Mapping[str, Phrases], words: frozenset[str]) -> dict[str,
         if words.isdisjoint(_words_of_all(phrases)):
             continue
         best: frozenset[str] = frozenset()
+        best_weight = 0.0
         shared_weight = 0.0
         for phrase in phrases:
             shared = phrase & words
             if not _says_enough(phrase, shared, is_strange):
                 continue
-            if shared == phrase:
-                best = max(best, phrase, key=_weight)
-            else:
+            if shared != phrase:
                 shared_weight = max(shared_weight, _weight(shared) / _weight(phrase))
+                continue
+            weight = closeness(phrase, question) * _weight(phrase)
+            if weight > best_weight:
+                best, best_weight = phrase, weight
         if best or shared_weight:
-            fits[name] = _Fit(best, shared_weight)
+            fits[name] = _Fit(best, best_weight, shared_weight)
     return fits
 
 
@@ -317,6 +324,11 @@ def _known(word: str) -> str:
     return read_as(word, _weights())
 
 
+def _symptoms_of_word(vague: frozenset[str]) -> list[str]:
+    """The symptoms that one of the vague words names alone."""
+    return [name for name, phrases in _symptom_phrases().items() if any({word} in phrases for word in vague)]
+
+
 @cache
 def _symptoms_of_code(code: int) -> tuple[str, ...]:
     """The symptoms that are a CUDA error, the likeliest first."""
@@ -326,17 +338,17 @@ def _symptoms_of_code(code: int) -> tuple[str, ...]:
 @cache
 def _symptom_phrases() -> dict[str, Phrases]:
     """The phrases of every symptom as sets of folded words; its name is one of them."""
-    return {name: _as_words((*row.phrases, name)) for name, row in SEEN.items()}
+    return {row.name: _said((*row.phrases, row.name_words)) for row in indexed_topics() if row.kind == "symptom"}
 
 
 @cache
 def _cause_phrases() -> dict[str, Phrases]:
     """The phrases of every cause as sets of folded words."""
-    return {name: _as_words(row.phrases) for name, row in CAUSE.items()}
+    return {row.name: _said(row.phrases) for row in indexed_topics() if row.kind == "cause"}
 
 
-def _as_words(phrases: Iterable[str]) -> Phrases:
-    return tuple(phrase for phrase in map(words_of, phrases) if phrase)
+def _said(phrases: Phrases) -> Phrases:
+    return tuple(phrase for phrase in phrases if phrase)
 
 
 @cache

@@ -17,9 +17,10 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from math import log, sqrt
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from tilescope.symptoms.tables import CAUSE, SEEN, TERMS
+from tilescope.symptoms.index import IndexedSpelling, Kind, indexed_spellings, indexed_topics
+from tilescope.symptoms.tables import TERMS
 from tilescope.symptoms.words import (
     BACKGROUND,
     DECISIVE,
@@ -29,19 +30,19 @@ from tilescope.symptoms.words import (
     FILLER,
     ORDINARY,
     VAGUE,
+    ordered_words,
     sequence_of,
     spelled_words,
     words_of,
 )
 
-Kind: TypeAlias = Literal["cause", "symptom", "term"]
-
 # How much a topic counts in a question about a fault, and in one about a subject.
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
-_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.8, "symptom": 0.8, "term": 1.0}
+_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.7, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
+_GENERAL_SHARE = 0.4  # of a term that stands in titles about many things: a layout, an epilogue
 _FURTHER = 0.6  # of the words of a term beside its rarest
 _TO_THE_LETTER = 1.1  # of a term that is spelled as its name is
 _FILLER_WEIGHT = 1.0  # of a word of a term that says nothing elsewhere: "device" in "device TMA"
@@ -51,6 +52,9 @@ _MISSING = 4  # power of the share of a phrase that is there
 _ALSO_IN_PHRASES = 0.1  # of the words of a question that are in any phrase of a topic
 _ALSO_IN_PROSE = 0.05  # … and in the sentences about it
 _NEAR_IN_PROSE = 0.3  # the same, where no phrase is there whole; long texts share words with every question
+_WORDS_BETWEEN = 2  # that may stand between those of a phrase at no loss
+_FALLS = 0.5  # power of the share that the allowed words have of those that stand there
+_FAR = 0.5  # of a phrase whose words stand anywhere in a long text
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
 _LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
@@ -62,7 +66,7 @@ _PREPOSITION = re.compile(
 
 
 class _Topic(NamedTuple):
-    """A topic: the words of each of its phrases, and those of the sentences about it."""
+    """A topic: the words of its name and of each of its phrases, and those of the sentences about it."""
 
     name: str
     kind: Kind
@@ -117,7 +121,32 @@ def strength(kind: Kind, name: str, phrase: frozenset[str], question: str, words
     factor = _IN_FAULTS[kind] if in_faults else _IN_SUBJECTS[kind]
     if not in_faults and _is_behind(phrase, question):
         factor *= _BEHIND
-    return factor * weight(phrase) + _also(_topic_named(kind, name), words)
+    return factor * closeness(phrase, question) * weight(phrase) + _also(_topic_named(kind, name), words)
+
+
+def closeness(phrase: frozenset[str], question: str) -> float:
+    """How much less a phrase says whose words stand far from each other in a question; 1 where they are near.
+
+    >>> near = closeness(frozenset({"size", "flag"}), "the size flag of small tensors")
+    >>> near > closeness(frozenset({"size", "flag"}), "size the tile from the budget of the card, not from an sm80 flag")
+    True
+    """
+    window = _window(phrase, ordered_words(question))
+    allowed = len(phrase) + _WORDS_BETWEEN
+    return 1.0 if window <= allowed else max(_FAR, (allowed / window) ** _FALLS)
+
+
+def _window(phrase: frozenset[str], words: tuple[str, ...]) -> int:
+    """The length of the shortest part of a question that has all words of a phrase; 0 if a word is misspelt there."""
+    last: dict[str, int] = {}
+    shortest = 0
+    for place, word in enumerate(words):
+        if word in phrase:
+            last[word] = place
+            if len(last) == len(phrase):
+                window = place - min(last.values()) + 1
+                shortest = min(shortest, window) if shortest else window
+    return shortest
 
 
 def spells_only_ordinary_words(question: str) -> bool:
@@ -226,44 +255,33 @@ def _spellings_in(question: str) -> tuple[_Spelling, ...]:
 
 @cache
 def _spellings_from() -> dict[str, tuple[_Spelling, ...]]:
-    """The spellings of all terms by their first word; what is another term's name belongs to that term."""
-    names = {spelled_words(term.name) for term in TERMS}
+    """The spellings of all terms by their first word."""
+    general = {term.name for term in TERMS if term.is_general}
     by_first: dict[str, list[_Spelling]] = {}
-    for term in TERMS:
-        for name in (term.name, *term.aliases):
-            is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
-            if is_modifier or (name != term.name and spelled_words(name) in names):
-                continue
-            spelling = _spelling(name, term.name)
-            by_first.setdefault(spelling.words[0], []).append(spelling)
+    for row in indexed_spellings():
+        share = _GENERAL_SHARE if row.term in general else 1.0
+        spelling = _Spelling(row.words, row.as_written, row.term, share * _said_by(row))
+        by_first.setdefault(row.words[0], []).append(spelling)
     return {word: tuple(spellings) for word, spellings in by_first.items()}
 
 
-def _spelling(name: str, term: str) -> _Spelling:
-    """A name of a term. What it says: its rarest word and half of the others; everyday words little."""
-    words = sequence_of(name)
-    if len(words) == 1 and words[0] in ORDINARY:
-        share = _EVERYDAY_SHARE if words[0] in EVERYDAY else _ORDINARY_SHARE
-        return _Spelling(words, spelled_words(name), term, share * weight(words))
-    each = sorted((weight({word}) for word in words_of(name)), reverse=True)
-    said = sum(each[:1]) + _FURTHER * sum(each[1:])
-    filler = _FILLER_WEIGHT * sum(word in FILLER for word in words)
-    return _Spelling(words, spelled_words(name), term, said + filler)
+def _said_by(row: IndexedSpelling) -> float:
+    """What a name of a term says: its rarest word and half of the others; everyday words little."""
+    if len(row.words) == 1 and row.words[0] in ORDINARY:
+        share = _EVERYDAY_SHARE if row.words[0] in EVERYDAY else _ORDINARY_SHARE
+        return share * weight(row.words)
+    each = sorted((weight({word}) for word in row.saying), reverse=True)
+    filler = _FILLER_WEIGHT * sum(word in FILLER for word in row.words)
+    return sum(each[:1]) + _FURTHER * sum(each[1:]) + filler
 
 
 @cache
 def _topics() -> tuple[_Topic, ...]:
-    causes = [
-        _topic("cause", name, row.phrases, f"{row.mechanism} {row.tell} {row.fix}") for name, row in CAUSE.items()
-    ]
-    symptoms = [_topic("symptom", name, row.phrases, row.note) for name, row in SEEN.items()]
-    terms = [_topic("term", row.name, row.aliases, row.meaning) for row in TERMS]
-    return (*causes, *symptoms, *terms)
-
-
-def _topic(kind: Kind, name: str, phrases: tuple[str, ...], prose: str) -> _Topic:
-    words = (words_of(phrase) for phrase in (name, *phrases))
-    return _Topic(name, kind, tuple(phrase for phrase in words if phrase), words_of(prose))
+    """Every topic; its name is a phrase as well."""
+    return tuple(
+        _Topic(row.name, row.kind, tuple(words for words in (row.name_words, *row.phrases) if words), row.prose)
+        for row in indexed_topics()
+    )
 
 
 @cache

@@ -18,23 +18,42 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 from tilescope.arch import Basis
 from tilescope.cuda_error import CUDA_ERROR, CudaError
 from tilescope.errors import RuleError, unknown_name
-from tilescope.tensor_map.driver_answer import MAP_ALIGNMENTS
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
+from tilescope.symptoms.kept import kept
+from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, MAP_ALIGNMENTS, SIZE_FLAG_BUG
 from tilescope.value import Row
 
 Entry: TypeAlias = "dict[str, Any]"  # of a table: the fields of its row
+_TABLES = ("causes", "symptoms", "xid", "ptxas", "asserts", "glossary", "words")
 
 
 def table(name: str) -> dict[str, Entry]:
     """The entries of a table, by name; lists are tuples."""
-    entries = tomllib.loads(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"))
-    return {title: _with_tuples(entry) for title, entry in entries.items()}
+    return {title: _with_tuples(entry) for title, entry in _tables()[name].items()}
+
+
+@cache
+def table_sources() -> dict[str, bytes]:
+    """The texts of the tables, by name."""
+    return {name: files(__package__).joinpath(f"{name}.toml").read_bytes() for name in _TABLES}
+
+
+@cache
+def _tables() -> dict[str, dict[str, Entry]]:
+    """All tables as they are written; TOML is read slowly, so they are kept as JSON."""
+    sources = table_sources()
+    tables: Any = kept(
+        "tables",
+        sources.values(),
+        lambda: {name: tomllib.loads(text.decode("utf-8")) for name, text in sources.items()},
+    )
+    return cast("dict[str, dict[str, Entry]]", tables)
 
 
 def _with_tuples(entry: Entry) -> Entry:
@@ -101,6 +120,7 @@ class Term(NamedTuple):
     meaning: str
     aliases: tuple[str, ...] = ()
     see: tuple[str, ...] = ()
+    is_general: bool = False  # stands in titles about many things: any other topic goes first
 
 
 # Sentences that a rule says too: a cause quotes them by name.

@@ -12,7 +12,7 @@ Forms of a word have one stem; a word that is misspelt by a letter or two is rea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from tilescope.symptoms.tables import table
 
 MAX_WORDS = 200  # of a question: the first and the last of a pasted log
 MAX_CHARACTERS = 20_000
+_BETWEEN = " | "  # phrases that are taken apart together: no phrase has it
 _ALIKE = 0.83  # how like a known word another is spelled to be read as it
 _MISSPELT_LETTERS = 5  # the fewest of a word that may be misspelt
 _STEM_LETTERS = 4  # a shorter word is no form of another
@@ -43,11 +44,17 @@ _TOGETHER = {spelled: name for name, spellings in _WORDS["together"].items() for
 _TOGETHER_PATTERN = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, _TOGETHER), key=len, reverse=True))})\b")
 _PIECE = re.compile(r"\d+(?:st|nd|rd|th)\b|[a-z]+\d+[a-z]*|\d+x\d+|[a-z]+|\d+|%")
 _TARGET = re.compile(r"\b(?:(?:sm|compute)[_ ]?(\d{2,3})[af]?|(90|1[012]\d)[af])\b")  # sm90a, sm_120, compute_100, 90a
-# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init
-_JOINTS = re.compile(r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})")
+# Where a name in capitals is taken apart: cudaError Misaligned Address, SM100 ArchSpec, NVFP4 Tensor, Fence MBarrier Init,
+# TMA Reduce Op, Store Async TMA Op
+_JOINTS = re.compile(
+    r"(?:(?<=[a-z])|(?<=[A-Z]\d)|(?<=[A-Z]\d\d)|(?<=[A-Z]\d{3}))(?=[A-Z]{1,2}[a-z]{2})"
+    r"|(?<=[A-Z]{3})(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{3})"
+)
 # Cards and families by name: "does it run on Thor" asks what "does it run on a 4090" asks.
 _GPU = re.compile(rf"\b(?:{'|'.join(_WORDS['gpus']['words'].split())})\b")
 _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
+# A model with its size and its types: DeepSeek-R1-0528-NVFP4, Qwen3.6-27B
+_MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
@@ -55,7 +62,7 @@ _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 def _without_joints(text: str) -> str:
     """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
-    apart = _JOINTS.sub(" ", text[:MAX_CHARACTERS])
+    apart = _JOINTS.sub(" ", _MODEL.sub(" ", text))
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")
@@ -80,7 +87,7 @@ def spelled_words(text: str) -> tuple[str, ...]:
     >>> spelled_words("warp_specialize"), spelled_words("warp specialization")
     (('warp', 'specialize'), ('warp', 'specialization'))
     """
-    return tuple(_shortened(_PIECE.findall(_without_joints(text))))
+    return tuple(_shortened(_PIECE.findall(_without_joints(text[:MAX_CHARACTERS]))))
 
 
 def _shortened(pieces: list[str]) -> list[str]:
@@ -96,12 +103,40 @@ def words_of(text: str) -> frozenset[str]:
     >>> sorted(words_of("out of shared memory"))
     ['out', 'smem']
     """
-    bare = _without_joints(text)
-    joined = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
-    apart = _CARD.sub(r"\1 \2", joined)
-    pieces = _PIECE.findall(_TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart))
-    pieces = _shortened(pieces)
-    return frozenset(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+    return frozenset(ordered_words(text))
+
+
+@lru_cache(maxsize=8192)
+def ordered_words(text: str) -> tuple[str, ...]:
+    """The words of a text in their order, folded, filler left out; shares in percent at the end.
+
+    >>> ordered_words("CUDA_ERROR_ILLEGAL_INSTRUCTION after 7168 / 8192")
+    ('illegal', 'instruction', '7168', '8192', '87', 'percent')
+    """
+    bare = _without_joints(text[:MAX_CHARACTERS])
+    pieces = _shortened(_PIECE.findall(_joined(bare)))
+    return tuple(folded(piece) for piece in (*pieces, *_percentages(bare)) if piece not in FILLER)
+
+
+def words_of_each(phrases: Iterable[str]) -> tuple[frozenset[str], ...]:
+    """The words of every phrase, as words_of has them; phrases that are filler throughout are left out.
+
+    All phrases are taken apart in one text: thousands of them are read before the first question is answered.
+
+    >>> words_of_each(["out of shared memory", "the kernel", "deadlock"]) == (frozenset({"out", "smem"}), frozenset({"hang"}))
+    True
+    """
+    together = _joined(_without_joints(_BETWEEN.join(phrases)))
+    pieces_of_each = (_PIECE.findall(phrase) for phrase in together.split(_BETWEEN))
+    words = (frozenset(folded(piece) for piece in pieces if piece not in FILLER) for pieces in pieces_of_each)
+    return tuple(phrase for phrase in words if phrase)
+
+
+def _joined(bare: str) -> str:
+    """A bare text in which several words that are one thing are one word."""
+    fractions = _FRACTION.sub(r"fraction\1\2", _FULL.sub("fullpercent percent", bare))
+    apart = _CARD.sub(r"\1 \2", fractions)
+    return _TOGETHER_PATTERN.sub(lambda found: _TOGETHER[found[0]], apart)
 
 
 def _percentages(text: str) -> list[str]:
@@ -170,5 +205,5 @@ ELSEWHERE = _with_folded(_RAW["elsewhere"])  # a question with one of these is n
 FAULT = _with_folded(_RAW["fault"])  # a question with one of these tells of something that goes wrong
 EVERYDAY = _with_folded(_RAW["everyday"])  # terms that are ordinary words as well
 ORDINARY = _with_folded(_RAW["ordinary"]) | EVERYDAY  # … and those that need another word of the trade beside them
-# Where something happens, which says little of what: cards, families, targets; and that it shall be supported.
-BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support"}
+# Where something happens, which says little of what: cards, families, targets, head dimensions; and that it shall be supported.
+BACKGROUND = _with_folded(_WORDS["gpus"]["words"].split()) | {"gpucard", "smtarget", "sm", "support", "headdim"}

@@ -1,17 +1,39 @@
-"""Tensor maps: the arguments, the rules, and the 128 bytes."""
+"""Tensor maps: the arguments, the rules, and the 128 bytes.
 
-from tilescope.tensor_map import rules
-from tilescope.tensor_map.any_map import AnyMap
-from tilescope.tensor_map.argument_dump import dumped_arguments
-from tilescope.tensor_map.arguments import MapArguments, MapReport
-from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
-from tilescope.tensor_map.difference import TensorMapDiff
-from tilescope.tensor_map.instruction import REDUCTIONS, Copy
-from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
-from tilescope.tensor_map.log_difference import MapLogDiff
-from tilescope.tensor_map.map_log import LoggedMap, MapLog
-from tilescope.tensor_map.pasted import descriptor_bytes
-from tilescope.tensor_map.rules.copies import broken_by, require_legal
+The names are loaded when one is first used: who only looks a limit up does not wait for readers of logs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilescope.tensor_map import rules
+    from tilescope.tensor_map.any_map import AnyMap
+    from tilescope.tensor_map.argument_dump import dumped_arguments
+    from tilescope.tensor_map.arguments import MapArguments, MapReport
+    from tilescope.tensor_map.decoding import decode_tensor_map, inspect_tensor_map
+    from tilescope.tensor_map.difference import TensorMapDiff
+    from tilescope.tensor_map.instruction import REDUCTIONS, Copy
+    from tilescope.tensor_map.kinds import Convolution, Im2colMap, Im2colWideMap, TensorMap
+    from tilescope.tensor_map.log_difference import MapLogDiff
+    from tilescope.tensor_map.map_log import LoggedMap, MapLog
+    from tilescope.tensor_map.pasted import descriptor_bytes
+    from tilescope.tensor_map.rules.copies import broken_by, require_legal
+
+_NAMES_IN = {
+    "any_map": ("AnyMap",),
+    "argument_dump": ("dumped_arguments",),
+    "arguments": ("MapArguments", "MapReport"),
+    "decoding": ("decode_tensor_map", "inspect_tensor_map"),
+    "difference": ("TensorMapDiff",),
+    "instruction": ("REDUCTIONS", "Copy"),
+    "kinds": ("Convolution", "Im2colMap", "Im2colWideMap", "TensorMap"),
+    "log_difference": ("MapLogDiff",),
+    "map_log": ("LoggedMap", "MapLog"),
+    "pasted": ("descriptor_bytes",),
+    "rules.copies": ("broken_by", "require_legal"),
+}
+_MODULE = {name: module for module, names in _NAMES_IN.items() for name in names}
 
 __all__ = [
     "REDUCTIONS",
@@ -35,3 +57,15 @@ __all__ = [
     "require_legal",
     "rules",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'tilescope.tensor_map' has no attribute {name!r}")
+    value = getattr(import_module(f"tilescope.tensor_map.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

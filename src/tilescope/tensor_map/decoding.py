@@ -22,7 +22,8 @@ from tilescope.tensor_map.descriptor import (
 )
 from tilescope.tensor_map.kinds import Im2colMap, TensorMap
 from tilescope.tensor_map.limits import MAX_RANK, SMALL_TENSOR_BYTES
-from tilescope.tensor_map.rules.accepted import CLEAR_SIZE_FLAG, SIZE_FLAG, SIZE_FLAG_BUG
+from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
+from tilescope.tensor_map.rules.accepted import SIZE_FLAG
 from tilescope.tensor_map.samples import H200
 
 _INSPECTED = "ts.inspect_tensor_map({}).violations"

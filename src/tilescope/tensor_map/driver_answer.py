@@ -17,8 +17,8 @@ from tilescope.errors import Violation, Wording
 from tilescope.rule import rule
 from tilescope.tensor_map.checking import TMA_ARCHITECTURES
 from tilescope.tensor_map.limits import MAP_ALIGNMENT_BYTES
+from tilescope.tensor_map.map_object import MAP_ALIGNMENTS
 
-MAP_ALIGNMENTS = "cuda.h aligns CUtensorMap to 64 bytes up to CUDA 12, to 128 from CUDA 13 on"
 _INVALID_VALUE = 1
 _NO_CONTEXT = 201
 _FAULTED = range(700, 720)  # what a kernel leaves behind for every later call

@@ -13,7 +13,7 @@ Drawing("Swizzle 32B", {"rule": "Chunk c …", "grids": Beside({…}), "facts": 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -98,6 +98,23 @@ class Drawing:
             elif isinstance(part, Grid | BitRuler | Legend) or name == "key":
                 drawn.append((name, part))
         return self._over(drawn)
+
+    def mapped(self, change: Callable[[Part], Part]) -> Drawing:
+        """The drawing with what `change` makes of every part, in their order; those beside each other one by one.
+
+        >>> Drawing("Two", {"a": "one", "b": "two"}).mapped(lambda part: part * 2).parts
+        ('oneone', 'twotwo')
+        """
+        changed: list[tuple[str, Part]] = []
+        for name, part in self.named:
+            if isinstance(part, Beside):
+                grouped: dict[str, tuple[Part, ...]] = {}
+                for inner, one in part.named:
+                    grouped[inner] = (*grouped.get(inner, ()), change(one))
+                changed.append((name, Beside(grouped)))
+            else:
+                changed.append((name, change(part)))
+        return self._over(changed)
 
     def _over(self, named: Iterable[tuple[str, Part]]) -> Drawing:
         """The same title over other parts."""

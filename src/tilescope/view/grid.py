@@ -10,7 +10,7 @@ A grid says what is where, not how it looks: `drawing` prints it, `svg_document`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
@@ -75,7 +75,7 @@ class Cell:
     Cells of one drawing that show the same thing share a word of `link`: a page that knows the mouse marks them all.
 
     >>> Cell("3", 3, title="line 0, chunk 3")
-    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='')
+    Cell(text='3', colour=3, mark='', title='line 0, chunk 3', span=1, link='', goes='')
     """
 
     text: str = ""
@@ -84,6 +84,7 @@ class Cell:
     title: str = ""
     span: int = 1  # columns it covers
     link: str = ""  # words, separated by blanks
+    goes: str = ""  # what a click writes into the field of the page that takes a place of the drawing
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,9 @@ class Grid:
     rows: tuple[Row, ...]
     label_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    column_width: float | None = (
+        None  # of an SVG, in pixels, which leaves out texts that need more; None: as texts need
+    )
 
     def __post_init__(self) -> None:
         assert len({*self._line_spans()}) <= 1, self.title
@@ -233,6 +237,17 @@ class Grid:
         cut = _cut_words({number: row.labels[-1] for number, row in enumerate(self.rows)}, shown, "rows")
         notes = (*self.notes, f"Drawn: {cut}.") if cut else self.notes
         return replace(self, rows=tuple(self.rows[number] for number in shown), notes=notes)
+
+    def between(self, first: int, stop: int) -> Self:
+        """The columns `first` to below `stop`; what lies on both sides of a cut is told where there is room.
+
+        >>> grid = Grid("", (), (Row((), (Cell("wait", span=3), Cell("b"))),)).between(2, 4)
+        >>> [(cell.text, cell.span) for cell in grid.rows[0].cells]
+        [('', 1), ('b', 1)]
+        """
+        tiers = tuple(replace(tier, headers=_cut(tier.headers, first, stop)) for tier in self.tiers)
+        rows = tuple(replace(row, cells=_cut(row.cells, first, stop)) for row in self.rows)
+        return replace(self, tiers=tiers, rows=rows)
 
     def _line_spans(self) -> Iterator[int]:
         """How many columns the tiers and rows cover."""
@@ -390,6 +405,20 @@ def placed(items: tuple[Spanning, ...]) -> Iterator[tuple[int, Spanning]]:
     return zip(accumulate((item.span for item in items), initial=0), items, strict=False)
 
 
+def _cut(items: tuple[Spanning, ...], first: int, stop: int) -> tuple[Spanning, ...]:
+    """What cells or headers show of the columns `first` to below `stop`."""
+    kept: list[Spanning] = []
+    for start, item in placed(items):
+        low = max(start, first)
+        high = min(start + item.span, stop)
+        if low >= high:
+            continue
+        is_larger = 2 * (high - low) > item.span
+        has_room = high - low >= len(item.text)  # a column has room for a character
+        kept.append(replace(item, span=high - low, text=item.text if is_larger or has_room else ""))
+    return tuple(kept)
+
+
 class _Need(NamedTuple):
     """The width that a cell or header needs."""
 
@@ -429,16 +458,20 @@ class Columns(NamedTuple):
         least: float,
         gap: float,
         unnamed: float,
+        fixed: float | None = None,
     ) -> Self:
         """All columns as wide as the widest text of one; those under a wider span share what it needs.
 
         `label`, `cell` and `header` say how wide texts are, in characters or pixels; `least` is the width of the
-        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers.
+        narrowest column, `gap` stands before a group of columns, `unnamed` before those of a grid without names of tiers;
+        a `fixed` width is that of all columns, whatever their texts need.
         """
-        needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
-        for tier in grid.tiers:
-            needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
-        widths = _column_widths(needs, grid.columns, least)
+        widths: Sequence[float] = [fixed or least] * grid.columns
+        if fixed is None:
+            needs = {_Need(shown.span, start, cell(shown)) for row in grid.rows for start, shown in placed(row.cells)}
+            for tier in grid.tiers:
+                needs |= {_Need(shown.span, start, header(shown)) for start, shown in placed(tier.headers)}
+            widths = _column_widths(needs, grid.columns, least)
         groups = grid.group_starts
         starts: list[float] = []
         ends: list[float] = []

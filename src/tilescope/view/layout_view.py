@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilescope.layout import Layout, oriented
 from tilescope.layout.comparison import contiguous_index, require_one_tile
 from tilescope.mma.canonical import CanonicalLayout
-from tilescope.notation import Conversion
+from tilescope.notation import Conversion, NoEquivalent
 from tilescope.sentence import by, counted
 from tilescope.view.drawing import Beside, Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Grid
@@ -20,9 +20,11 @@ from tilescope.view.tile_pieces import Element, Pieces, row_addresses
 if TYPE_CHECKING:
     from tilescope.questions.layouts import EveryNotation
 
-_MAX_WHOLE = 128  # rows and columns of a tile that is drawn whole, in pieces; two of them have half the columns
+_MAX_WHOLE = 256  # rows and columns of a tile that is drawn whole, in pieces
 _MAX_COMPARED = 16  # rows and columns of each of two layouts that are not drawn whole
-_MAX_HELD = 4096  # pieces of a drawing of shared memory
+_MAX_COMPARED_PIECES = 1 << 14  # of each of two layouts that are drawn whole
+_MAX_HELD = 8192  # pieces of a drawing of shared memory
+_MAX_LINES = 1024  # of it
 
 
 def draw_layout(
@@ -36,14 +38,15 @@ def draw_layout(
     """Where each piece of the tile lies in shared memory; of a tensor core's operand, its atoms too.
 
     `element` is marked and told; `other` is compared with the layout; `whole` draws the whole tile, and shared memory;
-    `notations` are listed instead.
+    `notations` are listed instead, above the whole tile.
 
     >>> from tilescope.notation import parse_layout
     >>> draw_layout(parse_layout("((32,4),4):((16,4),1)", element_bits=8)).title
     'A tile of 128 x 4 elements of 8 bits: mn x k, k contiguous'
     """
     if notations is not None:
-        return draw_notations(notations)
+        drawn = draw_notations(notations)
+        return drawn.with_parts(dict(whole_layout(layout).figures().named)) if whole else drawn
     if other is not None:
         return draw_difference(layout, other, element=element, whole=whole)
     if whole:
@@ -74,7 +77,7 @@ def whole_layout(layout: Layout) -> Drawing:
     pieces = Pieces.of(layout)
     grids = {"tile": pieces.grid("The tile", (_MAX_WHOLE, _MAX_WHOLE))}
     if pieces.addresses.size <= _MAX_HELD:
-        grids["memory"] = pieces.memory("Shared memory")
+        grids["memory"] = pieces.memory("Shared memory", most=_MAX_LINES)
     return _drawing(layout, pieces, grids)
 
 
@@ -118,9 +121,9 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
     other_pieces = Pieces.of(other, addresses=other_addresses, names=names, most=count)
     elsewhere = addresses != other_addresses
     marked = elsewhere.reshape(*pieces.addresses.shape, count).any(axis=2)
-    links = {f"{row},{piece * count}" for row, piece in zip(*marked.nonzero(), strict=True)}
     first = one.first_difference(other)
-    most = (_MAX_WHOLE, _MAX_WHOLE // 2) if whole else (_MAX_COMPARED, _MAX_COMPARED)
+    whole = whole and pieces.addresses.size <= _MAX_COMPARED_PIECES
+    most = (_MAX_WHOLE, _MAX_WHOLE) if whole else (_MAX_COMPARED, _MAX_COMPARED)
     shown = element or first
     asked: Element | None = None
     if shown is not None and not whole:
@@ -128,8 +131,8 @@ def draw_difference(one: Layout, other: Layout, *, element: Element | None = Non
         asked = oriented(one.major, mn, k) if one.major == other.major else (mn, k)
     grids = Beside(
         {
-            "first": pieces.grid("The first", most, asked=asked).marked(links, "collision"),
-            "second": other_pieces.grid("The second", most, asked=asked).marked(links, "collision"),
+            "first": pieces.grid("The first", most, asked=asked, elsewhere=marked),
+            "second": other_pieces.grid("The second", most, asked=asked, elsewhere=marked),
         }
     )
     facts = {"the first": f"`{one!r}`", "the second": f"`{other!r}`"}
@@ -186,7 +189,16 @@ def draw_conversion(conversion: Conversion, picture: bool = True) -> Drawing:
     return Drawing(f"The same layout in {conversion.notation}", parts)
 
 
+def draw_no_equivalent(reason: NoEquivalent, *, layout: Layout | None = None) -> Drawing:
+    """Why there is no text, and the layout that has none."""
+    parts: dict[str, Part | tuple[Part, ...] | None] = {"reasons": tuple(map(str, reason.violations))}
+    if layout is not None:
+        parts |= dict(whole_layout(layout).figures().named)
+    return Drawing("No such text", parts)
+
+
 DRAWINGS = {
     Conversion: draw_conversion,
     Layout: draw_layout,
+    NoEquivalent: draw_no_equivalent,
 }

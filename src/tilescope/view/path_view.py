@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilescope.layout import Major, oriented
+from tilescope.mma.readings import inspect_descriptor
 from tilescope.planner.consumers import operand_of
-from tilescope.planner.element_path import ElementPath, fragment_of, row_threads
+from tilescope.planner.element_path import ElementPath, fragment_of, row_threads, tmem_lane
 from tilescope.sentence import by, counted
 from tilescope.swizzle import CHUNK_BYTES, SMEM_LINE_BYTES
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, bank_of, extent, memory_grid, number_span
+from tilescope.view.palette import Mark
+from tilescope.view.ruler import BitRuler
 from tilescope.view.step import Step
+from tilescope.view.word_ruler import word_ruler
 
 _SHOWN_ROWS = 8  # of the tile: those of a swizzle's pattern
 _SHOWN_CHUNKS = 8  # of a row
@@ -43,7 +47,54 @@ def draw_element_path(path: ElementPath) -> Drawing:
     grids: dict[str, Part] = {"gmem": window.gmem_grid(), "smem": window.smem_grid(), "read": window.reading_grid()}
     if path.result is not None:
         grids["result"] = window.result_grid()
-    return Drawing(title, {"stops": Table(_stops(path), title="Its way"), "grids": Beside(grids)})
+    return Drawing(
+        title,
+        {
+            "grids": Beside(grids),
+            "elements": window.element_grid(),
+            "stops": Table(_stops(path), title="Its way"),
+            "ruler": _descriptor_ruler(path),
+        },
+    )
+
+
+def _descriptor_ruler(path: ElementPath) -> BitRuler | None:
+    """The descriptor of the K step that reads it, bit by bit."""
+    if path.descriptor is None:
+        return None
+    problem = path.plan.problem
+    word = inspect_descriptor(
+        path.descriptor.word,
+        major=problem.major,
+        element_bits=path.plan.containers.element_bits,
+        instruction=problem.consumer_name,
+    )
+    return word_ruler(word, f"The descriptor of K step {path.descriptor.k_step}")
+
+
+def moves_of(path: ElementPath) -> dict[str, str]:
+    """The elements around one in its tile, a row or a chunk away, by the arrow key that leads there.
+
+    >>> from tilescope.planner import plan
+    >>> moves_of(plan((128, 64), "bf16").best.path(0, 21))
+    {'ArrowDown': '1,21', 'ArrowLeft': '0,13', 'ArrowRight': '0,29'}
+    """
+    window = _Window(path)
+    row, column = oriented(window.major, path.mn, path.k)
+    rows, columns = oriented(window.major, *path.plan.problem.tile)
+    around = {
+        "ArrowUp": (row - 1, column),
+        "ArrowDown": (row + 1, column),
+        "ArrowLeft": (row, column - window.elements),
+        "ArrowRight": (row, column + window.elements),
+    }
+    inside = {key: place for key, place in around.items() if 0 <= place[0] < rows and 0 <= place[1] < columns}
+    return {key: _written(*oriented(window.major, *place)) for key, place in inside.items()}
+
+
+def _written(mn: int, k: int) -> str:
+    """An element as the field of a page holds it."""
+    return f"{mn},{k}"
 
 
 def _stops(path: ElementPath) -> dict[str, str]:
@@ -106,8 +157,9 @@ def _result_words(path: ElementPath) -> str:
         return f"{place}: one thread of each four of the warpgroup, from thread {result.threads[0]}"
     if result.lane_or_column is None:
         return f"{place}, in tensor memory"
-    name = "lane" if result.axis == "row" else "column"
-    return f"{place}: {name} {result.lane_or_column} of tensor memory"
+    if result.axis == "row":
+        return f"{place}: lane {result.lane_or_column} of tensor memory, every column of D"
+    return f"{place}: column {result.lane_or_column} of D in tensor memory, in every lane of D"
 
 
 @dataclass(frozen=True)
@@ -167,7 +219,42 @@ class _Window:
             f"banks {number_span(bank_of(address), bank_of(address) + 3)}; {said or self.reader_words(row, chunk)}"
         )
         is_asked = (row, chunk) == (self.path.row, self.path.chunk)
-        return Cell(text, chunk % 8, "focus" if is_asked else "", title, link=f"{row}.{chunk}")
+        mark: Mark = "focus" if is_asked else ""
+        return Cell(text, chunk % 8, mark, title, link=f"{row}.{chunk}", goes=self.element_in(row, chunk))
+
+    def element_in(self, row: int, chunk: int) -> str:
+        """The element of a chunk that has the place which the asked one has in its own."""
+        columns = oriented(self.major, *self.path.plan.problem.tile)[1]
+        column = min(chunk * self.elements + self._column % self.elements, columns - 1)
+        return _written(*oriented(self.major, row, column))
+
+    @cached_property
+    def _column(self) -> int:
+        """Of the tile, that the element is in."""
+        return oriented(self.major, self.path.mn, self.path.k)[1]
+
+    def element_grid(self) -> Grid:
+        """The elements of the chunk, one by one."""
+        down, across = self.names
+        row, chunk = self.path.row, self.path.chunk
+        columns = oriented(self.major, *self.path.plan.problem.tile)[1]
+        first = chunk * self.elements
+        tile = self.path.plan.containers.with_start(self.path.smem_address).as_rows()
+
+        def cell(_: str, column: int) -> Cell:
+            address = int(tile.address(row, column))
+            title = f"{down} {row}, {across} {column}: byte {address:#x}, bank {bank_of(address)}"
+            mark: Mark = "focus" if column == self._column else ""
+            goes = _written(*oriented(self.major, row, column))
+            return Cell(str(column), chunk % 8, mark, title, link=f"{row}.{chunk}.{column} {row}.{chunk}", goes=goes)
+
+        return Grid.of(
+            f"The elements of chunk {chunk} of {down} {row}",
+            ("", across),
+            [f"{down} {row}"],
+            range(first, min(first + self.elements, columns)),
+            cell,
+        )
 
     def gmem_grid(self) -> Grid:
         """The chunks as they lie in the matrix."""
@@ -200,6 +287,12 @@ class _Window:
     def mn_of(self, row: int, chunk: int) -> int:
         """The first mn of a chunk."""
         return oriented(self.major, row, chunk * self.elements)[0]
+
+    def has_k_of(self, place: tuple[int, int], taken: range) -> bool:
+        """Whether a chunk, by its row and number, holds a k of a K step."""
+        first = self.k_of(*place)
+        last = first + (self.elements - 1 if self.names[1] == "k" else 0)
+        return first < taken.stop and last >= taken.start
 
     def reader_words(self, row: int, chunk: int) -> str:
         """Who reads a chunk, as a piece of a sentence."""
@@ -269,6 +362,7 @@ class _Window:
                 for chunk, header in self.headers().items()
             }
         block_mn = self.path.plan.descriptors().block_mn
+        asked = (self.path.row, self.path.chunk)
 
         def cell(name: str, _: str) -> Cell:
             chunks, first, last = groups[name]
@@ -276,7 +370,8 @@ class _Window:
             is_asked = first <= self.path.mn <= last
             link = " ".join(f"{row}.{chunk}" for row, chunk in chunks)
             title = f"{result.axis} {number_span(first % block_mn, last % block_mn)} of D: {text}"
-            return Cell(text, None, "focus" if is_asked else "", title, link=link)
+            goes = self.element_in(*(next((place for place in chunks if place == asked), chunks[0])))
+            return Cell(text, None, "focus" if is_asked else "", title, link=link, goes=goes)
 
         where = "registers" if result.memory == "registers" else "tensor memory"
         return Grid.of(
@@ -288,28 +383,67 @@ class _Window:
         result = self.path.result
         assert result is not None
         if result.memory == "tensor memory":
-            name = "lane" if operand_of(self.path.plan.problem) == "A" else "col"
-            return f"{name} {number_span(first, last)}" if result.lane_or_column is not None else "by layout"
+            if operand_of(self.path.plan.problem) == "B":
+                return f"col {number_span(first, last)}"
+            lanes = [tmem_lane(row, self.path.plan.descriptors().block_mn) for row in (first, last)]
+            if lanes[0] is None or lanes[1] is None:
+                return "by layout"
+            return f"lane {number_span(lanes[0], lanes[1])}"
         if result.axis == "column":
             return f"col {number_span(first, last)}"
         return f"T{number_span(row_threads(first)[0], row_threads(last)[-1])}"
 
 
 def walk_element_path(path: ElementPath, **_: object) -> Iterator[Step]:
-    """One K step after the other, or one chunk of a row after the other, over the rows that are drawn."""
+    """The K loop, one step after the other; then the chunks of the rows that are drawn, from left to right.
+
+    >>> from tilescope.planner import plan
+    >>> steps = [*walk_element_path(plan((128, 64), "bf16").best.path(37, 21))]
+    >>> [(step.walk, step.goes) for step in steps[:5]]
+    [('K loop', '37,5'), ('K loop', '37,21'), ('K loop', '37,37'), ('K loop', '37,53'), ('chunks', '32,5')]
+    """
     window = _Window(path)
-    places = [(row, chunk) for row in window.rows for chunk in window.chunks]
-    if path.descriptor is None:
-        for chunk in window.chunks:
-            links = " ".join(f"{row}.{chunk}" for row in window.rows)
-            yield Step(links, f"chunk {chunk} of these rows")
+    yield from _k_loop(window)
+    yield from _chunk_walk(window)
+
+
+def _k_loop(window: _Window) -> Iterator[Step]:
+    """The steps along k: of descriptors, or of the fragments that registers hold."""
+    path = window.path
+    if path.descriptor is not None:
+        k_per_step = path.plan.descriptors().k_per_step
+        noun = "K step"
+    elif path.register is not None:
+        problem = path.plan.problem
+        operand = problem.operand or "A"
+        held = fragment_of(operand, problem.data_type.name)
+        assert held is not None  # a register was found in it
+        k_per_step = held.shape[1] if operand == "A" else held.shape[0]
+        noun = "fragment"
+    else:
         return
-    steps = sorted({window.reader(*place) for place in places}, key=lambda text: int(text.split("-")[0]))
-    for step in steps:
-        read = [place for place in places if window.reader(*place) == step]
-        addresses = sorted(window.places[place] for place in read)
-        sentence = f"K step {step} reads {counted(len(read), 'chunk')} of these rows, from {addresses[0]:#x} on"
-        yield Step(" ".join(f"{row}.{chunk}" for row, chunk in read), sentence)
+    places = [(row, chunk) for row in window.rows for chunk in window.chunks]
+    for step in range(path.plan.problem.tile[1] // k_per_step):
+        taken = range(step * k_per_step, (step + 1) * k_per_step)
+        read = [place for place in places if window.has_k_of(place, taken)]
+        sentence = f"{noun} {step}: k {extent(taken.start, len(taken), ' to ')}"
+        if read:
+            addresses = sorted(window.places[place] for place in read)
+            sentence += f", {counted(len(read), 'chunk')} of these rows, from {addresses[0]:#x} on"
+        links = " ".join(f"{row}.{chunk}" for row, chunk in read)
+        yield Step(links, sentence, _written(path.mn, taken.start + path.k % k_per_step), "K loop")
+
+
+def _chunk_walk(window: _Window) -> Iterator[Step]:
+    """The chunks of the rows that are drawn, with where each lies."""
+    down, _ = window.names
+    columns = oriented(window.major, *window.path.plan.problem.tile)[1]
+    tile = window.path.plan.containers.with_start(window.path.smem_address).as_rows()
+    for row in window.rows:
+        for chunk in range(max(1, columns // window.elements)):
+            address = int(tile.address(row, chunk * window.elements))
+            sentence = f"{down} {row}, chunk {chunk}: at {address:#x}, banks {number_span(bank_of(address), bank_of(address) + 3)}"
+            yield Step(f"{row}.{chunk}", sentence, window.element_in(row, chunk), "chunks")
 
 
 DRAWINGS = {ElementPath: draw_element_path}

@@ -21,8 +21,10 @@ from tilescope.sentence import counted
 from tilescope.view.drawing import Drawing, Entry, Legend, Part, Table
 from tilescope.view.grid import Cell, Grid, Row, Tier
 from tilescope.view.palette import Tint
+from tilescope.view.step import Step as WalkStep
 
 _SHOWN_TICKS = 64
+_TIMELINE_PIXELS = 896  # of an SVG, for the ticks of a window that somebody asked for
 _SHOWN_WAITS = 12
 _SHOWN_ALIASES = 8
 _ROLES_TOLD = 3  # with their numbers, where all have the same
@@ -71,6 +73,19 @@ class Span(NamedTuple):
     cell: Cell
 
 
+class Ticks(NamedTuple):
+    """The ticks that a timeline shows, of all that the run of a block takes."""
+
+    first: int
+    end: int  # behind the last
+    total: int
+
+    @property
+    def shown(self) -> int:
+        """How many there are from the first to the end."""
+        return self.end - self.first
+
+
 class Lane(NamedTuple):
     """A row of the timeline: of what it is ("role", "slot", "phase"), and the names that share it."""
 
@@ -113,8 +128,12 @@ def _listed(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
             yield ", ".join(words) + condition
 
 
-def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Drawing:
+def draw_simulation(
+    simulation: Simulation, *, block: int | None = None, ticks: tuple[int, int] | None = None
+) -> Drawing:
     """The verdict, what every barrier needs, and the timeline of one block.
+
+    `ticks` are the first tick that is drawn and how many; None draws the first, or the last before a mistake.
 
     >>> import tilescope as ts
     >>> pipeline = ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2)
@@ -122,6 +141,7 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
     '128x64 bfloat16, 2 stages: proven'
     """
     mistake = simulation.mistake
+    timeline = _BlockTimeline.of(simulation, block, ticks)
     return Drawing(
         f"{simulation.pipeline.name}: {simulation.verdict}",
         {
@@ -129,33 +149,129 @@ def draw_simulation(simulation: Simulation, *, block: int | None = None) -> Draw
             "limits": " ".join(simulation.limits) if mistake is None else "",
             "way": Table.numbered(() if mistake is None else mistake.way, "The way into it"),
             "barriers": _barriers(simulation),
-            **_timeline_parts(simulation, block),
+            **(timeline.parts() if timeline.events else {}),
             "warnings": Table(((warning.subject, warning) for warning in simulation.warnings), title="Worth a look"),
             "aliasing": Table.numbered((f"{alias}." for alias in simulation.aliasing[:_SHOWN_ALIASES]), "Aliasing"),
         },
     )
 
 
-def _timeline_parts(simulation: Simulation, block: int | None) -> dict[str, Part]:
-    """The timeline of a block (of that of the mistake, if nobody asks for one), its legend and its longest waits."""
-    mistake = simulation.mistake
-    pipeline = simulation.pipeline
-    instances = instances_by_name(pipeline)
-    subject = None if mistake is None else instances.get(mistake.subject)
-    if block is None:
-        block = 0 if subject is None else subject.block
-    events = _of_block(simulation.events, instances, block, at_end=mistake is not None)
-    ticks = max((event.end for event in events), default=0)
-    shown = _shown(events, ticks, at_end=mistake is not None)
-    if not shown:
-        return {}
-    drawn = counted(ticks, "nominal tick")
-    if ticks > _SHOWN_TICKS:
-        end = "first" if mistake is None else "last"
-        drawn = f"the {end} {_SHOWN_TICKS} of {drawn}"
-    title = f"Timeline, block {block} ({drawn})" if pipeline.blocks > 1 else f"Timeline ({drawn})"
-    grid = _timeline(shown, instances, title, block, subject)
-    return {"timeline": grid, "legend": _legend(shown, grid), "waits": _waits(shown)}
+def shown_ticks(simulation: Simulation, *, block: int | None = None, ticks: tuple[int, int] | None = None) -> Ticks:
+    """The ticks that the drawing with these options shows.
+
+    >>> import tilescope as ts
+    >>> run = ts.simulate(ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2))
+    >>> shown_ticks(run), shown_ticks(run, ticks=(70, 32))
+    (Ticks(first=0, end=64, total=75), Ticks(first=43, end=75, total=75))
+    """
+    return _BlockTimeline.of(simulation, block, ticks).ticks
+
+
+def walk_simulation(
+    simulation: Simulation, *, block: int | None = None, ticks: tuple[int, int] | None = None
+) -> Iterator[WalkStep]:
+    """One tick after the other: what every role does in it, and what flies.
+
+    >>> import tilescope as ts
+    >>> run = ts.simulate(ts.plan_pipeline(ts.plan((128, 64), "bf16").best, stages=2))
+    >>> [*walk_simulation(run)][2].sentence
+    'tick 2: producer: sync 0; consumer: sync 0'
+    """
+    timeline = _BlockTimeline.of(simulation, block, ticks)
+    if not timeline.events:
+        return
+    lanes = timeline.lanes()
+    for tick in range(timeline.ticks.first, timeline.ticks.end):
+        running = {lane: span for lane, spans in lanes.items() for span in spans if _runs_at(span, tick)}
+        said = [f"{lane.names[0]}: {span.cell.title}" for lane, span in running.items() if lane.kind == "role"]
+        links = [span.cell.link.split()[-1] for span in running.values()]
+        yield WalkStep(" ".join(links), f"tick {tick}: {'; '.join(said) or 'no role runs'}")
+
+
+class _BlockTimeline(NamedTuple):
+    """What the timeline of a block shows."""
+
+    events: list[Event]  # that run in its ticks, and the ends of all phases
+    ticks: Ticks
+    block: int
+    instances: Instances
+    subject: Instance | None  # of the mistake
+    blocks: int  # of the pipeline
+    is_window: bool  # whether somebody asked for these ticks
+
+    @classmethod
+    def of(cls, simulation: Simulation, block: int | None, ticks: tuple[int, int] | None) -> _BlockTimeline:
+        """The timeline of a block; of that of the mistake, if nobody asks for one."""
+        mistake = simulation.mistake
+        instances = instances_by_name(simulation.pipeline)
+        subject = None if mistake is None else instances.get(mistake.subject)
+        if block is None:
+            block = 0 if subject is None else subject.block
+        events = _of_block(simulation.events, instances, block, at_end=mistake is not None)
+        total = max((event.end for event in events), default=0)
+        shown = _ticks(total, ticks, at_end=mistake is not None)
+        return cls(
+            events=_shown(events, shown),
+            ticks=shown,
+            block=block,
+            instances=instances,
+            subject=subject,
+            blocks=simulation.pipeline.blocks,
+            is_window=ticks is not None,
+        )
+
+    def lanes(self) -> Lanes:
+        """Roles, slots and barriers, each with what it does."""
+        arrivals = _arrivals(self.events)
+        lanes: Lanes = {}
+        for event in self.events:
+            if event.op not in ("flight", "phase"):
+                cell = _role_cell(event, self.instances, arrivals)
+                lanes.setdefault(Lane("role", (event.role,)), []).append(Span(event.start, event.end, cell))
+        lanes |= _slot_lanes(self.events, self.instances, arrivals)
+        lanes |= _barrier_lanes(self.events, self.instances, self.block, self.ticks)
+        return {
+            lane: [_named(span, f"{number}.{span.start}") for span in spans if _is_seen(span, self.ticks)]
+            for number, (lane, spans) in enumerate(lanes.items())
+        }
+
+    def parts(self) -> dict[str, Part]:
+        """The timeline, its legend and its longest waits."""
+        drawn = counted(self.ticks.total, "nominal tick")
+        if self.ticks.shown < self.ticks.total:
+            drawn = _window_words(self.ticks, drawn)
+        title = f"Timeline, block {self.block} ({drawn})" if self.blocks > 1 else f"Timeline ({drawn})"
+        grid = _timeline(self, title)
+        return {"timeline": grid, "legend": _legend(self.events, grid), "waits": _waits(self.events, self.ticks)}
+
+
+def _window_words(ticks: Ticks, all_ticks: str) -> str:
+    """Which ticks are drawn, such as "the first 64 of 75 nominal ticks"."""
+    if ticks.first == 0:
+        return f"the first {ticks.shown} of {all_ticks}"
+    if ticks.end == ticks.total:
+        return f"the last {ticks.shown} of {all_ticks}"
+    return f"{ticks.first} to {ticks.end - 1} of {all_ticks}"
+
+
+def _ticks(total: int, asked: tuple[int, int] | None, *, at_end: bool) -> Ticks:
+    """The ticks to draw: those that were asked for, moved into the run; else the first, or the last of a mistake."""
+    first, count = asked or (total if at_end else 0, _SHOWN_TICKS)
+    first = max(0, min(first, total - count))
+    return Ticks(first, min(first + count, total), total)
+
+
+def _is_seen(span: Span, ticks: Ticks) -> bool:
+    return span.start < ticks.end and max(span.end, span.start + 1) > ticks.first
+
+
+def _runs_at(span: Span, tick: int) -> bool:
+    return span.start <= tick < max(span.end, span.start + 1)
+
+
+def _named(span: Span, name: str) -> Span:
+    """The span with a link of its own, behind those that it shares."""
+    return span._replace(cell=replace(span.cell, link=f"{span.cell.link} {name}".strip()))
 
 
 def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_end: bool) -> list[Event]:
@@ -175,20 +291,38 @@ def _of_block(events: Sequence[Event], instances: Instances, block: int, *, at_e
     return own
 
 
-def _shown(events: list[Event], ticks: int, *, at_end: bool) -> list[Event]:
-    """The events of the first ticks, or of the last if the run ends in a mistake, their times from 0 on.
+def _shown(events: list[Event], ticks: Ticks) -> list[Event]:
+    """The events of these ticks; the ends of all phases are kept: they say which phase runs, and what ends a wait."""
+    return [event for event in events if event.op == "phase" or (event.end >= ticks.first and event.start < ticks.end)]
 
-    The ends of phases before and after are kept, at the edges: they say which phase runs, and what ends a wait.
-    """
-    low = max(0, ticks - _SHOWN_TICKS) if at_end else 0
-    high = low + _SHOWN_TICKS
-    shown = []
-    for event in events:
-        if event.op == "phase" or (event.end >= low and event.start < high):
-            start = min(max(event.start, low), high) - low
-            end = min(max(event.end, low), high) - low
-            shown.append(replace(event, start=start, end=end))
-    return shown
+
+class Arrival(NamedTuple):
+    """What ends a phase of a barrier."""
+
+    role: str
+    said: str
+
+
+Arrivals = Mapping[tuple[str, int], Arrival]  # by barrier and phase
+
+
+def _arrivals(events: Iterable[Event]) -> Arrivals:
+    """The arrival that ends each phase."""
+    return {(event.barrier, event.phase): Arrival(event.role, event.said) for event in events if event.op == "phase"}
+
+
+def _phase_link(barrier: str, phase: int) -> str:
+    """The word that links a wait, the arrival that ends it, and the phase that ends."""
+    return f"{barrier}/{phase}".replace(" ", "-")
+
+
+def _ended_phase(event: Event, arrivals: Arrivals) -> str:
+    """The link of the phase for whose end an event waits, or that it ends; empty for other events."""
+    if event.op in ("wait", "tail"):
+        is_ended = (event.barrier, event.phase - 1) in arrivals
+        return _phase_link(event.barrier, event.phase - 1) if is_ended else ""
+    ends = arrivals.get((event.barrier, event.phase)) == Arrival(event.role, event.said)
+    return _phase_link(event.barrier, event.phase) if ends else ""
 
 
 def _under_way(events: Sequence[Event]) -> Iterator[Event]:
@@ -229,35 +363,39 @@ def _by_role(numbers: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{role}: {number}" for role, number in numbers)
 
 
-def _timeline(events: list[Event], instances: Instances, title: str, block: int, subject: Instance | None) -> Grid:
+def _timeline(timeline: _BlockTimeline, title: str) -> Grid:
     """Roles, slots, barriers and bytes in flight over nominal ticks; the lane of a mistake's subject ends in a mark."""
-    ticks = max(event.end for event in events)
-    lanes: Lanes = {}
-    for event in events:
-        if event.op not in ("flight", "phase"):
-            span = Span(event.start, event.end, _role_cell(event, instances))
-            lanes.setdefault(Lane("role", (event.role,)), []).append(span)
-    lanes |= _slot_lanes(events, instances)
-    lanes |= _barrier_lanes(events, instances, block, ticks)
+    ticks = timeline.ticks
+    subject = timeline.subject
     rows: list[Row] = []
-    for lane, spans in lanes.items():
+    for lane, spans in timeline.lanes().items():
         cells = _cells(spans, ticks)
         if subject is not None and subject.name in lane.names:
             last = max((place for place, cell in enumerate(cells) if cell.text), default=0)
             cells[last] = replace(cells[last], colour="collision", mark="collision")
         starts_kind = bool(rows) and rows[-1].labels[0] != lane.kind
         rows.append(Row((lane.kind, ", ".join(lane.names)), tuple(cells), ruled=starts_kind))
-    rows += _in_flight(events, ticks)
-    heads = [str(tick) if tick % _TICKS_PER_HEADER == 0 else "" for tick in range(ticks)]
-    return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""))
+    rows += _in_flight(timeline.events, ticks)
+    heads = [_head(tick, ticks) for tick in range(ticks.first, ticks.end)]
+    width = _TIMELINE_PIXELS / ticks.shown if timeline.is_window else None
+    return Grid(title, (Tier.of("", heads),), tuple(rows), ("", ""), column_width=width)
 
 
-def _in_flight(events: list[Event], ticks: int) -> list[Row]:
+def _head(tick: int, ticks: Ticks) -> str:
+    """The number above a tick, where there is one: about eight in a timeline."""
+    step = _TICKS_PER_HEADER * max(1, ticks.shown // _SHOWN_TICKS)
+    return str(tick) if tick % step == 0 else ""
+
+
+def _in_flight(events: list[Event], ticks: Ticks) -> list[Row]:
     """A row of the bytes that fly into slots at each tick; none if nothing does."""
     flights = [event for event in events if event.op == "flight" and event.slots]
     if not flights:
         return []
-    sizes = [sum(event.bytes for event in flights if event.start <= tick < event.end) for tick in range(ticks)]
+    sizes = [
+        sum(event.bytes for event in flights if event.start <= tick < event.end)
+        for tick in range(ticks.first, ticks.end)
+    ]
     cells = []
     for size, run in groupby(sizes):
         span = len([*run])
@@ -268,24 +406,24 @@ def _in_flight(events: list[Event], ticks: int) -> list[Row]:
     return [Row(("KiB in flight", ""), tuple(cells), ruled=True)]
 
 
-def _cells(spans: list[Span], ticks: int) -> list[Cell]:
+def _cells(spans: list[Span], ticks: Ticks) -> list[Cell]:
     """Spans as cells side by side, with empty ones between; what overlaps begins where the one before ends."""
     cells: list[Cell] = []
-    reached = 0
+    reached = ticks.first
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         first = max(span.start, reached)
-        end = min(max(span.end, span.start + 1), ticks)
+        end = min(max(span.end, span.start + 1), ticks.end)
         if reached < first:
             cells.append(Cell(span=first - reached))
         if first < end:
             cells.append(replace(span.cell, span=end - first))
         reached = max(first, end)
-    if reached < ticks:
-        cells.append(Cell(span=ticks - reached))
+    if reached < ticks.end:
+        cells.append(Cell(span=ticks.end - reached))
     return cells
 
 
-def _role_cell(event: Event, instances: Instances) -> Cell:
+def _role_cell(event: Event, instances: Instances, arrivals: Arrivals) -> Cell:
     """What a role does: its letter and the stage it touches, or the barrier for which it waits long."""
     touched = next((instances[name] for name in (event.barrier, *event.slots) if name in instances), None)
     ticks = event.end - event.start
@@ -302,10 +440,16 @@ def _role_cell(event: Event, instances: Instances) -> Cell:
         colour = "gap"
     elif touched is not None:
         colour = touched.stage or 0
-    return Cell(text, colour, title=event.said)
+    return Cell(text, colour, title=_role_words(event, arrivals), link=_ended_phase(event, arrivals))
 
 
-def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
+def _role_words(event: Event, arrivals: Arrivals) -> str:
+    """What a role does; of a wait, what ends it."""
+    ended = arrivals.get((event.barrier, event.phase - 1)) if event.op in ("wait", "tail") else None
+    return event.said if ended is None else f"{event.said}, until {ended.role}: {ended.said}"
+
+
+def _slot_lanes(events: list[Event], instances: Instances, arrivals: Arrivals) -> Lanes:
     """The fills and reads of slots; slots with the same ones share a lane."""
     spans: dict[Instance, list[Span]] = {}
     for event in events:
@@ -315,7 +459,7 @@ def _slot_lanes(events: list[Event], instances: Instances) -> Lanes:
         for name in event.slots:
             slot = instances[name]
             if event.op == "flight":
-                cell = Cell("▸", slot.stage or 0, title=event.said)
+                cell = Cell("▸", slot.stage or 0, title=event.said, link=_ended_phase(event, arrivals))
             else:
                 cell = Cell(_LETTER[event.op], "fill", title=f"{event.role}: {event.said}")
             spans.setdefault(slot, []).append(Span(event.start, end, cell))
@@ -339,9 +483,9 @@ def _end_of_use(event: Event, events: list[Event]) -> int:
     return next((wait.end for wait in waits if wait.start >= event.end), event.end)
 
 
-def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks: int) -> Lanes:
+def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks: Ticks) -> Lanes:
     """The phases of every barrier of the block that is used, each up to the tick in which it ends."""
-    used = {event.barrier for event in events if event.op != "phase" or 0 < event.start < ticks}
+    used = {event.barrier for event in events if event.op != "phase" or ticks.first < event.start < ticks.end}
     own = [name for name in used if name in instances and instances[name].block == block]
     lanes: Lanes = {}
     for name in sorted(own, key=lambda name: (instances[name].row_name, instances[name].stage or 0)):
@@ -350,12 +494,13 @@ def _barrier_lanes(events: list[Event], instances: Instances, block: int, ticks:
         running = ends[-1][1] + 1 if ends else 0
         spans = lanes.setdefault(Lane("phase", (barrier.name,)), [])
         start = 0
-        for end, phase in [*ends, (ticks, running)]:
+        for end, phase in [*ends, (ticks.total, running)]:
             title = f"{barrier.name}, phase {phase}"
             if phase == running:
                 title += ", runs on"
             if end > start:
-                spans.append(Span(start, end, Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title)))
+                cell = Cell(str(phase), _PARITY_COLOUR[phase % 2], title=title, link=_phase_link(name, phase))
+                spans.append(Span(start, end, cell))
             start = max(start, end)
     return lanes
 
@@ -375,6 +520,10 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
     users = [_LETTER[operation] for operation in _USES_SLOTS if operation in operations]
     if users:
         entries.append(Entry("the operation that uses a slot, until it is waited for", "fill", sample=users[0]))
+    phases = {cell.colour for row in timeline.rows if row.labels[0] == "phase" for cell in row.cells if cell.text}
+    for parity, colour in enumerate(_PARITY_COLOUR):
+        if colour in phases:
+            entries.append(Entry(f"a phase of a barrier by its number, parity {parity}", colour, sample=str(parity)))
     is_stuck = "stuck" in operations
     if is_stuck:
         entries.append(Entry("never passes", "collision", "collision", "full[0]"))
@@ -385,7 +534,7 @@ def _legend(events: list[Event], timeline: Grid) -> Legend:
     return Legend(tuple(entries))
 
 
-def _waits(events: list[Event]) -> Table:
+def _waits(events: list[Event], shown: Ticks) -> Table:
     """The longest waits, and what ended each."""
     ends = {(event.barrier, event.phase): event for event in events if event.op == "phase"}
     waits = [event for event in events if event.op in ("wait", "tail", "stuck") and event.end - event.start > 1]
@@ -396,10 +545,11 @@ def _waits(events: list[Event]) -> Table:
         if wait.op == "stuck":
             reason = "nothing: it never passes"
         ticks = f"{wait.start}-{wait.end}"
-        if ended is not None and ended.start == _SHOWN_TICKS:  # behind what is drawn
+        if ended is not None and ended.start >= shown.end:  # behind what is drawn
             ticks = f"from {wait.start}"
         rows.append({"role": wait.role, "waits in": wait.said, "ticks": ticks, "until": reason})
     return Table.of(rows, "Waits", "llrl", most=_SHOWN_WAITS, noun="waits")
 
 
 DRAWINGS = {Pipeline: draw_pipeline, Simulation: draw_simulation}
+WALKS = {Simulation: walk_simulation}

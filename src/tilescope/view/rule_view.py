@@ -36,6 +36,7 @@ def draw_rule(rule: Rule) -> Drawing:
         "architectures": ", ".join(rule.architectures),
         "basis": "measured on a card" if rule.basis == "measured" else "from the documents",
         "source": rule.source,
+        "page": f"docs/rules.md#{rule.name.lower()}",
     }
     examples: list[tuple[str, str]] = []
     if rule.passing is not None and rule.failing is not None:

@@ -46,6 +46,9 @@ class BitField:
         return self.name.replace(" ", "-")
 
 
+NARROW_BITS = 32  # of a line, where a row of 64 has no room
+
+
 class Piece(NamedTuple):
     """The part of a field that lies in one row, bits counted within the row; or bits that no field claims."""
 
@@ -60,6 +63,7 @@ class RulerRow(NamedTuple):
 
     label: str
     pieces: list[Piece]  # of all bits, the highest first
+    first_bit: int = 0  # the lowest bit that is drawn
 
     @property
     def fields(self) -> list[tuple[Piece, BitField]]:
@@ -107,6 +111,30 @@ class BitRuler:
                 start, *others = run
                 rows.append(RulerRow(self._label(start, 1 + len(others)), self._pieces(start)))
         return rows
+
+    def narrow_rows(self) -> list[RulerRow]:
+        """The rows in lines of 32 bits, the higher ones first; bits keep their numbers, and lines without a field are left out.
+
+        >>> ruler = BitRuler("a word", (BitField(0, 13, "start"), BitField(62, 63, "swizzle")))
+        >>> [[(piece.low, piece.high) for piece in row.pieces] for row in ruler.narrow_rows()]
+        [[(62, 63), (32, 61)], [(14, 31), (0, 13)]]
+        """
+        lines: list[RulerRow] = []
+        for row in self.rows():
+            if not row.fields:
+                lines.append(row)
+                continue
+            label = row.label
+            for first in reversed(range(0, self.row_bits, NARROW_BITS)):
+                pieces = [
+                    piece._replace(low=max(piece.low, first), high=min(piece.high, first + NARROW_BITS - 1))
+                    for piece in row.pieces
+                    if piece.low < first + NARROW_BITS and piece.high >= first
+                ]
+                if any(piece.field is not None for piece in pieces):
+                    lines.append(RulerRow(label, pieces, first))
+                    label = ""  # the next line goes on with the same word
+        return lines
 
     def _fields_from(self, start: int) -> list[BitField]:
         """The fields with bits in the row that starts with bit `start`."""

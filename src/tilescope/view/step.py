@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One step: the links of the cells that it marks, separated by blanks, and its sentence."""
+    """One step: the links of the cells that it marks, separated by blanks, its sentence, and where it goes."""
 
     links: str
     sentence: str
+    goes: str = ""  # the place that a page goes to, as `Cell.goes`; empty: the step only marks
+    walk: str = ""  # its name, where a drawing has several walks

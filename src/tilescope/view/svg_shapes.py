@@ -94,18 +94,20 @@ def _class_attribute(classes: str) -> str:
     return f' class="{classes}"' if classes else ""
 
 
-def box(area: Area, classes: str, *, title: str = "", link: str = "") -> str:
-    """A rectangle; `title` is its tooltip, and boxes that share a word of `link` belong together."""
+def box(area: Area, classes: str, *, title: str = "", link: str = "", goes: str = "") -> str:
+    """A rectangle; `title` is its tooltip, boxes that share a word of `link` belong together, and a click `goes` there."""
     top = f' y="{number(area.y)}"' if area.y else ""
     linked = f' data-link="{escaped(link)}"' if link else ""
+    if goes:
+        linked += f' data-goes="{escaped(goes)}"'
     size = f'width="{number(area.width)}" height="{number(area.height)}"'
     shape = f'<rect x="{number(area.x)}"{top} {size} class="{classes}"{linked}'
     return f"{shape}><title>{escaped(title)}</title></rect>" if title else f"{shape}/>"
 
 
-def framed(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "") -> str:
+def framed(area: Area, tint: Tint, *, mark: Mark = "", title: str = "", link: str = "", goes: str = "") -> str:
     """A box of a colour; a marked one has a frame with a white line inside, so that it shows on every colour."""
-    shape = box(area, colour_of(tint).name, title=title, link=link)
+    shape = box(area, colour_of(tint).name, title=title, link=link, goes=goes)
     if not mark:
         return shape
     halo = box(area.inset(2.5), "halo")

@@ -1,14 +1,13 @@
-"""The drawings of tensor maps: a map in words, its dimensions, two side by side, the im2col map of a convolution."""
+"""The drawings of tensor maps: a map in words, its dimensions, two side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import prod
 
 from tilescope.arithmetic import ceil_div
 from tilescope.errors import RuleError, Violation
 from tilescope.sentence import by, counted
-from tilescope.tensor_map import AnyMap, Convolution, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
+from tilescope.tensor_map import AnyMap, Im2colMap, Im2colWideMap, MapReport, TensorMap, TensorMapDiff
 from tilescope.tensor_map.decoding import inspect_tensor_map
 from tilescope.tensor_map.difference import MapDifference
 from tilescope.tensor_map.driver_answer import DRIVER_RESULT
@@ -19,15 +18,6 @@ from tilescope.view.word_ruler import map_bytes, map_ruler
 _KIND = {"tiled": "Tiled tensor map", "im2col": "Im2col tensor map", "wide": "Im2col-wide tensor map"}
 _ORDINAL = ("", "", "2nd", "3rd", "4th", "5th", "6th", "7th", "8th")
 _SAYING = {"error": "Broken rules", "warning": "Accepted, but", "note": "Good to know"}
-_MAX_TAPS = 32
-_PRODUCT = {
-    "forward": "The image is A of the product, pixels by taps and channels; "
-    "the filters are B through a tiled map of {n} x {k}.",
-    "dgrad": "The gradient of the output is A of the product, pixels by taps and filters; the taps run backwards. "
-    "The filters are B through a tiled map.",
-    "wgrad": "The image is B of the product: its pixels are summed over, so it is read MN-major. "
-    "The gradient of the output is A, through a tiled map of {k} pixels x {m} filters; it needs no im2col.",
-}
 
 
 def draw_map(tensor_map: AnyMap) -> Drawing:
@@ -36,10 +26,11 @@ def draw_map(tensor_map: AnyMap) -> Drawing:
     >>> print(draw_map(TensorMap("bf16", (64, 64), (128,), (64, 8), swizzle="128B")).title)
     Tiled tensor map: 64 x 64 bfloat16, box 64 x 8, swizzle 128B
     """
-    return Drawing(map_title(tensor_map), {**_map_parts(tensor_map), "findings": findings(tensor_map.findings)})
+    return Drawing(map_title(tensor_map), {**map_parts(tensor_map), "findings": findings(tensor_map.findings)})
 
 
-def _map_parts(tensor_map: AnyMap) -> dict[str, Part]:
+def map_parts(tensor_map: AnyMap) -> dict[str, Part]:
+    """A map in words, its dimensions, and what one copy takes."""
     return {"words": in_words(tensor_map), "dimensions": _dimensions(tensor_map), "copy": _facts(tensor_map)}
 
 
@@ -57,7 +48,7 @@ def draw_map_report(
         return Drawing(
             f"Refused: {counted(broken, 'broken rule')}", {**said, "arguments": arguments_table(asked or {})}
         )
-    drawn = _map_parts(report.tensor_map)
+    drawn = map_parts(report.tensor_map)
     title = map_title(report.tensor_map)
     encoded = _encoded_parts(report.tensor_map) if show_bytes else {}
     if report.accepted:
@@ -94,50 +85,6 @@ def differences_table(title: str, found: Iterable[MapDifference]) -> Table:
     """What differs, as one map has it and as the other does."""
     rows = ((difference.name, f"`{difference.one}`", f"`{difference.other}`") for difference in found)
     return Table(rows, ("", "one", "other"), title)
-
-
-def draw_convolution(convolution: Convolution) -> Drawing:
-    """What the pass computes, which offsets every tap has, and the map.
-
-    >>> draw_convolution(Convolution.of((8, 56, 56, 64), (128, 3, 3), "bf16", pad=1)).title
-    '3 x 3 convolution, forward: an im2col map'
-    """
-    m, n, k = convolution.gemm
-    a = convolution.tensor_map
-    taps = convolution.taps
-    shape = convolution.output_shape
-    columns = ceil_div(prod(shape), a.pixels_per_column)
-    slices = ceil_div(a.dims[0], a.channels_per_pixel)
-    facts = {
-        "product": f"m {m}, n {n}, k {k}",
-        "walks over": f"{by(shape)} pixels (n, then outermost first), {prod(shape)} in all",
-        "one copy": f"{a.pixels_per_column} pixels x {a.channels_per_pixel} channels, {a.smem_bytes} bytes",
-        "copies": f"{columns} columns of pixels x {counted(len(taps), 'tap')} x {counted(slices, 'slice')} of channels",
-        "first copy": f"coords {convolution.coords(0, 0)}, offsets {taps[0][1]} (innermost first)",
-    }
-    title = f"{by(last + 1 for last in taps[-1][0])} convolution, {convolution.direction}: an im2col map"
-    return Drawing(
-        title,
-        {
-            "product": _PRODUCT[convolution.direction].format(m=m, n=n, k=k),
-            "facts": Table(facts),
-            "offsets": _tap_offsets(convolution),
-            "map": map_title(a),
-            **_map_parts(a),
-            "findings": findings(a.findings),
-        },
-    )
-
-
-def _tap_offsets(convolution: Convolution) -> Table:
-    dimensions = len(convolution.stride)
-    tap_letters = ", ".join("trs"[-dimensions:])
-    offset_letters = ", ".join("whd"[:dimensions])
-    records = (
-        {f"tap {tap_letters}": ", ".join(map(str, tap)), f"offsets {offset_letters}": ", ".join(map(str, offsets))}
-        for tap, offsets in convolution.taps
-    )
-    return Table.of(records, "Offsets of the taps", most=_MAX_TAPS, noun="taps")
 
 
 def in_words(tensor_map: AnyMap) -> str:
@@ -279,7 +226,6 @@ def _plain(name: str, value: object) -> str:
 
 
 DRAWINGS = {
-    Convolution: draw_convolution,
     Im2colMap: draw_map,
     Im2colWideMap: draw_map,
     MapReport: draw_map_report,

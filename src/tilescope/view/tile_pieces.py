@@ -19,6 +19,7 @@ from tilescope.layout import Layout
 from tilescope.sentence import counted
 from tilescope.swizzle import CHUNK_BYTES, CHUNKS_PER_LINE
 from tilescope.view.grid import Cell, Grid, bank_of, extent, memory_grid, memory_row_bytes
+from tilescope.view.palette import Mark
 
 _MOST = 16  # rows and columns of a tile, in pieces
 _MAX_LINES = 128  # of shared memory
@@ -86,17 +87,21 @@ class Pieces:
         *,
         asked: Element | None = None,
         in_bytes: bool = False,
+        elsewhere: npt.NDArray[np.bool_] | None = None,
     ) -> Grid:
         """The pieces of the tile, each with the number of the place that holds it, or with its address.
 
-        Of a large tile those are drawn among which the element lies that was `asked` for, by its row and column.
+        Of a large tile those are drawn among which the element lies that was `asked` for, by its row and column. Pieces
+        that lie `elsewhere` in another layout are marked.
         """
 
         def cell(row: int, column: int) -> Cell:
-            address = int(self.addresses[row - self.corner[0], (column - self.corner[1]) // self.elements])
+            place = row - self.corner[0], (column - self.corner[1]) // self.elements
+            address = int(self.addresses[place])
+            mark: Mark = "collision" if elsewhere is not None and elsewhere[place] else ""
             said = f"{self.where(row, column)}: at {address:#x}, from bank {bank_of(address)}"
             text = f"{address:#05x}" if in_bytes else str(address // self.bytes)
-            return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, title=said, link=f"{row},{column}")
+            return Cell(text, address // CHUNK_BYTES % CHUNKS_PER_LINE, mark, title=said, link=f"{row},{column}")
 
         rows, columns = self.firsts()
         notes = []
@@ -107,7 +112,7 @@ class Pieces:
             around = (asked[0],), (asked[1] // self.elements * self.elements,)
         return Grid.of(title, self.names, rows, columns, cell, most=most, asked=around, notes=notes)
 
-    def memory(self, title: str, colour: str = "its column of the tile") -> Grid:
+    def memory(self, title: str, colour: str = "its column of the tile", most: int = _MAX_LINES) -> Grid:
         """The lines of shared memory that the tile touches; a cell names the first element of the piece it holds."""
         held: dict[int, list[Element]] = {}
         for first, address in zip(product(*self.firsts()), self.addresses.ravel().tolist(), strict=True):
@@ -131,7 +136,7 @@ class Pieces:
         note = f"A cell names the {mn_first(*self.names)} that its piece starts with. Colour: {colour}."
         row_bytes = memory_row_bytes(self.bytes)
         lines = sorted({address // row_bytes * row_bytes for address in held})
-        return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=_MAX_LINES, notes=[note])
+        return memory_grid(title, lines, cell, piece_bytes=self.bytes, most=most, notes=[note])
 
 
 def row_addresses(layout: Layout) -> npt.NDArray[np.int64]:

@@ -39,6 +39,8 @@ _MAX_GROUPS = 4  # columns of the drawing
 _ROWS_SHOWN = 8  # of the 32 of an atom
 _MAX_STEPS = 8
 _MAX_COLUMNS = 8  # of the words of scale factors
+_BUDGET_COLUMNS = 8  # of tensor memory, to a cell of a budget's drawing
+_BUDGET_LETTERS = 4  # of a part's name, in a cell
 _DRAWN_AS = {
     "D": "Accumulator D",
     "A": "A",
@@ -234,11 +236,38 @@ def draw_tmem_budget(budget: TmemBudget) -> Drawing:
                 where += f", from lane {part.lane}"
         rows.append((part.name, part.operand, part.columns, where))
     table = Table(rows, ("part", "operand", "columns", "where"), align="llrl")
+    columns = _budget_grid(budget)
     title = f"Tensor memory: {budget.columns} of {TMEM_COLUMNS} columns wanted"
     if budget.fits:
-        return Drawing(f"{title}; fits", {"parts": table, "alloc": f"tcgen05.alloc {budget.alloc_columns} columns."})
+        alloc = f"tcgen05.alloc {budget.alloc_columns} columns."
+        return Drawing(f"{title}; fits", {"parts": table, "columns": columns, "alloc": alloc})
     refused = " ".join(f"{violation.found}: {violation.fix}" for violation in budget.violations)
-    return Drawing(f"{title}; does not fit", {"parts": table, "refused": refused})
+    return Drawing(f"{title}; does not fit", {"parts": table, "columns": columns, "refused": refused})
+
+
+def _budget_grid(budget: TmemBudget) -> Grid:
+    """Which part has which columns, eight to a cell; parts in the two halves of the lanes share theirs."""
+    colours = {part.name: number for number, part in enumerate(budget.parts)}
+
+    def cell(start: int, offset: int) -> Cell:
+        first = start + offset
+        held = [
+            part
+            for part in budget.parts
+            if part.first_column is not None
+            and part.first_column < first + _BUDGET_COLUMNS
+            and first < part.first_column + part.columns
+        ]
+        columns = f"columns {extent(first, _BUDGET_COLUMNS, ' to ')}"
+        if not held:
+            return Cell("", "unused", title=f"{columns}: free")
+        names = ", ".join(part.name for part in held)
+        links = " ".join(f"part{colours[part.name]}" for part in held)
+        return Cell(held[0].name[:_BUDGET_LETTERS], colours[held[0].name], title=f"{columns}: {names}", link=links)
+
+    across = range(0, TMEM_COLUMNS // QUARTERS, _BUDGET_COLUMNS)
+    down = range(0, TMEM_COLUMNS, TMEM_COLUMNS // QUARTERS)
+    return Grid.of("Columns, 8 to a cell", ("column", "+"), down, across, cell)
 
 
 def draw_tensor_memory(memory: TensorMemory) -> Drawing:

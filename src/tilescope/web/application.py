@@ -29,8 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilescope.errors import RuleError, unknown_name
 from tilescope.questions.refusal import is_answer, refusal_json
-from tilescope.view.svg_style import style_sheet
-from tilescope.web.page import PASTE, Sheet, filled_form, query_of
+from tilescope.view.svg_style import figure_style, style_sheet
+from tilescope.web.comparison import saved_drawing, saved_json
+from tilescope.web.figure import page_figure
+from tilescope.web.page import FIGURE, PASTE, filled_form, query_of
 from tilescope.web.pages import PAGES, redirected
 from tilescope.web.rendering import (
     hash_source,
@@ -91,11 +93,14 @@ def _page(request: Request) -> Response:
         filling = redirected(page, query)
         if filling is not None:
             return RedirectResponse(f"/{name}?{urlencode(filling)}", 303)
+        ground = query.pop(FIGURE, None) if ending == "svg" else None
         form = filled_form(page, query)
+        if ground is not None:
+            return Response(page_figure(form, ground), media_type="image/svg+xml")
         if ending == "svg":
-            return Response(Sheet.of(form).drawing.svg(), media_type="image/svg+xml")
+            return Response(saved_drawing(form).svg(), media_type="image/svg+xml")
         if ending == "json":
-            return Response(form.answer().json(), media_type="application/json")
+            return Response(saved_json(form), media_type="application/json")
     except RuleError as error:
         if ending == "json" and is_answer(error):  # what the command prints
             return Response(refusal_json(error), 422, media_type="application/json")
@@ -115,9 +120,12 @@ async def _not_found(request: Request, error: Exception) -> Response:  # noqa: A
 
 MAX_QUERY_BYTES = 60_000  # the server reads a request's first line and headers up to 65,536 bytes
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_DRAWING_STYLES = " ".join(
+    f"'{hash_source(style)}'" for style in (style_sheet(), figure_style("light"), figure_style("dark"))
+)
 SECURITY_HEADERS = {
-    # The style of a drawing is named by its hash: an SVG that is opened by itself brings its own.
-    "content-security-policy": f"default-src 'none'; script-src 'self'; style-src 'self' '{hash_source(style_sheet())}'; "
+    # The styles of drawings are named by their hashes: an SVG that is opened by itself brings its own.
+    "content-security-policy": f"default-src 'none'; script-src 'self'; style-src 'self' {_DRAWING_STYLES}; "
     "img-src 'self' blob: data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",

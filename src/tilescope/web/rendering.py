@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import replace
+import json
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
@@ -23,11 +23,13 @@ from tilescope.questions.page import Code, Page
 from tilescope.view.drawing import Drawing
 from tilescope.view.grid import Grid
 from tilescope.view.palette import CHUNK_COLOURS, ROLES, colour_of
-from tilescope.view.parts import Beside, Part, pieces, plain
+from tilescope.view.parts import Beside, Part, plain
 from tilescope.view.ruler import BitRuler
-from tilescope.view.svg_document import grid_block, ruler_rows
-from tilescope.view.svg_shapes import Block, number
+from tilescope.view.svg_document import GridBlocks, grid_blocks, ruler_rows
+from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
+from tilescope.web.comparison import Comparison, saved_drawing, saved_json
+from tilescope.web.explained import explained
 from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
 
@@ -35,6 +37,9 @@ _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
 _SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
 _BESIDE_WIDTH = 1010  # pixels for an answer in a window of 1400
 _BESIDE_GAP = 32
+_SIDE_WIDTH = 480  # pixels for one of two states, in the same window
+_SMALLEST_SIDE_SCALE = 0.91  # its texts have 10 pixels
+_ROOT_FONT = 16  # pixels of a font size of 1 rem, where the reader has not chosen another
 
 
 @cache
@@ -46,7 +51,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = (colour_of, command_line, fitted, picture, pieces, plain)
+    functions = (colour_of, command_line, explained, fitted, picture, plain)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals |= {"pages": PAGES, "hatchings": Markup(hatchings())}  # noqa: S704  colours, no text
     return environment
@@ -83,7 +88,11 @@ def render_form(form: Form) -> tuple[int, str]:
         sheet = Sheet.of(form)
     except RuleError as error:
         return 422, _page_html(form, None, error.violations)
-    return 200, _page_html(form, sheet, sheet.answer.violations)
+    try:
+        compared = Comparison.of(sheet)
+    except RuleError as error:
+        return 422, render_refusal(f"{form.page.title}: the left state has no answer", error.violations)
+    return 200, _page_html(form, sheet, sheet.answer.violations, compared=compared)
 
 
 def render_unread(page: Page, pasted: str, violations: tuple[Violation, ...]) -> str:
@@ -99,13 +108,14 @@ def _page_html(
     standalone: Standalone | None = None,
     pasted: str = "",
     template: str = "page.html",
+    compared: Comparison | None = None,
 ) -> str:
-    """The page of a form, and of its answer if it has one."""
+    """The page of a form, and of its answer if it has one; `compared` is that answer beside another."""
     drawing: Drawing | None = None
     program: Code | None = None
     if sheet is not None:
         drawing = sheet.drawing
-        code = sheet.code()
+        code = sheet.code() if compared is None else ()
         if isinstance(code, Code):
             program = code
         else:
@@ -116,11 +126,14 @@ def _page_html(
         page=form.page,
         choice=choice_of(form.page),
         sheet=sheet,
+        compared=compared,
         drawn=drawing,
         code=program,
         standalone=standalone,
         pasted=pasted,
         gallery=GALLERY,
+        told=set() if standalone is None else None,
+        pan=None if sheet is None or standalone is not None or compared is not None else sheet.pan,
         wrong=form.wrong_fields(violations),
         violations=[(violation, form.cure(violation)) for violation in violations],
     )
@@ -135,7 +148,7 @@ def render_first() -> str:
 
 def render_refusal(title: str, violations: tuple[Violation, ...]) -> str:
     """A page that says why there is no page."""
-    return _rendered("refusal.html", title=title, violations=violations, standalone=None)
+    return _rendered("refusal.html", title=title, violations=violations, standalone=None, told=set())
 
 
 def _rendered(template: str, **values: object) -> str:
@@ -144,7 +157,9 @@ def _rendered(template: str, **values: object) -> str:
 
 def picture(part: Grid | BitRuler) -> Markup:
     """The cells of a grid, or the bits of a ruler, without the words around them."""
-    return _svg(_cells(part), 1) if isinstance(part, Grid) else _svg(ruler_rows(part, linked=True), 1, " ruler")
+    if isinstance(part, BitRuler):
+        return _svg(ruler_rows(part, linked=True), 1, " ruler")
+    return _labelled(part, grid_blocks(part), 1)
 
 
 class FittedPart(NamedTuple):
@@ -162,30 +177,59 @@ class Fitted(NamedTuple):
     parts: tuple[FittedPart, ...]
 
 
-def fitted(beside: Beside) -> Fitted:
-    """Parts beside each other with the pictures of their grids, at a scale at which they fit."""
-    blocks = [_cells(part, beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
-    width = sum(block.width for block in blocks if block is not None)
+def fitted(beside: Beside, *, is_narrow: bool = False) -> Fitted:
+    """Parts beside each other with the pictures of their grids, at a scale at which they fit.
+
+    Where it `is_narrow`, as beside another state, they stand below each other, about in full size.
+    """
+    blocks = [grid_blocks(part, dense=beside.is_dense) if isinstance(part, Grid) else None for part in beside.parts]
+    width = sum(block.labels.width + block.cells.width for block in blocks if block is not None)
     scale = (_BESIDE_WIDTH - _BESIDE_GAP * len(blocks)) / max(width, 1)
     shrinks = all(blocks) and scale >= _SMALLEST_SCALE
     if not _SMALLEST_SCALE <= scale < _BESIDE_SCALE:
         scale = _BESIDE_SCALE
+    if is_narrow:
+        shrinks = False
+        widest = max((block.labels.width + block.cells.width for block in blocks if block is not None), default=1)
+        scale = max(_SMALLEST_SIDE_SCALE, min(1.0, _SIDE_WIDTH / widest))
     parts = [
-        FittedPart(name, part, None if block is None else _svg(block, scale))
+        FittedPart(name, part, _labelled(part, block, scale) if isinstance(part, Grid) and block is not None else None)
         for (name, part), block in zip(beside.named, blocks, strict=True)
     ]
     return Fitted(shrinks, tuple(parts))
 
 
-def _cells(part: Grid, dense: bool = False) -> Block:
-    return grid_block(replace(part, title="", notes=()), linked=True, dense=dense)
+def _labelled(grid: Grid, blocks: GridBlocks, scale: float) -> Markup:
+    """The labels of a grid, which stay in sight, and its cells, which are scrolled beside them.
+
+    The cells of a painted grid are no shapes of their own: the script finds them by their places, and what they say stands
+    beside the picture.
+    """
+    if blocks.painted is None:
+        return _svg(blocks.labels, scale, " labels", edge=0) + _svg(blocks.cells, scale)
+    places = blocks.painted
+    tints = [*dict.fromkeys(cell.colour for row in grid.rows for cell in row.cells)]
+    number_of = {tint: number for number, tint in enumerate(tints)}
+    cells = [[[cell.text, cell.title, cell.link, number_of[cell.colour]] for cell in row.cells] for row in grid.rows]
+    facts = {
+        **places._asdict(),
+        "colours": [[colour_of(tint).name, ink(tint)] for tint in tints],
+        "cells": cells,
+    }
+    told = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")
+    data = Markup('<script type="application/json" class="painted-cells">{}</script>')
+    drawn = _svg(blocks.cells, scale, " paint")
+    return _svg(blocks.labels, scale, " labels", edge=0) + drawn + data.format(Markup(told))  # noqa: S704  no "<" in it
 
 
-def _svg(drawn: Block, scale: float, kind: str = "") -> Markup:
-    width, height = drawn.width + 2, drawn.height + 2
-    svg = Markup('<svg class="tilescope{}" width="{}" height="{}" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>')
-    sizes = map(number, (width * scale, height * scale, width, height))
-    return svg.format(kind, *sizes, Markup(drawn.body))  # noqa: S704  view/ escapes what it draws
+def _svg(drawn: Block, scale: float, kind: str = "", *, edge: int = 2) -> Markup:
+    """A block as a picture of its own; `edge` is room at its right for frames that stand out."""
+    width, height = drawn.width + edge, drawn.height + 2
+    svg = Markup(
+        '<svg class="tilescope{}" width="{}rem" height="{}rem" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
+    )
+    shown = [f"{pixels * scale / _ROOT_FONT:.3f}" for pixels in (width, height)]  # grows with the reader's font
+    return svg.format(kind, *shown, number(width), number(height), Markup(drawn.body))  # noqa: S704  view/ escapes it
 
 
 def exported(url: str) -> str:
@@ -201,10 +245,11 @@ def exported(url: str) -> str:
         style=Markup(style),  # noqa: S704  our own files
         script=Markup(script),  # noqa: S704
         policy=f"default-src 'none'; style-src '{hash_source(style)}'; script-src '{hash_source(script)}'; img-src data: blob:",
-        svg=_data("image/svg+xml", sheet.drawing.svg()),
-        json=_data("application/json", sheet.answer.json()),
+        svg=_data("image/svg+xml", saved_drawing(sheet.form).svg()),
+        json=_data("application/json", saved_json(sheet.form)),
     )
-    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone)
+    compared = Comparison.of(sheet)
+    return _page_html(sheet.form, sheet, sheet.answer.violations, standalone=standalone, compared=compared)
 
 
 def hash_source(text: str) -> str:

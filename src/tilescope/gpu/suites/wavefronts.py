@@ -78,7 +78,7 @@ def _counted(device: Device, cases: list[Case]) -> list[int] | None:
     device.cubins.joinpath(_CASES).write_text(json.dumps(cases), "utf-8")
     options = ["--csv", "--page", "raw", "--clock-control", "none", "--cache-control", "none"]
     options += ["--metrics", ",".join(_COUNTERS.values()), sys.executable, "-m", __name__, str(device.cubins)]
-    done = subprocess.run([program, *options], capture_output=True, text=True, check=False)  # noqa: S603  NVIDIA's profiler
+    done = subprocess.run([program, *options], capture_output=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603  NVIDIA's profiler
     table = csv.DictReader(io.StringIO(done.stdout[done.stdout.find('"ID"') :]))
     rows = [row for row in table if (row.get("ID") or "").isdigit()]
     if done.returncode or len(rows) != len(cases):

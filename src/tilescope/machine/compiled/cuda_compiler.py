@@ -109,7 +109,9 @@ def _by_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[str]) -> Com
         command = [str(nvcc), "-ptx", "-lineinfo", _STANDARD, f"-gencode=arch=compute_{number},code=compute_{number}"]
         command += [*includes, *options, "-o", str(made), str(path)]
         environment = os.environ | {"PATH": f"{nvcc.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, encoding="utf-8", errors="replace", env=environment, check=False
+        )
         if done.returncode:
             raise CUDA_COMPILE.error(
                 file=path.name, errors=_errors(f"{done.stdout}\n{done.stderr}"), compiler=_nvcc_name(nvcc)
@@ -117,10 +119,21 @@ def _by_nvcc(nvcc: Path, path: Path, target: str, options: Sequence[str]) -> Com
         return CompiledCuda(made.read_text("utf-8", errors="replace"), _nvcc_name(nvcc), target)
 
 
-def _nvcc_name(nvcc: Path) -> str:
-    done = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True, check=False)  # noqa: S603
+def nvcc_version(nvcc: Path) -> str | None:
+    """The version that nvcc prints, such as V13.4.92; None where it prints none."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            [str(nvcc), "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+    except OSError:  # a file of that name that this machine cannot start
+        return None
     versions = [word for word in done.stdout.split() if word.startswith("V") and word[1:2].isdigit()]
-    return f"nvcc {versions[0]}" if versions else "nvcc"
+    return versions[0] if versions else None
+
+
+def _nvcc_name(nvcc: Path) -> str:
+    version = nvcc_version(nvcc)
+    return "nvcc" if version is None else f"nvcc {version}"
 
 
 def by_nvrtc(source: bytes, name: str, target: str, options: Sequence[str] = ()) -> CompiledCuda:

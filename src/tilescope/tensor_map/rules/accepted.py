@@ -19,6 +19,7 @@ from tilescope.tensor_map.limits import (
     SMALL_TENSOR_BYTES,
     SWIZZLED_ALIGNMENT_BYTES,
 )
+from tilescope.tensor_map.map_object import CLEAR_SIZE_FLAG, SIZE_FLAG_BUG
 from tilescope.tensor_map.record import MapRecord, TiledRecord
 from tilescope.tensor_map.samples import BYTES, H200, MATRIX
 
@@ -140,13 +141,6 @@ def _off_cache_lines(a: MapRecord) -> Iterator[Violation]:
     yield ADDRESS_128.violation(address=a.address, swizzle=a.swizzle.name, change={"address": start})
 
 
-# What is known of the bug, wherever it is told: here, of a descriptor's bits, and among the causes of symptoms.
-SIZE_FLAG_BUG = (
-    "Blackwell now and then reads past the end of a tensor that is not dense and has less than 128 KiB behind it, because the "
-    "driver set bit 21 of word 1 in its descriptor: a known issue of drivers 595.71.05 and 595.91.07, and no version is known "
-    "to be free of it"
-)
-CLEAR_SIZE_FLAG = "Clear it after the encode call, as CUTLASS and Triton do: ((uint64_t*)&map)[1] &= ~(1ull << 21)."
 _BLACKWELL = architectures_with("packed_types")
 _WITH_GAPS = MATRIX | {"dims": (64, 64), "strides_bytes": (256,), "arch": "sm_100"}
 SIZE_FLAG = rule(

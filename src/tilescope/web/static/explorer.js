@@ -12,26 +12,113 @@
   // Marks: the cell under the mouse or the keys, its partners (first word shared), and its relatives (another word shared).
   function indexCells() {
     index = new Map();
-    for (const cell of document.querySelectorAll("#drawing [data-link]"))
-      for (const word of cell.dataset.link.split(" ")) {
+    const enter = (link, cell) => {
+      for (const word of link.split(" ")) {
         if (!index.has(word)) index.set(word, []);
         index.get(word).push(cell);
       }
+    };
+    for (const cell of document.querySelectorAll("#drawing [data-link]")) enter(cell.dataset.link, cell);
+    for (const box of document.querySelectorAll("#drawing .cells-box"))
+      paintOf(box)?.cells.forEach((row, line) => row.forEach((cell, column) => { if (cell[2]) enter(cell[2], [box, line, column]); }));
+  }
+
+  // A painted figure: so many cells that all of one colour are one shape. What they say stands beside the picture; a cell that
+  // is marked becomes a shape of its own, and texts are set where they are in sight.
+  const paints = new WeakMap();
+  const SVG = "http://www.w3.org/2000/svg";
+  function paintOf(box) {
+    if (paints.has(box)) return paints.get(box);
+    const told = box.querySelector(".painted-cells"), svg = box.querySelector(".paint");
+    let paint = null;
+    if (told) {
+      paint = { ...JSON.parse(told.textContent), svg, shapes: new Map(), texts: document.createElementNS(SVG, "g"), marks: document.createElementNS(SVG, "g") };
+      paint.texts.setAttribute("class", "cells dense");
+      paint.marks.setAttribute("class", "cells marks");
+      svg.append(paint.marks, paint.texts);
+      box.addEventListener("scroll", () => requestAnimationFrame(() => setTexts(box)), { passive: true });
+    }
+    paints.set(box, paint);
+    return paint;
+  }
+  function shapeOf(box, line, column) {
+    const paint = paintOf(box), said = paint.cells[line]?.[column], name = `${line},${column}`;
+    if (!said) return null;
+    if (!paint.shapes.has(name)) {
+      const shape = document.createElementNS(SVG, "rect"), title = document.createElementNS(SVG, "title");
+      for (const [key, value] of [["x", paint.lefts[column]], ["y", paint.tops[line]], ["width", paint.width], ["height", paint.height], ["class", paint.colours[said[3]][0]]]) shape.setAttribute(key, value);
+      if (said[2]) shape.dataset.link = said[2];
+      shape.dataset.place = name;
+      title.textContent = said[1];
+      shape.append(title);
+      paint.shapes.set(name, shape);
+    }
+    const shape = paint.shapes.get(name);
+    if (!shape.isConnected) paint.marks.append(shape);
+    return shape;
+  }
+  function under(starts, size, at) {  // the number of the row or column at a place
+    let low = 0, high = starts.length;
+    while (low < high) { const middle = low + high >> 1; if (starts[middle] <= at) low = middle + 1; else high = middle; }
+    return low && at < starts[low - 1] + size ? low - 1 : -1;
+  }
+  function paintedCell(event) {
+    const svg = event.target instanceof Element ? event.target.closest("#drawing .paint") : null;
+    if (!svg) return null;
+    const box = svg.closest(".cells-box"), paint = paintOf(box), area = svg.getBoundingClientRect();
+    const scale = svg.viewBox.baseVal.width / area.width;
+    const line = under(paint.tops, paint.height, (event.clientY - area.top) * scale), column = under(paint.lefts, paint.width, (event.clientX - area.left) * scale);
+    return line < 0 || column < 0 ? null : shapeOf(box, line, column);
+  }
+  // Texts of the cells in sight, where the longest fits.
+  function setTexts(box) {
+    const paint = paintOf(box), scale = paint.svg.viewBox.baseVal.width / paint.svg.getBoundingClientRect().width;
+    const seen = (starts, size, from, length) => starts.map((start, at) => at).filter((at) => starts[at] + size > from && starts[at] < from + length);
+    const lines = seen(paint.tops, paint.height, box.scrollTop * scale, box.clientHeight * scale);
+    const columns = seen(paint.lefts, paint.width, box.scrollLeft * scale, box.clientWidth * scale);
+    const texts = [];
+    for (const line of lines) for (const column of columns) {
+      const [text, , , colour] = paint.cells[line][column] ?? [""];
+      if (!text || text.length * paint.font_size * 0.61 > paint.width) continue;
+      const label = document.createElementNS(SVG, "text");
+      label.setAttribute("x", paint.lefts[column] + paint.width / 2);
+      label.setAttribute("y", Math.round(paint.tops[line] + paint.height / 2 + paint.font_size * 0.35));
+      label.setAttribute("class", paint.colours[colour][1]);
+      label.textContent = text;
+      texts.push(label);
+    }
+    paint.texts.replaceChildren(...texts);
+  }
+  const shapeAt = (each) => Array.isArray(each) ? shapeOf(...each) : each;
+  let marked = [];
+  function clear(here) {
+    for (const cell of marked) {
+      cell.classList.remove("here", "partner", "near");
+      if (cell.dataset.place && cell !== here && cell !== pinned) cell.remove();
+    }
+    marked = [];
   }
   function unmark() {
-    for (const cell of document.querySelectorAll("#drawing .here, #drawing .partner, #drawing .near"))
-      cell.classList.remove("here", "partner", "near");
+    clear();
     $("drawing")?.classList.remove("marking");
   }
   function mark(words, here) {
-    unmark();
+    clear(here);
+    const firsts = new Map();  // the first partner in each box
+    const own = here?.closest(".cells-box");
     words.forEach((word, place) => {
-      for (const cell of index.get(word) ?? [])
-        if (cell !== here) cell.classList.add(place && here ? "near" : "partner");
+      for (const each of index.get(word) ?? []) {
+        const cell = shapeAt(each);
+        if (cell === here) continue;
+        const kind = place && here ? "near" : "partner", box = cell.closest(".cells-box");
+        cell.classList.add(kind);
+        marked.push(cell);
+        if (kind === "partner" && !firsts.has(box)) firsts.set(box, cell);
+      }
     });
-    here?.classList.add("here");
-    if (words.length) $("drawing").classList.add("marking");
-    for (const box of document.querySelectorAll("#drawing .cells-box")) if (!here || !box.contains(here)) reveal(box, box.querySelector(".partner"));
+    if (here) { here.classList.add("here"); marked.push(here); }
+    $("drawing").classList.toggle("marking", words.length > 0);
+    for (const [box, cell] of firsts) if (box !== own) reveal(box, cell);
   }
   // A partner beyond the edge of its box comes into sight; the page itself stays.
   function reveal(box, cell) {
@@ -49,6 +136,14 @@
     say(sentence(cell));
   }
   const cellOf = (target) => target instanceof Element ? target.closest("#drawing .cells rect:not(.frame, .halo)") : null;
+  let over = null;  // the cell of a painted figure under the mouse
+  document.addEventListener("pointermove", (event) => {
+    if (dragged || playing) return;
+    const cell = paintedCell(event);
+    if (cell === over) return;
+    if (cell) visit(cell); else if (over) { unmark(); showPin(); }
+    over = cell;
+  });
 
   document.addEventListener("pointerover", (event) => {
     const cell = cellOf(event.target);
@@ -63,16 +158,18 @@
   const figures = () => [...document.querySelectorAll("#drawing figure .cells-box")];
   function pinOf(cell) {
     const box = cell.closest(".cells-box");
-    const [column, row] = placeOf(rowsOf(box), cell);
+    const [column, row] = cell.dataset.place ? spotOf(cell) : placeOf(rowsOf(box), cell);
     return `${figures().indexOf(box)}.${row}.${column}`;
   }
+  const cellIn = (box, row, column) => paintOf(box) ? shapeOf(box, row, column) : rowsOf(box)[row]?.[column] ?? null;
+  const sizeOf = (box) => paintOf(box) ? paintOf(box).cells.map((row) => row.length) : rowsOf(box).map((row) => row.length);
   function cellAt(pin) {
     const [figure, row, column] = pin.split(".").map(Number);
     const box = figures()[figure];
-    return box ? rowsOf(box)[row]?.[column] ?? null : null;
+    return box ? cellIn(box, row, column) : null;
   }
   function showPin() {
-    if (pinned) visit(pinned);
+    if (pinned) visit(pinned); else if (picks()) showPicked();
   }
   function pin(cell) {
     pinned = cell;
@@ -88,12 +185,29 @@
     if (value === "") query.delete(name); else query.set(name, value);
     const said = query.toString().replaceAll("%2C", ",");
     $("link").textContent = url.pathname + (said ? `?${said}` : "");
+    for (const file of document.querySelectorAll("[data-figure]")) file.href = `${url.pathname}.svg?${said}${said && "&"}figure=${file.dataset.figure}`;
     history.replaceState(null, "", $("link").textContent);
     place = state();
   }
+  // Where a page follows a place of its drawing, a cell that is clicked becomes that place: its field says so, and the page
+  // is asked for again.
+  const picks = () => live ? $("drawing")?.dataset.picks : undefined;
+  const picked = () => $(`field-${picks()}`)?.value;
+  let walking = false;  // whether a step of the player led to the place
+  function showPicked() {
+    const cell = walking ? null : [...document.querySelectorAll("#drawing [data-goes]")].find((each) => each.dataset.goes === picked());
+    if (cell) visit(cell);
+    else if (walking && steps[step]) { mark(steps[step][0].split(" "), null); say(steps[step][1]); }
+  }
+  function go(place, byStep = false) {
+    walking = byStep;
+    $(`field-${picks()}`).value = place;
+    return load(address(), { typing: true });
+  }
   document.addEventListener("click", (event) => {
-    const cell = cellOf(event.target);
-    if (cell && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
+    const cell = cellOf(event.target) ?? paintedCell(event);
+    if (cell && picks()) { if (cell.dataset.goes) go(cell.dataset.goes); return; }
+    if (cell && !panned && !event.target.closest("[data-drag]")) pin(cell === pinned ? null : cell);
   });
 
   // Keys: the arrows visit the cells of the drawing that has the focus.
@@ -103,15 +217,21 @@
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
     if (!box || !move) return;
     event.preventDefault();
-    const rows = rowsOf(box);
+    if (picks()) {  // from the cell of the place that is followed; beyond the drawing, as the page says
+      const rows = rowsOf(box), at = placeOf(rows, rows.flat().find((cell) => cell.dataset.goes === picked()));
+      const next = at && rows[at[1] + move[0]]?.[at[0] + move[1]]?.dataset.goes || JSON.parse($("drawing").dataset.moves)[event.key];
+      if (next) go(next);
+      return;
+    }
+    const sizes = sizeOf(box);
     let [line, column] = (box.dataset.at ?? "").split(",").map(Number);
     if (box.dataset.at === undefined) [line, column] = [0, 0];
     else {
-      line = Math.min(Math.max(line + move[0], 0), rows.length - 1);
-      column = Math.min(Math.max(column + move[1], 0), rows[line].length - 1);
+      line = Math.min(Math.max(line + move[0], 0), sizes.length - 1);
+      column = Math.min(Math.max(column + move[1], 0), sizes[line] - 1);
     }
     box.dataset.at = `${line},${column}`;
-    const cell = rows[line]?.[column];
+    const cell = cellIn(box, line, column);
     if (!cell) return;
     if (pinned) pin(cell); else visit(cell);
     cell.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -120,20 +240,23 @@
     const box = event.target.closest?.(".cells-box");
     if (!box || (event.key !== "Enter" && event.key !== " ") || box.dataset.at === undefined) return;
     event.preventDefault();
-    const [line, column] = box.dataset.at.split(",").map(Number), cell = rowsOf(box)[line]?.[column];
+    const [line, column] = box.dataset.at.split(",").map(Number), cell = cellIn(box, line, column);
     if (cell) pin(cell === pinned ? null : cell);
   });
 
   // Steps: a list of [links, label] in the page.
-  let steps = [], step = 0, playing = 0;
+  let steps = [], step = 0, playing = 0, walk = "";
+  function count() {
+    $("player").querySelector("[type=range]").value = step;
+    $("player").querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
+  }
   function show(next, remember = true) {
     step = Math.min(Math.max(next, 0), steps.length - 1);
-    const [links, label] = steps[step];
+    const [links, label, goes] = steps[step];
+    if (goes && picks()) { count(); go(goes, true); return; }  // the page follows
     mark(links.split(" "), null);
     say(label);
-    const player = $("player");
-    player.querySelector("[type=range]").value = step;
-    player.querySelector(".count").textContent = `${step + 1} of ${steps.length}`;
+    count();
     if (remember) setQuery("step", step || "");
   }
   function pause() {
@@ -146,19 +269,40 @@
     if (playing) return pause();
     $("player").querySelector("[data-act=play]").setAttribute("aria-pressed", "true");
     if (step === steps.length - 1) step = -1;
-    playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : pause(), 450);
+    playing = setInterval(() => step < steps.length - 1 ? show(step + 1) : playOn(), 450);
+  }
+  // The last step of a part of a longer walk: the next part is shown, and the player goes on there.
+  async function playOn() {
+    const onward = $("player").dataset.onward;
+    pause();
+    if (!live || !onward) return;
+    await load(onward, { typing: true });
+    if ($("player") && !playing) { show(0); play(); }
+  }
+  function seek(control) {
+    pause();
+    if (control.dataset.act === "walk") { walk = control.value; setUpPlayer(); } else show(Number(control.value));
   }
   const acts = { first: () => show(0), back: () => show(step - 1), next: () => show(step + 1) };
   function setUpPlayer() {
-    pause();
-    const player = $("player");
-    if (!player) { steps = []; return; }
-    steps = JSON.parse($("steps").textContent);
+    const player = $("player"), was = playing;
+    if (!player) { pause(); steps = []; return; }
+    const all = JSON.parse($("steps").textContent), choice = player.querySelector("select");
+    if (choice && all.some((each) => each[3] === walk)) choice.value = walk;
+    steps = choice ? all.filter((each) => each[3] === choice.value) : all;
     player.hidden = false;
     player.querySelector("[type=range]").max = steps.length - 1;
+    if (picks()) {  // the step that leads to the place that is followed; a player goes on
+      step = Math.max(0, steps.findIndex((each) => each[2] === picked()));
+      count();
+      showPicked();
+      if (was) player.querySelector("[data-act=play]").setAttribute("aria-pressed", "true");
+      return;
+    }
+    pause();
     const first = Number(player.dataset.step);
     if (first) show(first, false);
-    else { step = 0; player.querySelector(".count").textContent = `1 of ${steps.length}`; }
+    else { step = 0; count(); }
   }
   document.addEventListener("click", (event) => {
     const act = event.target.closest?.("#player [data-act]")?.dataset.act;
@@ -169,12 +313,13 @@
   // Dragging: the columns and rows of the grid say which coordinate each cell has. The box's cells go along with the
   // mouse; the server is asked when it is let go.
   let dragged = null;
+  const spotOf = (cell) => cell.dataset.place.split(",").map(Number).reverse();  // column and line of a painted cell
   function placeOf(rows, cell) {
     const line = rows.findIndex((row) => row.includes(cell));
     return line < 0 ? null : [rows[line].indexOf(cell), line];
   }
   function dragTo(cell) {
-    const { figure, rows, from, box } = dragged, to = placeOf(rows, cell);
+    const { figure, rows, from, box } = dragged, to = cell.dataset.place ? spotOf(cell) : placeOf(rows, cell);
     if (!to) return;
     const columns = figure.dataset.columns.split(" ").map(Number), lines = figure.dataset.rows.split(" ").map(Number);
     const coords = [...dragged.coords];
@@ -183,12 +328,17 @@
     dragged.value = coords.join(",");
     say(`coordinates ${dragged.value}`);
     unmark();
-    for (const [column, line] of box) rows[line + to[1] - from[1]]?.[column + to[0] - from[0]]?.classList.add("near");
+    for (const [column, line] of box) {
+      const found = rows[line + to[1] - from[1]]?.[column + to[0] - from[0]], near = found?.place ? shapeOf(...found.place) : found;
+      if (near) { near.classList.add("near"); marked.push(near); }
+    }
   }
   document.addEventListener("pointerdown", (event) => {
-    const cell = cellOf(event.target), figure = cell?.closest("[data-drag]");
+    const cell = cellOf(event.target) ?? paintedCell(event), figure = cell?.closest("[data-drag]");
     if (!figure || !live || event.button) return;
-    const rows = rowsOf(figure), from = placeOf(rows, cell);
+    const own = figure.querySelector(".cells-box"), paint = paintOf(own);
+    const rows = paint ? paint.cells.map((row, line) => row.map((said, column) => ({ dataset: { link: said[2] }, place: [own, line, column] }))) : rowsOf(figure);
+    const from = paint ? spotOf(cell) : placeOf(rows, cell);
     const written = $(`field-${figure.dataset.drag}`).value.split(/[\s,]+/).filter(Boolean).map(Number);
     const rank = $("field-dims").value.split(/[\s,x]+/).filter(Boolean).length;
     const box = rows.flatMap((row, line) => row.flatMap((each, column) => each.dataset.link ? [[column, line]] : []));
@@ -197,7 +347,8 @@
     event.preventDefault();
   });
   document.addEventListener("pointermove", (event) => {
-    const cell = dragged && cellOf(document.elementFromPoint(event.clientX, event.clientY));
+    const at = dragged && document.elementFromPoint(event.clientX, event.clientY);
+    const cell = at && (cellOf(at) ?? paintedCell({ target: at, clientX: event.clientX, clientY: event.clientY }));
     if (cell && dragged.figure.contains(cell)) dragTo(cell);
   });
   document.addEventListener("pointerup", () => {
@@ -211,6 +362,61 @@
     ask();
   });
   document.addEventListener("pointercancel", () => { dragged?.figure.classList.remove("dragging"); dragged = null; });
+
+  // A timeline: the wheel with ctrl, dragging and keys show other ticks of it, as the buttons above it do.
+  let panned = false;  // a drag ends in a click, which pins nothing
+  const ticksOf = (figure) => figure.dataset.pan.split(" ").map(Number);
+  function showTicks(figure, first, count) {
+    const total = ticksOf(figure)[2], [LEAST, MOST] = [8, 512];
+    const shown = Math.min(Math.max(Math.round(count), LEAST), MOST, Math.max(total, LEAST));
+    const from = Math.max(0, Math.min(Math.round(first), total - shown));
+    figure.dataset.pan = `${from} ${shown} ${total}`;
+    const query = new URLSearchParams(new URL($("link").textContent, location.href).search);
+    query.delete("pin"); query.delete("step"); query.set("ticks", `${from}-${from + shown - 1}`);
+    load(`${location.pathname}?${query.toString().replaceAll("%2C", ",")}`, { typing: true });
+  }
+  const timelineOf = (target) => live && target instanceof Element ? target.closest("[data-pan]") : null;
+  document.addEventListener("wheel", (event) => {
+    const figure = event.ctrlKey ? timelineOf(event.target) : null;
+    if (!figure) return;
+    event.preventDefault();
+    const [first, count] = ticksOf(figure), area = figure.querySelector("svg:not(.labels)").getBoundingClientRect();
+    const share = Math.min(Math.max((event.clientX - area.left) / area.width, 0), 1), wanted = event.deltaY > 0 ? count * 2 : count / 2;
+    showTicks(figure, first + share * (count - wanted), wanted);
+  }, { passive: false });
+  document.addEventListener("keydown", (event) => {
+    const figure = timelineOf(event.target);
+    if (!figure || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [first, count, total] = ticksOf(figure), half = count / 2;
+    const moves = { PageUp: [first - half, count], PageDown: [first + half, count], Home: [0, count], End: [total, count], "+": [first + half / 2, half], "=": [first + half / 2, half], "-": [first - half, 2 * count] };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    showTicks(figure, ...moves[event.key]);
+  });
+  let pulled = null;  // the timeline under a pressed mouse
+  document.addEventListener("pointerdown", (event) => {
+    panned = false;
+    const figure = timelineOf(event.target);
+    if (figure && event.pointerType === "mouse" && !event.button) pulled = { figure, from: event.clientX, by: 0 };
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!pulled) return;
+    pulled.by = event.clientX - pulled.from;
+    if (Math.abs(pulled.by) < 5 && !panned) return;
+    panned = true;
+    pulled.figure.classList.add("panning");
+    pulled.figure.querySelector("svg:not(.labels)").style.transform = `translateX(${pulled.by}px)`;
+  });
+  document.addEventListener("pointerup", () => {
+    if (!pulled) return;
+    const { figure, by } = pulled, area = figure.querySelector("svg:not(.labels)");
+    pulled = null;
+    figure.classList.remove("panning");
+    area.style.transform = "";
+    if (!panned) return;
+    const [first, count] = ticksOf(figure);
+    showTicks(figure, first - by * count / area.getBoundingClientRect().width, count);
+  });
 
   // The next page: the form's fields that differ from their defaults make the address.
   function address() {
@@ -260,12 +466,15 @@
     place = state();
     document.title = next.title;
     markFields(next);
-    const focused = document.activeElement?.id, range = document.activeElement?.selectionStart;
+    const box = figures().indexOf(document.activeElement), focused = document.activeElement?.id, range = document.activeElement?.selectionStart;
     const parts = whole || !$("answer") || !next.getElementById("answer") ? ["#main"] : ["#answer", ".take"];
     for (const part of parts) document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
+    if (box >= 0) figures()[box]?.focus({ preventScroll: true });
     if (focused && document.activeElement?.id !== focused) { $(focused)?.focus({ preventScroll: true }); if (typeof range === "number") $(focused)?.setSelectionRange?.(range, range); }
     for (const link of next.querySelectorAll(".bar nav a"))
       document.querySelector(`.bar nav a[href="${link.getAttribute("href")}"]`)?.toggleAttribute("aria-current", link.hasAttribute("aria-current"));
+    const said = next.getElementById("state");
+    if (said && $("state")) $("state").textContent = said.textContent;
     $("announced").textContent = document.querySelector(".verdict")?.textContent ?? "";
     setUp();
   }
@@ -286,7 +495,7 @@
   function ask(typing = false) { load(address(), { typing }); }
   if (live) {
     document.addEventListener("input", (event) => {
-      if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); return; }
+      if (event.target.closest("#player")) { seek(event.target); return; }
       if (!event.target.closest("#form")) return;
       if (event.target.dataset.fills) { $(event.target.dataset.fills).value = event.target.value; event.target.value = ""; ask(); return; }
       clearTimeout(timer);
@@ -299,15 +508,21 @@
       else load(`${event.target.action}?${new URLSearchParams(new FormData(event.target))}`, { whole: true });
     });
     document.addEventListener("click", (event) => {
-      const link = event.target.closest?.("a.cure");
+      const link = event.target.closest?.("a.cure, a.swap");
       if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      load(link.href, { whole: true });
+      load(link.href, { whole: link.matches(".cure") });
     });
     addEventListener("popstate", () => { if (state() !== place) load(location.href, { whole: true, push: false }); });
   } else {
-    document.addEventListener("input", (event) => { if (event.target.closest("#player")) { pause(); show(Number(event.target.value)); } });
+    document.addEventListener("input", (event) => { if (event.target.closest("#player")) seek(event.target); });
   }
+
+  // On a phone the form is folded behind a line that says its state.
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest?.("#fold");
+    if (fold) fold.setAttribute("aria-expanded", String(fold.getAttribute("aria-expanded") !== "true"));
+  });
 
   // Copying and saving.
   document.addEventListener("click", async (event) => {
@@ -317,12 +532,13 @@
       try { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; } catch { copy.textContent = "Not allowed"; }
       setTimeout(() => { copy.textContent = "Copy"; }, 1500);
     }
-    if (event.target.id === "save-png") savePng(event.target);
+    if (event.target.id === "save-png" || event.target.dataset?.from) savePng(event.target);
   });
+  // A figure has 300 pixels to the inch of a paper; its SVG has 96.
   function savePng(button) {
-    const image = new Image();
+    const image = new Image(), from = button.dataset.from;
     image.onload = () => {
-      const scale = Math.min(2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
+      const scale = Math.min(from ? 300 / 96 : 2, 8192 / image.width, 8192 / image.height), canvas = document.createElement("canvas");
       canvas.width = image.width * scale; canvas.height = image.height * scale;
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       canvas.toBlob((blob) => {
@@ -332,8 +548,13 @@
         setTimeout(() => URL.revokeObjectURL(link.href), 10000);
       });
     };
-    image.src = $("save-svg").href;
+    image.src = $(from ?? "save-svg").href;
   }
+
+  // The list of all pages closes at Escape, and at a click elsewhere.
+  const menu = $("menu");
+  document.addEventListener("click", (event) => { if (menu && !menu.contains(event.target)) menu.open = false; });
+  menu?.addEventListener("keydown", (event) => { if (event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); } });
 
   // Light and dark: the system's choice until the button is pressed.
   const themes = matchMedia("(prefers-color-scheme: dark)");
@@ -346,10 +567,13 @@
   });
 
   function setUp() {
-    for (const control of document.querySelectorAll("[data-copy], [data-fills], #save-png, #theme")) control.hidden = false;
+    for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
     if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
+    marked = [];
+    over = null;
     indexCells();
+    for (const box of figures()) if (paintOf(box)) setTexts(box);
     setUpPlayer();
     for (const row of document.querySelectorAll(".lines [data-opens]")) {  // the text opens at the worst finding
       const box = row.closest(".scroll");
@@ -358,7 +582,13 @@
     pinned = null;
     const kept = $("drawing")?.dataset.pin, cell = kept ? cellAt(kept) : null;
     if (cell) { pin(cell); reveal(cell.closest(".cells-box"), cell); }
-    for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) reveal(box, box.querySelector("[data-link]"));
+    for (const box of document.querySelectorAll("#drawing [data-pan] .cells-box")) reveal(box, box.querySelector("rect.collision:not(.frame)"));
+    for (const box of document.querySelectorAll("#drawing [data-drag] .cells-box")) {
+      const paint = paintOf(box), line = paint ? paint.cells.findIndex((row) => row.some((said) => said[2])) : -1;
+      const first = line < 0 ? box.querySelector("[data-link]") : shapeOf(box, line, paint.cells[line].findIndex((said) => said[2]));
+      reveal(box, first);
+      if (line >= 0 && first !== pinned) first.remove();
+    }
   }
   setUp();
 })();

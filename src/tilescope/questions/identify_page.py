@@ -1,0 +1,92 @@
+"""The page that finds a tile in a dump of shared memory: both as hexadecimal text, because a page reads no files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tilescope.questions.call import Call
+from tilescope.questions.copies import DUMP, DUMPED_TILE, IDENTIFY, IDENTIFY_ADDRESS, TILE_SHAPE, identify_answer
+from tilescope.questions.inputs import TYPE
+from tilescope.questions.page import Leads, PageForm, address
+from tilescope.questions.question import Answer, Asked
+from tilescope.swizzle import Swizzle
+from tilescope.tma import Identification
+from tilescope.tma.array_file import dump_bytes, tile_of
+from tilescope.tma.identification import identify
+
+TILE_TEXT = "TILE"  # what a refusal calls a tile that is given as text
+MAX_TEXT_CHARACTERS = 24_000  # 8 KiB as xxd writes them: a tile of 64 x 64 elements of two bytes
+_BYTES_OF_LINE = 16
+
+
+def _asking(asked: Asked) -> Asked:
+    """A command reads the dump from its input, and has the tile among its words."""
+    return asked.saying(dump_text=asked["dump"], dump="-")
+
+
+def _answer(asked: Asked) -> Answer:
+    """The layout, and the Python that reads both texts."""
+    module = "tilescope.tma.array_file"
+    dump = Call(dump_bytes, (_encoded(asked["dump_text"]),), name="dump", module=module)
+    told = (_encoded(asked["tile"]), TILE_TEXT, asked.get("data_type"), asked.get("shape"))
+    tile = Call(tile_of, told, name="tile", module=module)
+    found = identify_answer(asked.saying(dump_bytes=dump.run(), tile_array=tile.run()))
+    options = asked.options([IDENTIFY_ADDRESS])
+    return replace(found, call=Call(identify, (dump, tile), options, "found"))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", errors="replace")
+
+
+def _leads(_: Asked, answer: Answer) -> Leads:
+    """The page that draws the layout beside shared memory."""
+    found = answer.value
+    if not isinstance(found, Identification) or not found.found:
+        return {}
+    layout = found.layout.with_start(0)
+    return {"dump": {"See the layout beside shared memory": address("layout", {"text": repr(layout)})}}
+
+
+def _as_dump(content: bytes) -> str:
+    """Bytes as xxd prints them, without the column of characters.
+
+    >>> _as_dump(bytes(range(4)))
+    '0000: 0001 0203'
+    """
+    lines = []
+    for start in range(0, len(content), _BYTES_OF_LINE):
+        words = content[start : start + _BYTES_OF_LINE].hex(" ", 2)
+        lines.append(f"{start:04x}: {words}")
+    return "\n".join(lines)
+
+
+_COUNTED = np.arange(8 * 32, dtype=np.uint16).reshape(8, 32)
+IDENTIFY_FORM = PageForm(
+    IDENTIFY,
+    inputs=(
+        replace(
+            DUMP,
+            label="Dump of shared memory",
+            hint="as xxd, hexdump -C, cuda-gdb or printf show it; the command reads it from its input.",
+            is_long=True,
+            longest=MAX_TEXT_CHARACTERS,
+        ),
+        replace(DUMPED_TILE, hint="its bytes, row after row.", is_long=True, longest=MAX_TEXT_CHARACTERS),
+        replace(TILE_SHAPE, hint=""),
+        TYPE,
+        replace(IDENTIFY_ADDRESS, label="Shared address", hint="of the dump's first byte."),
+    ),
+    presets={
+        "dump": _as_dump(Swizzle.named("64B").swizzle(_COUNTED).tobytes()),
+        "tile": _as_dump(_COUNTED.tobytes()),
+        "shape": "8x32",
+        "data_type": "u16",
+    },
+    rare=frozenset(["smem_address"]),
+    asking=_asking,
+    answer=_answer,
+    leads=_leads,
+)

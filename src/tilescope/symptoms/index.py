@@ -1,0 +1,120 @@
+"""The words of every topic: of its name, of its phrases, and of the sentences about it; and how terms are spelled.
+
+    cause  base-16-bytes    phrases {sliced, tensor, tma} …    prose {start, slice, view …}
+    term   matrix descriptor    spelled "smem_desc": smem desc as written, smem descriptor folded
+
+To take thousands of phrases apart takes as long as everything else that `explain` does, so the result is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tilescope.symptoms.kept import Json, kept
+from tilescope.symptoms.tables import CAUSE, SEEN, TERMS, table_sources
+from tilescope.symptoms.words import sequence_of, spelled_words, words_of, words_of_each
+
+Kind: TypeAlias = Literal["cause", "symptom", "term"]
+_MAKING = ("words.py", "index.py")  # another way to take words apart makes another index
+
+
+class IndexedTopic(NamedTuple):
+    """A topic: the words of its name, of each of its phrases, and of the sentences about it."""
+
+    kind: Kind
+    name: str
+    name_words: frozenset[str]
+    phrases: tuple[frozenset[str], ...]
+    prose: frozenset[str]
+
+
+class IndexedSpelling(NamedTuple):
+    """A name of a term: its words in order, folded and as they are written, and those that say something."""
+
+    name: str
+    term: str
+    words: tuple[str, ...]
+    as_written: tuple[str, ...]
+    saying: frozenset[str]
+
+
+class _Index(NamedTuple):
+    topics: tuple[IndexedTopic, ...]
+    spellings: tuple[IndexedSpelling, ...]
+
+
+def indexed_topics() -> tuple[IndexedTopic, ...]:
+    """Every cause, symptom and term.
+
+    >>> [topic.kind for topic in indexed_topics() if topic.name == "swizzle-mode"]
+    ['cause']
+    """
+    return _index().topics
+
+
+def indexed_spellings() -> tuple[IndexedSpelling, ...]:
+    """Every name of every term; what is another term's name belongs to that term."""
+    return _index().spellings
+
+
+@cache
+def _index() -> _Index:
+    sources = [*table_sources().values(), *(files(__package__).joinpath(name).read_bytes() for name in _MAKING)]
+    return _read(kept("words", sources, _made))
+
+
+def _made() -> Json:
+    """The index as JSON."""
+    topics: list[Json] = [
+        [
+            topic.kind,
+            topic.name,
+            sorted(topic.name_words),
+            [sorted(words) for words in topic.phrases],
+            sorted(topic.prose),
+        ]
+        for topic in _all_topics()
+    ]
+    spellings: list[Json] = [
+        [row.name, row.term, list(row.words), list(row.as_written), sorted(row.saying)] for row in _all_spellings()
+    ]
+    return {"topics": topics, "spellings": spellings}
+
+
+def _read(stored: Any) -> _Index:
+    """The index from its JSON."""
+    topics = (
+        IndexedTopic(kind, name, frozenset(name_words), tuple(map(frozenset, phrases)), frozenset(prose))
+        for kind, name, name_words, phrases, prose in stored["topics"]
+    )
+    spellings = (
+        IndexedSpelling(name, term, tuple(words), tuple(as_written), frozenset(saying))
+        for name, term, words, as_written, saying in stored["spellings"]
+    )
+    return _Index(tuple(topics), tuple(spellings))
+
+
+def _all_topics() -> Iterator[IndexedTopic]:
+    for name, cause in CAUSE.items():
+        yield _topic("cause", name, cause.phrases, f"{cause.mechanism} {cause.tell} {cause.fix}")
+    for name, symptom in SEEN.items():
+        yield _topic("symptom", name, symptom.phrases, symptom.note)
+    for term in TERMS:
+        yield _topic("term", term.name, term.aliases, term.meaning)
+
+
+def _topic(kind: Kind, name: str, phrases: Iterable[str], prose: str) -> IndexedTopic:
+    return IndexedTopic(kind, name, words_of(name), words_of_each(phrases), words_of(prose))
+
+
+def _all_spellings() -> Iterator[IndexedSpelling]:
+    names = {spelled_words(term.name) for term in TERMS}
+    for term in TERMS:
+        for name in (term.name, *term.aliases):
+            is_modifier = name.startswith(".")  # ".cluster" is one, "cluster" is not
+            if is_modifier or (name != term.name and spelled_words(name) in names):
+                continue
+            yield IndexedSpelling(name, term.name, sequence_of(name), spelled_words(name), words_of(name))

@@ -1,0 +1,72 @@
+"""Two states of a page side by side: the left one is kept, the right one is edited."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple, Self
+
+from tilescope.questions.comparing import differences
+from tilescope.view.drawing import Drawing
+from tilescope.view.figure import Labelled, Pin, pinned
+from tilescope.web.page import Form, Sheet
+
+
+class Comparison(NamedTuple):
+    """The sheets of both states."""
+
+    left: Sheet
+    right: Sheet
+
+    @classmethod
+    def of(cls, right: Sheet) -> Self | None:
+        """The sheet beside the state that it is compared with; None where it stands alone.
+
+        RuleError where the left state has no answer.
+        """
+        kept = right.form.left
+        return None if kept is None else cls(Sheet.of(kept), right)
+
+    @property
+    def sentence(self) -> str:
+        """How the right answer differs from the left one."""
+        return differences(self.left.answer, self.right.answer)
+
+    def drawing(self) -> Drawing:
+        """Both drawings, one below the other."""
+        drawing = Drawing(self.sentence, {})
+        for side, sheet in (("Left", self.left), ("Right", self.right)):
+            drawing = drawing.with_parts({side: f"{side}: {sheet.headline}"})
+            for name, part in sheet.drawing.named:
+                drawing = drawing.with_parts({name: part})
+        return drawing
+
+    def json(self) -> str:
+        """Both values."""
+        sides = {"left": json.loads(self.left.answer.json()), "right": json.loads(self.right.answer.json())}
+        return json.dumps({"answer": self.sentence} | sides, indent=2)
+
+
+def saved_drawing(form: Form) -> Drawing:
+    """What a page saves as SVG: its drawing, or those of both states, with the pinned cell and its partners marked."""
+    sheet = Sheet.of(form)
+    compared = Comparison.of(sheet)
+    drawing = sheet.drawing if compared is None else compared.drawing()
+    pin = pin_of(form)
+    return drawing if pin is None else pinned([Labelled("", drawing)], pin)[0].drawing
+
+
+def pin_of(form: Form) -> Pin | None:
+    """The cell that a page keeps marked."""
+    if not form.pin:
+        return None
+    figure, row, column = map(int, form.pin.split("."))
+    return Pin(figure, row, column)
+
+
+def saved_json(form: Form) -> str:
+    """What a page saves as JSON: its value, or those of both states."""
+    if form.left is None:
+        return form.answer().json()
+    compared = Comparison.of(Sheet.of(form))
+    assert compared is not None
+    return compared.json()

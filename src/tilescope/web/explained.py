@@ -1,0 +1,60 @@
+"""Text with links: code in its own font, and the terms that `explain` knows as links to what it says about them.
+
+    The 128B swizzle needs `1024` bytes     →   The 128B | swizzle → /symptoms?seen=swizzle | needs | code 1024 | bytes
+
+A page links a term where it stands first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilescope.questions.page import address
+from tilescope.symptoms import TERMS
+from tilescope.view.parts import pieces
+
+# Terms that are everyday words, too: most places where they stand are not about the term.
+_EVERYDAY = frozenset(
+    ["cooperative", "coordinates", "floor", "line", "period", "reduction", "request", "scope", "span"]
+)
+_NAMES = sorted((term.name for term in TERMS if term.name not in _EVERYDAY), key=len, reverse=True)  # the longest first
+_NAME_OF = {name: name for name in _NAMES} | {name.capitalize(): name for name in _NAMES if name.islower()}
+_TERM = re.compile(rf"(?<![\w.:-])({'|'.join(map(re.escape, _NAME_OF))})s?(?![\w:-]|\.\w)")
+
+
+class TextPiece(NamedTuple):
+    """A piece of a text."""
+
+    text: str
+    is_code: bool = False
+    path: str = ""  # of the page that explains it; empty: no link
+
+
+def explained(text: str, told: set[str] | None) -> Iterator[TextPiece]:
+    """The pieces of a text; terms that are not yet among those `told` are links, and are told then. None links nothing.
+
+    >>> [(piece.text, piece.path) for piece in explained("One swizzle, `two` swizzles.", set())]
+    [('One ', ''), ('swizzle', '/symptoms?seen=swizzle'), (', ', ''), ('two', ''), (' swizzles.', '')]
+    """
+    for piece, is_code in pieces(text):
+        if is_code or told is None:
+            yield TextPiece(piece, is_code)
+        else:
+            yield from _with_links(piece, told)
+
+
+def _with_links(text: str, told: set[str]) -> Iterator[TextPiece]:
+    reached = 0
+    for found in _TERM.finditer(text):
+        name = _NAME_OF[found[1]]
+        if name in told:
+            continue
+        told.add(name)
+        if reached < found.start():
+            yield TextPiece(text[reached : found.start()])
+        yield TextPiece(found[0], path=address("symptoms", {"seen": name}))
+        reached = found.end()
+    if reached < len(text):
+        yield TextPiece(text[reached:])

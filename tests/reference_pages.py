@@ -1,0 +1,196 @@
+"""docs/python.md and docs/tables.md, made from docstrings and tables: every public name; types, architectures, cards.
+
+python tests/reference_pages.py        writes both
+"""
+
+import functools
+import importlib.util
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import tilescope as ts
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs"
+_MOST_ROWS = 60  # of a table, that are named
+_spec = importlib.util.spec_from_file_location("public_api_of_the_test", HERE / "test_public_api.py")
+public_api = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(public_api)
+
+
+def paragraphs(docstring):
+    """A docstring as Markdown: examples and drawings become blocks, the rest stays as it is."""
+    for part in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
+        if part.lstrip().startswith(">>> "):
+            yield f"```pycon\n{textwrap.dedent(part)}\n```"
+        elif all(line.startswith("    ") for line in part.splitlines()):
+            yield f"```text\n{textwrap.dedent(part)}\n```"
+        else:
+            yield from with_indented_end(part)
+
+
+def with_indented_end(part):
+    """A paragraph, and the drawing that follows it without an empty line."""
+    lines = part.splitlines()
+    count = next((n for n, line in enumerate(lines) if line.startswith((">>> ", "    "))), len(lines))
+    yield plain("\n".join(lines[:count]))
+    if lines[count:]:
+        language = "pycon" if lines[count].startswith(">>> ") else "text"
+        yield f"```{language}\n{textwrap.dedent(chr(10).join(lines[count:]))}\n```"
+
+
+def plain(text):
+    """Prose in which Markdown finds nothing but code."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return "".join(piece if piece.startswith("`") else escaped(piece) for piece in pieces)
+
+
+def escaped(text):
+    return re.sub(r"(?<!\w)_|\*|\](?=\()", r"\\\g<0>", re.sub(r"<(?=[\w/])", "&lt;", text))
+
+
+def described(function):
+    """The first sentence of a docstring."""
+    first = (inspect.getdoc(function) or "").split("\n\n")[0]
+    return plain(" ".join(first.split())).replace("|", "\\|")
+
+
+def members(cls):
+    """Rows of a table: what a class has beside its fields."""
+    for attribute in inspect.classify_class_attrs(cls):
+        owner = attribute.defining_class
+        is_told_elsewhere = owner is not cls and (
+            owner.__name__ in ts.__all__ or not owner.__module__.startswith("tilescope")
+        )
+        if attribute.name.startswith("_") or is_told_elsewhere:
+            continue
+        held = attribute.object
+        if isinstance(held, property | functools.cached_property):
+            getter = held.fget if isinstance(held, property) else held.func
+            yield f"| `{attribute.name}` | {described(getter)} |"
+        elif callable(getattr(held, "__func__", held)) and attribute.kind.endswith("method"):
+            arguments = inspect.signature(getattr(held, "__func__", held)).parameters
+            shown = ", ".join(name for name in arguments if name not in ("self", "cls"))
+            yield f"| `{attribute.name}({shown})` | {described(held)} |"
+
+
+def name_lines(name, value):
+    yield f"### ts.{name}\n" if callable(value) else f"### ts.{name}, a table\n"
+    if not callable(value):
+        row_type = type(next(iter(value.values()))).__name__
+        rows = ", ".join(f"`{key}`" for key in value if len(value) < _MOST_ROWS)
+        linked = f"[{row_type}](#ts{row_type.lower()})" if row_type in ts.__all__ else f"`{row_type}`"
+        yield f"Rows of {linked} by name{': ' + rows if rows else ''}.\n"
+        return
+    has_signature = not inspect.isclass(value) or inspect.isfunction(value.__init__)
+    signature = public_api.signature(value) if has_signature else ""
+    yield f"```text\n{textwrap.fill(f'ts.{name}{signature}', 82, subsequent_indent='    ', break_long_words=False)}\n```\n"
+    yield "\n\n".join(paragraphs(value.__doc__)) + "\n"
+    if inspect.isclass(value) and (rows := list(members(value))):
+        yield "\n".join(["| member | what it is |", "|---|---|", *rows]) + "\n"
+
+
+def python_page():
+    """Every public name with its signature and its docstring."""
+    lines = [
+        "# Python, name by name",
+        "",
+        "What the docstrings say, for every name of `import tilescope as ts`; [api.md](api.md) has them by subject. The examples are run",
+        "as doctests. This page is made by `python tests/reference_pages.py`.",
+        "",
+    ]
+    for name in sorted(ts.__all__, key=str.lower):
+        lines += name_lines(name, getattr(ts, name))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table(headings, rows):
+    return "\n".join(
+        [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    )
+
+
+def shown(value, unit=""):
+    return "-" if value is None else f"{value:,}{unit}" if isinstance(value, int | float) else str(value)
+
+
+def type_rows():
+    for row in ts.DATA_TYPE.values():
+        yield (
+            f"`{row.name}`",
+            shown(row.bits),
+            shown(row.smem_bits),
+            shown(row.driver_code),
+            f"`{row.ptx}`" if row.ptx else "-",
+            f"`{row.numpy_name}`" if row.numpy_name else "-",
+        )
+
+
+def arch_rows():
+    for row in ts.ARCH.values():
+        capability = ".".join(map(str, row.compute_capability))
+        per_sm, per_block = row.smem_per_sm_bytes >> 10, row.smem_per_block_bytes >> 10
+        yield (f"`{row.name}`", capability, f"{per_sm} KiB", f"{per_block} KiB", shown(row.blocks_per_sm), row.basis)
+
+
+def feature_rows():
+    """For every feature the target that has it, by architecture."""
+    for feature in next(iter(ts.ARCH.values())).features:
+        yield (feature.replace("_", " "), *(shown(row.target(feature)) for row in ts.ARCH.values()))
+
+
+def card_rows():
+    for row in ts.CARD.values():
+        measured = ", ".join(sorted(row.measured)) or "nothing"
+        memory = shown(row.memory_gb_per_s, " GB/s")
+        l2 = "-" if row.l2_bytes is None else f"{row.l2_bytes >> 20} MiB"
+        yield (
+            row.name,
+            f"`{row.arch.name}`",
+            shown(row.sms),
+            shown(row.clock_mhz, " MHz"),
+            memory,
+            l2,
+            measured,
+            row.source,
+        )
+
+
+def tables_page():
+    """Types, architectures and cards, row by row."""
+    parts = [
+        "# Types, architectures, cards",
+        "",
+        "The tables that everything else reads: `ts.DATA_TYPE`, `ts.ARCH`, `ts.CARD`. This page is made by",
+        "`python tests/reference_pages.py`.",
+        "",
+        "## Types",
+        "",
+        "Bits in global memory and in shared memory differ for packed types that TMA unpacks.",
+        "",
+        table(("type", "bits", "in shared memory", "driver's code", "PTX", "numpy"), type_rows()),
+        "## Architectures",
+        "",
+        table(
+            ("name", "compute capability", "shared memory of an SM", "of a block", "blocks of an SM", "basis"),
+            arch_rows(),
+        ),
+        "What each has, and the target that code must be compiled for:",
+        "",
+        table(("feature", *(f"`{name}`" for name in ts.ARCH)), feature_rows()),
+        "## Cards",
+        "",
+        "Rates that were not measured come from the source in the last column. `tilescope bench --save-card NAME` adds your own.",
+        "",
+        table(("card", "architecture", "SMs", "clock", "memory", "L2", "measured", "source"), card_rows()),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+PAGES = {DOCS / "python.md": python_page, DOCS / "tables.md": tables_page}
+
+if __name__ == "__main__":
+    for path, page in PAGES.items():
+        path.write_text(page(), "utf-8")

@@ -1,0 +1,124 @@
+"""The site: what is generated is fresh, every page is in the navigation, nothing is loaded from elsewhere, and it builds."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilescope.rule import RULES
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+
+def script(name):
+    """One of the scripts that make pages, beside this file."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_rule_has_its_heading_and_its_demand():
+    page = (DOCS / "rules.md").read_text("utf-8")
+    escaped = script("rules_page").escaped
+    stale = [row.name for row in RULES.values() if f"\n### {row.name}\n\n{escaped(row.demand)}\n" not in page]
+    assert stale == [], "docs/rules.md is stale: python tests/rules_page.py"
+
+
+def test_the_page_of_rules_has_every_rule_of_the_sources_and_no_other():
+    """A module that the rule book does not load is noticed here: the page was written by a process that loaded nothing else."""
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src").glob("**/*.py"))
+    written = set(re.findall(r"^[A-Z0-9_]+ = rule\(\s*\"([\w-]+)\"", sources, re.MULTILINE))
+    page = set(re.findall(r"^### (.+)$", (DOCS / "rules.md").read_text("utf-8"), re.MULTILINE))
+    assert written - page == set()
+    assert page - set(RULES) == set()
+
+
+@pytest.mark.slow
+def test_the_page_of_rules_is_what_the_rule_book_says():
+    made = script("rules_page")
+    assert made.PAGE.read_text("utf-8") == made.page(), "docs/rules.md is stale: python tests/rules_page.py"
+
+
+@pytest.mark.parametrize("name", ["python.md", "tables.md"])
+def test_the_reference_is_what_docstrings_and_tables_say(name):
+    made = script("reference_pages")
+    path = DOCS / name
+    assert path.read_text("utf-8") == made.PAGES[path](), f"docs/{name} is stale: python tests/reference_pages.py"
+
+
+def test_the_moving_picture_is_what_the_library_says():
+    made = script("front_picture")
+    assert made.PICTURE.read_text("utf-8") == made.drawn(), (
+        "docs/images/path.svg is stale: python tests/front_picture.py"
+    )
+
+
+def test_every_page_is_in_the_navigation_once():
+    named = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    named += re.findall(r"^  - [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.glob("**/*.md")}
+    assert sorted(set(named)) == sorted(pages)
+
+
+def test_every_picture_is_shown_somewhere():
+    shown = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("**/*.md")))
+    assert [path.name for path in (DOCS / "images").iterdir() if path.name not in shown] == []
+
+
+REMOTE = re.compile(
+    r"""(?:<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=["']?|url\(["']?|@import ["'])(https?:)?//"""
+)
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path, require):
+    require("mkdocs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.glob("**/*.html"))
+    assert len(pages) > len(list(DOCS.glob("**/*.md")))  # all of them, and the page for addresses that do not exist
+    assert [page.name for page in pages if REMOTE.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.slow
+def test_a_page_is_filled_with_what_its_blocks_print(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ tilescope --version\n…\n```\n\n```python\n>>> 6 * 7\n…\n>>> 1 + 1\n2\n```\n", "utf-8"
+    )
+    subprocess.run([sys.executable, ROOT / "tests" / "fill_pages.py", page], check=True)
+    filled = page.read_text("utf-8")
+    assert re.search(r"\$ tilescope --version\ntilescope \d+\.\d+\.\d+\n```", filled)
+    assert ">>> 6 * 7\n42\n>>> 1 + 1\n2\n" in filled
+
+
+def shown_kernels():
+    """The PTX texts of all pages, with the page."""
+    for page in sorted(DOCS.glob("**/*.md")):
+        for text in re.findall(r'"""\n?(\s*\.version.*?)"""', page.read_text("utf-8"), re.DOTALL):
+            yield page.name, text
+
+
+@pytest.mark.slow
+def test_ptxas_assembles_the_kernels_of_the_pages(tmp_path):
+    found = [path for root in map(Path, sys.path) for path in root.glob("nvidia/*/bin/ptxas")]
+    if not found:
+        pytest.skip("needs ptxas (the wheel nvidia-cuda-nvcc)")
+    kernels = list(shown_kernels())
+    assert {"09-a-kernel-that-runs-here.md", "a-hang.md", "a-race.md"} <= {page for page, _ in kernels}
+    refused = {}
+    for page, text in kernels:
+        source = tmp_path / "kernel.ptx"
+        source.write_text(text, "utf-8")
+        target = re.search(r"\.target (sm_\w+)", text)[1]
+        command = [found[0], f"-arch={target}", "-o", tmp_path / "kernel.cubin", source]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        if done.returncode:
+            refused[page] = done.stderr[:300]
+    assert refused == {}
