@@ -45,6 +45,7 @@ _DEFINING_MODULES = (
     "planner",
     "gpu.benchmark",
     "gpu.environment",
+    "gpu.gemm_benchmark",
     "gpu.verification",
     "gpu.watch_text",
     "questions.decoding",

@@ -106,3 +106,12 @@ def test_writes_a_picture(capsys, tmp_path):
     assert run(["gemm", "512x512x512", "bf16", "--svg", str(path)]) == 0
     assert capsys.readouterr().out
     assert "Shared memory: starts of the stages" in path.read_text("utf-8")
+
+
+def test_three_numbers_are_a_shape_too(capsys):
+    assert run(["gemm", "256", "512", "1024", "bf16"]) == 0
+    spaced = capsys.readouterr().out
+    assert run(["gemm", "256x512x1024", "bf16"]) == 0
+    assert capsys.readouterr().out == spaced
+    assert run(["plan", "128", "64", "bf16", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("128 x 64 bfloat16")

@@ -13,9 +13,10 @@ The plan
 tile              64 x 96 x 128 (m x n x k)
 tiles of C        8 x 6 = 48, in 1 round of 132 SMs; 4 k tiles each
 floor             1.50 us, bound by loads of one SM: rates of an H200, measured
+predicted         3.52 us
 stages            2 of 16384 + 24576 bytes, 81920 bytes in flight
 mbarrier expects  40960 bytes a stage
-shared memory     94240 of 232448 bytes, aligned to 1024
+shared memory     90144 of 232448 bytes, aligned to 1024
 
 Tensor maps
    type      dims       stride bytes  box      swizzle  copies
@@ -36,10 +37,10 @@ A, 64 m x 128 k: copies   B, 96 n x 128 k: copies   C, 64 m x 96 n: stores
 
 Shared memory: starts of the stages
       region      A          B     slice of C    full       empty
-stage  bytes    16384      24576      12288        8          8
-    0            0x0      0x8000     0x14000    0x17000    0x17010
-    1          0x4000     0xe000                0x17008    0x17018
-Ends at 0x17020: 138208 bytes stay free.
+stage  bytes    16384      24576      4096         8          8
+    0            0x0      0x8000     0x14000    0x16000    0x16010
+    1          0x4000     0xe000     0x15000    0x16008    0x16018
+Ends at 0x16020: 142304 bytes stay free.
 """
 
 
@@ -72,7 +73,7 @@ def test_shared_memory_is_drawn_where_it_is(options):
         "full": barriers[: gemm.stages],
         "empty": barriers[gemm.stages :],
     }
-    assert len(grid.rows) == gemm.stages
+    assert len(grid.rows) == max(gemm.stages, len(offsets.get("epilogue", ())))  # slices of C may have two buffers
     for column, name in enumerate(names):
         shown = [row.cells[column].text for row in grid.rows]
         assert [int(each, 16) for each in shown if each] == list(starts.pop(name))

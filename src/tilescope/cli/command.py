@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import cleandoc
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -29,6 +30,7 @@ from tilescope.questions.question import (
     default_of,
     flag,
 )
+from tilescope.written import product, tile
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -208,6 +210,16 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 }
 
 
+class _ShapeCommand(ManualCommand):
+    """A command whose first argument is a shape: 4096x4096x4096, or 4096 4096 4096."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        extents = list(takewhile(str.isdecimal, args))
+        if len(extents) > 1:
+            args = ["x".join(extents), *args[len(extents) :]]
+        return super().parse_args(ctx, args)
+
+
 def click_command(question: Question, gather: Gather | None = None) -> click.Command:
     """The command that asks a question: its inputs as arguments and options, and --quiet, --json, --svg FILE, --out FILE.
 
@@ -234,7 +246,9 @@ def click_command(question: Question, gather: Gather | None = None) -> click.Com
             raise click.UsageError(str(error)) from None
         return show_all(question, asked, answer, output)
 
-    return ManualCommand(
+    starts_with_shape = bool(question.inputs) and question.inputs[0].read in (tile, product)
+    kind = _ShapeCommand if starts_with_shape else ManualCommand
+    return kind(
         question.name.split()[-1],
         callback=ask,
         params=[

@@ -20,11 +20,12 @@ from tilescope.gpu.benchmark import TOPICS, benchmark_line, draw_benchmark
 from tilescope.gpu.benchmark import bench as measured
 from tilescope.gpu.environment import draw_environment, environment_line
 from tilescope.gpu.environment import environment as environment_here
+from tilescope.gpu.gemm_benchmark import Asked, bench_gemm, draw_gemm_benchmark, gemm_benchmark_line, saved_text
 from tilescope.gpu.suites import SUITE_NAMES
 from tilescope.gpu.verification import Capture, draw_verification, replay, verification_line
 from tilescope.gpu.verification import verify as verified
 from tilescope.questions.question import Answer, Input
-from tilescope.written import number
+from tilescope.written import number, product
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SEED = Input("seed", "--seed", "Seed of what is drawn at random", read=number)
@@ -84,13 +85,50 @@ def verify(
     return show(answer, output, draw_verification(verification))
 
 
-def bench(*, topics: tuple[str, ...], as_json: bool, is_quiet: bool, svg_path: Path | None, **said: object) -> int:
+def bench(
+    *,
+    topics: tuple[str, ...],
+    data_type: str,
+    is_dependent: bool,
+    save: Path | None,
+    as_json: bool,
+    is_quiet: bool,
+    svg_path: Path | None,
+    **said: object,
+) -> int:
     """Measure the card."""
     output = Output(as_json, svg_path, is_quiet=is_quiet)
     output.require_one_on_stdout()
+    if topics[:1] == ("gemm",):
+        products = [_asked(shape, data_type) for shape in topics[1:]]
+        return _bench_gemm(products, save, output, {**said, "dependent": is_dependent})
+    unknown = [topic for topic in topics if topic not in TOPICS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join([*TOPICS, 'gemm'])}.", param_hint="TOPIC")
+    if save is not None:
+        raise click.UsageError("--save keeps the numbers of `bench gemm`; rates are kept with --save-card.")
     with progress_bars() as progress:
         benchmark = measured(topics, progress=progress, **asked_by(_BENCH_INPUTS, said))
     return show(Answer(benchmark, first=benchmark_line(benchmark)), output, draw_benchmark(benchmark))
+
+
+def _asked(shape: str, data_type: str) -> Asked:
+    m, n, k = product(shape)
+    return Asked((m, n, k), data_type)
+
+
+def _bench_gemm(products: list[Asked], save: Path | None, output: Output, said: dict[str, object]) -> int:
+    """Measure products beside cuBLAS."""
+    is_dependent = bool(said.pop("dependent"))
+    options = asked_by(_BENCH_INPUTS, said)
+    beside = sorted(set(options) - {"seed", "card"})
+    if beside:
+        raise click.UsageError(f"`bench gemm` takes --seed and --card, not {', '.join(beside)}.")
+    with progress_bars() as progress:
+        benchmark = bench_gemm(products, dependent=is_dependent, progress=progress, **options)
+    if save is not None:
+        save.write_text(saved_text(benchmark), "utf-8")
+    return show(Answer(benchmark, first=gemm_benchmark_line(benchmark)), output, draw_gemm_benchmark(benchmark))
 
 
 COMMANDS = (
@@ -123,7 +161,14 @@ COMMANDS = (
         callback=bench,
         params=[
             *parameters(_BENCH_INPUTS, (measured,)),
-            click.Argument(["topics"], nargs=-1, metavar="[TOPIC]...", type=click.Choice(list(TOPICS))),
+            click.Argument(["topics"], nargs=-1, metavar="[TOPIC]... | gemm [SHAPE]..."),
+            click.Option(["--type", "data_type"], default="bf16", metavar="TYPE", help="Type of the shapes of `gemm`."),
+            click.Option(
+                ["--dependent", "is_dependent"],
+                is_flag=True,
+                help="Start kernels of `gemm` before those before them have ended.",
+            ),
+            click.Option(["--save"], type=output_file, metavar="FILE", help="Write the numbers of `gemm` as JSON."),
             *output_options(),
         ],
         help=_BENCH_HELP,

@@ -29,6 +29,8 @@ _CALLS = {  # `at` is the address of a step's barrier, `name` that of its group
     "wait_group": "{name}_wait{suffix}<{pending}>()",
     "fence": "fence_proxy_async()",
     "sync": "{meeting}()",
+    "cluster": "cluster_sync()",
+    "griddepcontrol": "griddepcontrol_{name}()",
 }
 
 
@@ -40,6 +42,7 @@ class Work:
     opening: dict[str, list[str]] = field(default_factory=dict)  # loop counter: declarations behind `slot`
     notes: dict[str, str] = field(default_factory=dict)  # "op name": a comment on the line
     unrolled: tuple[str, ...] = ()  # counters of loops that index registers
+    closing: dict[str, list[str]] = field(default_factory=dict)  # loop counter: lines behind the loop
     inside: tuple[str, ...] = ()  # groups whose steps stand in a function of the program
 
 
@@ -51,9 +54,16 @@ def role_named(pipeline: Pipeline, name: str) -> Role:
 def role_text(pipeline: Pipeline, name: str, work: Work, indent: int) -> str:
     """What a role does behind the meeting of the block, as lines of C; #pragma stays at the margin."""
     role = role_named(pipeline, name)
-    met = [place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op == "sync"]
-    lines = _Printer(role, work).block(role.steps[max(met, default=0) :], "")
+    lines = _Printer(role, work).block(role.steps[_behind_meeting(role) :], "")
     return "\n".join(_indented(lines, indent))
+
+
+def _behind_meeting(role: Role) -> int:
+    """The place of the step behind the one at which the block, or the cluster, first meets."""
+    met = (
+        place for place, step in enumerate(role.steps, 1) if isinstance(step, Step) and step.op in ("sync", "cluster")
+    )
+    return next(met, 0)
 
 
 def group_text(pipeline: Pipeline, group: str) -> str:
@@ -111,6 +121,8 @@ class _Printer:
         printed = (step for step in steps if isinstance(step, Loop) or step.target not in self.work.inside)
         for condition, group in groupby(printed, self._condition):
             lines = [line for step in group for line in self.step(step, slot)]
+            if not lines:
+                continue
             if "% 32" in condition:
                 yield "__syncwarp();"
             if not condition:
@@ -121,10 +133,18 @@ class _Printer:
                 yield from (f"if ({condition}) {{", *(f"  {line}" for line in lines), "}")
 
     def loop(self, loop: Loop) -> Iterator[str]:
-        """A loop with the pipeline's own bounds; `slot` is the stage that its first step names. One turn is written out."""
+        """A loop with the pipeline's own bounds; `slot` is the stage that its first step names. One turn is written out.
+
+        A loop whose count is a condition is an if.
+        """
         start = str(loop.start)
         counter = loop.counter
-        slot = _slot(loop)
+        if "<" in str(loop.count):
+            yield f"if ({loop.count}) {{"
+            yield from _indented(self.block(loop.steps, ""), 2)
+            yield "}"
+            return
+        slot = _slot(loop, has_opening=counter in self.work.opening)
         if str(loop.count) == "1":
             written_out = list(self.block(loop.steps, ""))
             code = " ".join(line.partition("//")[0] for line in written_out)
@@ -139,6 +159,7 @@ class _Printer:
             body.insert(0, f"const int slot = {slot};")
         yield from _indented(body, 2)
         yield "}"
+        yield from self.work.closing.get(counter, [])
 
     def step(self, step: Step | Loop, slot: str) -> list[str]:
         """The lines of one step."""
@@ -148,7 +169,8 @@ class _Printer:
         if isinstance(step.target, str) and step.op != "fence":
             name, index = reference(step.op, step.target)
         if step.op not in _CALLS:
-            return self.work.lines.get(f"{step.op} {name}") or self.work.lines[step.op]
+            named = f"{step.op} {name or _first_name(step)}"
+            return self.work.lines[named if named in self.work.lines else step.op]
         values = {argument.name: value for argument, value in step.values()}
         threads = values.get("threads")
         place = "slot" if index == slot else f"({index})"
@@ -176,10 +198,17 @@ class _Printer:
         return " && ".join(when)
 
 
-def _slot(loop: Loop) -> str:
-    """The stage that the first of several steps names, where it moves with the loop."""
+def _first_name(step: Step) -> str:
+    """The name of the first of several slots that a step acts on."""
+    return reference(step.op, str(step.targets[0]))[0]
+
+
+def _slot(loop: Loop, *, has_opening: bool) -> str:
+    """The stage that the first of several steps names, where it moves with the loop; declarations may need it for one."""
     steps = [step for step in loop.steps if isinstance(step, Step)]
-    if len(loop.steps) == 1 or len(steps) < len(loop.steps):
+    if (len(loop.steps) == 1 and not has_opening) or len(steps) < len(loop.steps):
         return ""
     stages = [reference("step", target)[1] for step in steps for target in step.targets if "[" in str(target)]
-    return stages[0] if stages and loop.counter in stages[0] else ""
+    if not stages or "instance" in stages[0]:  # every consumer has its own
+        return ""
+    return stages[0] if loop.counter in stages[0] else ""

@@ -177,6 +177,9 @@ CONVERSION = {
     ("f32", "e4m3"): _by_ptx("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;", '"f"(0.0f), "f"(value)'),
     ("f32", "e5m2"): _by_ptx("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;", '"f"(0.0f), "f"(value)'),
     ("s32", "s32"): "return static_cast<Output>(value);",
+    ("s32", "bf16"): _by_ptx("cvt.rn.bf16.f32 %0, %1;", '"f"(static_cast<float>(value))'),
+    ("s32", "f16"): _by_ptx("cvt.rn.f16.f32 %0, %1;", '"f"(static_cast<float>(value))'),
+    ("s32", "f32"): "return __float_as_uint(static_cast<float>(value));",
     ("s32", "s8"): "return static_cast<Output>(value < -128 ? -128 : value > 127 ? 127 : value);",
     ("s32", "u8"): "return static_cast<Output>(value < 0 ? 0 : value > 255 ? 255 : value);",
 }

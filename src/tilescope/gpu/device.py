@@ -55,17 +55,17 @@ class Device:
 
     def __init__(self, cubins: Path | None = None) -> None:
         self.cubins = cubins
-        self._driver = _driver()
-        self._number = _value(self._driver.cuDeviceGet(0))
-        _value(self._driver.cuCtxSetCurrent(_value(self._driver.cuDevicePrimaryCtxRetain(self._number))))
+        self.driver = _driver()
+        self._number = answered(self.driver.cuDeviceGet(0))
+        answered(self.driver.cuCtxSetCurrent(answered(self.driver.cuDevicePrimaryCtxRetain(self._number))))
         self._modules: dict[str, Any] = {}  # loaded files of kernels
         self._held: list[int] = []
         self._library = ctypes.CDLL("libcuda.so.1")
         major = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR")
         minor = self._attribute("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR")
-        cuda = _value(self._driver.cuDriverGetVersion())
+        cuda = answered(self.driver.cuDriverGetVersion())
         self.facts: CardFacts = {
-            "card": _value(self._driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
+            "card": answered(self.driver.cuDeviceGetName(128, self._number)).split(b"\0")[0].decode(),
             "arch": f"sm_{major}{minor}",
             "driver": _driver_version(),
             "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
@@ -116,23 +116,23 @@ class Device:
         """The address of a copy of an array, held until `free`."""
         pointer = self.allocate(array.nbytes)
         dense = np.ascontiguousarray(array)
-        _value(self._driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
+        answered(self.driver.cuMemcpyHtoD(pointer, dense.ctypes.data, dense.nbytes))
         return pointer
 
     def allocate(self, size_bytes: int) -> int:
         """The address of memory on the card, held until `free`."""
-        self._held.append(int(_value(self._driver.cuMemAlloc(max(size_bytes, 16)))))
+        self._held.append(int(answered(self.driver.cuMemAlloc(max(size_bytes, 16)))))
         return self._held[-1]
 
     def download(self, pointer: int, array: _Array) -> _Array:
         """The array, filled with what lies on the card."""
-        _value(self._driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
+        answered(self.driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         return array
 
     def free(self) -> None:
         """Give back all that was uploaded or allocated."""
         for pointer in self._held:
-            self._driver.cuMemFree(pointer)
+            self.driver.cuMemFree(pointer)
         self._held.clear()
 
     def launch(self, place: str, *values: KernelValue, out: Sequence[_Array] = (), **sizes: int) -> None:
@@ -142,7 +142,7 @@ class Device:
         """
         pointers = [self.upload(array) for array in out]
         self._prepared(place, *values, *pointers, **sizes)()
-        _value(self._driver.cuCtxSynchronize())
+        answered(self.driver.cuCtxSynchronize())
         for array, pointer in zip(out, pointers, strict=True):
             self.download(pointer, array)
 
@@ -150,24 +150,24 @@ class Device:
         """Load a cubin, or a PTX text, which the driver compiles; gives the name for `launch`, "name:entry"."""
         contents = image.encode() + b"\0" if isinstance(image, str) else image
         name = f"text {len(self._modules)}"
-        self._modules[name] = _value(self._driver.cuModuleLoadData(contents))
+        self._modules[name] = answered(self.driver.cuModuleLoadData(contents))
         return name
 
     def seconds(self, place: str, *values: KernelValue, **sizes: int) -> float:
         """The median time of five launches of a kernel, after one that is not counted."""
         start_kernel = self._prepared(place, *values, **sizes)
         start_kernel()
-        start = _value(self._driver.cuEventCreate(0))
-        end = _value(self._driver.cuEventCreate(0))
+        start = answered(self.driver.cuEventCreate(0))
+        end = answered(self.driver.cuEventCreate(0))
         times = []
         for _ in range(5):
-            _value(self._driver.cuEventRecord(start, 0))
+            answered(self.driver.cuEventRecord(start, 0))
             start_kernel()
-            _value(self._driver.cuEventRecord(end, 0))
-            _value(self._driver.cuEventSynchronize(end))
-            times.append(_value(self._driver.cuEventElapsedTime(start, end)) / 1e3)
+            answered(self.driver.cuEventRecord(end, 0))
+            answered(self.driver.cuEventSynchronize(end))
+            times.append(answered(self.driver.cuEventElapsedTime(start, end)) / 1e3)
         for event in (start, end):
-            self._driver.cuEventDestroy(event)
+            self.driver.cuEventDestroy(event)
         return float(np.median(times))
 
     def _prepared(
@@ -178,10 +178,10 @@ class Device:
         if file not in self._modules:
             assert self.cubins is not None
             image = np.fromfile(self.cubins / f"{file}.cubin", np.uint8)
-            self._modules[file] = _value(self._driver.cuModuleLoadData(image.ctypes.data))
-        function = _value(self._driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
-        attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _value(self._driver.cuFuncSetAttribute(function, attribute, smem_bytes))
+            self._modules[file] = answered(self.driver.cuModuleLoadData(image.ctypes.data))
+        function = answered(self.driver.cuModuleGetFunction(self._modules[file], kernel.encode()))
+        attribute = self.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        answered(self.driver.cuFuncSetAttribute(function, attribute, smem_bytes))
         contents = [self._content(value) for value in values]
         sizes = (blocks, 1, 1, threads, 1, 1, smem_bytes)
         return partial(self._start, function, sizes, contents)
@@ -195,11 +195,11 @@ class Device:
     def _start(self, function: object, sizes: tuple[int, ...], contents: Sequence[bytes]) -> None:
         held = [np.frombuffer(content, np.uint8) for content in contents]
         pointers = np.array([content.ctypes.data for content in held], np.uint64)
-        _value(self._driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
+        answered(self.driver.cuLaunchKernel(function, *sizes, 0, pointers.ctypes.data, 0))
 
     def _attribute(self, name: str) -> int:
-        attribute = getattr(self._driver.CUdevice_attribute, name)
-        return int(_value(self._driver.cuDeviceGetAttribute(attribute, self._number)))
+        attribute = getattr(self.driver.CUdevice_attribute, name)
+        return int(answered(self.driver.cuDeviceGetAttribute(attribute, self._number)))
 
 
 def _c_array(integer: type[CInteger], numbers: Sequence[int]) -> ctypes.Array[CInteger]:
@@ -213,7 +213,7 @@ def _driver() -> Any:
         from cuda.bindings import driver
 
         (result,) = driver.cuInit(0)
-        count = 0 if int(result) else _value(driver.cuDeviceGetCount())
+        count = 0 if int(result) else answered(driver.cuDeviceGetCount())
     except ModuleNotFoundError as error:
         raise DeviceError(f"This needs the package {error.name}: pip install 'tilescope[gpu]'.") from error
     except Exception as error:  # whatever the loader raises where there is no driver
@@ -223,7 +223,7 @@ def _driver() -> Any:
     return driver
 
 
-def _value(answer: tuple[Any, ...]) -> Any:
+def answered(answer: tuple[Any, ...]) -> Any:
     """The value in a binding's answer, once its result is success."""
     result, *values = answer
     if int(result):

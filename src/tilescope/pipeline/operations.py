@@ -171,7 +171,7 @@ _ROWS = (
         said="cp_arrive {barriers}[[, {arrivals} arrivals]]",
     ),
     _operation("read", _SLOTS, _TILE, said="read {slots}"),  # ld.shared, tcgen05.ld
-    _operation("write", _SLOTS, _TILE, said="write {slots}"),  # st.shared
+    _operation("write", _SLOTS, _OWN, _TILE, said="write {slots}"),  # st.shared, st.shared::cluster
     # a tensor core reads until a group or a commit is waited for
     _operation(
         "multiply",

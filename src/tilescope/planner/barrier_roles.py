@@ -21,7 +21,7 @@ they stand here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tilescope.arithmetic import ceil_div
 from tilescope.pipeline.description import Pipeline
@@ -129,13 +129,18 @@ class _Loading:
         self.staging = staging
         self.plans = plans  # of what one block brings of every tile
         self.gemm = staging.gemm
-        # stages used before, over the whole kernel
-        self.step = "i" if self.gemm is None else "(t * K_TILES + k_tile)"
+        self.step = self._step_number()
         self.stage = f"{self.step} % STAGES"
         self.turn = f"{self.step} / STAGES % 2"
         self.slots = [f"{name}[{self.stage}]" for name in _SLOTS[: len(plans)]]
         # of a slice of C: one part of the buffer for every one
         self.writers = 1 if staging.in_tmem else staging.consumers
+
+    def _step_number(self) -> str:
+        """Stages used before, over the whole kernel; blocks that share k take one tile."""
+        if self.gemm is None:
+            return "i"
+        return "(t * K_TILES + k_tile)" if self.gemm.schedule.persistent else "k_tile"
 
     @property
     def has_epilogue(self) -> bool:
@@ -185,8 +190,15 @@ class _Loading:
     def _loop_counts(self) -> dict[str, int]:
         if self.gemm is None:
             return {"k_tiles": self.staging.steps}
-        # two tiles for a block, so that parities are seen to count on
-        return {"K_TILES": ceil_div(self.gemm.shape[2], self.gemm.tile[2]), "tiles": 2}
+        counts = {"K_TILES": self.gemm.k_tiles}
+        if self.is_dependent:
+            counts["EARLY"] = min(self.staging.stages, self.gemm.k_tiles)
+        if not self.gemm.schedule.persistent:
+            return counts
+        counts["tiles"] = 2  # for a block, so that parities are seen to count on
+        if self.gemm.schedule.tail > 1:
+            counts |= {"whole": 1, "TAIL_K_TILES": ceil_div(self.gemm.k_tiles, self.gemm.schedule.tail)}
+        return counts
 
     def _barriers(self) -> dict[str, Step]:
         staging = self.staging
@@ -210,33 +222,58 @@ class _Loading:
             slots[name] = {"stages": staging.stages, "bytes": filled_bytes}
         if self.gemm is not None and staging.in_tmem:
             slots["accumulator"] = {"stages": 2, "space": "tmem"}
+        if self.gemm is not None and staging.blocks > 1 and self.gemm.schedule.split > 1:
+            senders = staging.blocks * staging.consumers
+            slots["parts"] = {"stages": senders, "bytes": self.gemm.part_bytes // staging.consumers}
+        if self.gemm is not None and self.gemm.workspace_bytes:
+            slots["partial"] = {"stages": staging.blocks * staging.consumers, "space": "gmem"}
         if self.has_epilogue:
-            slots["c"] = {"stages": self.writers, "bytes": staging.c_stage_bytes // self.writers}
+            slots["c"] = {
+                "stages": staging.c_buffers * self.writers,
+                "bytes": staging.c_stage_bytes // self.writers,
+            }
         return slots
 
     def _meet(self, registers: int | None = None) -> Steps:
-        """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them."""
-        steps: Steps = [{"sync": 0} if self.staging.blocks == 1 else {"cluster": "sync"}]
+        """Barriers are initialised by the producer (the first role) and seen by everyone before anyone uses them.
+
+        Blocks that share k alone use no barriers of each other.
+        """
+        splits = self.gemm is not None and self.gemm.schedule.split > 1
+        steps: Steps = [{"sync": 0} if self.staging.blocks == 1 or splits else {"cluster": "sync"}]
         if registers is not None:
             steps.append({"registers": registers})
         return steps
 
-    def _loops(self, steps: Steps, before: Steps, after: Steps) -> Step:
-        """The K loop; for a GEMM within the loop over tiles, counted through."""
+    def _loops(self, steps: Steps, before: Steps, after: Steps) -> Steps:
+        """The K loop; for a persistent GEMM within the loop over tiles, counted through."""
         if self.gemm is None:
-            return {"loop": "i", "count": "k_tiles", "steps": steps}
-        inner: Step = {"loop": "k_tile", "count": "K_TILES", "steps": steps}
-        return {"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}
+            return [{"loop": "i", "count": "k_tiles", "steps": steps}]
+        inner: Step = {"loop": "k_tile", "count": self._tile_steps(), "steps": steps}
+        if not self.gemm.schedule.persistent:
+            return [*before, inner, *after]
+        return [{"loop": "t", "count": "tiles", "steps": [*before, inner, *after]}]
+
+    def _tile_steps(self) -> str:
+        """K steps of a tile; blocks that share a tile of the last round have fewer."""
+        if self.gemm is None or self.gemm.schedule.tail == 1:
+            return "K_TILES"
+        return "(K_TILES - (t == whole) * (K_TILES - TAIL_K_TILES))"
 
     def _producer(self) -> Step:
         barriers = ["full", "empty"]
         if self.gemm is not None and self.staging.in_tmem:
             barriers += ["acc_full", "acc_empty"]
-        made: Steps = [{"init": barriers}, {"fence": "mbarrier_init"}]
-        wait: Step = {"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}
+        several = self.staging.producers > 1
+        made: Steps = [_step(init=barriers, when="instance == 0" if several else None), {"fence": "mbarrier_init"}]
+        filling: Steps = [{"wait": f"empty[{self.stage}]", "parity": f"{self.turn} ^ 1"}, *self._filling()]
+        filling = self._taking_turns(filling, self.step)
+        if self.is_dependent:  # the first stages were filled before
+            later = f"{self.step} >= EARLY"
+            filling = [step | {"when": _both(later, cast("str | None", step.get("when")))} for step in filling]
         tail: Step = {
             "loop": "j",
-            "start": "k_tiles" if self.gemm is None else "tiles * K_TILES",
+            "start": self._all_steps(),
             "count": "STAGES",
             "steps": [{"tail": "empty[j % STAGES]", "parity": "j / STAGES % 2 ^ 1"}],
         }
@@ -244,8 +281,61 @@ class _Loading:
         return {
             "name": "producer",
             "threads": self.staging.copiers,
-            "steps": [*made, *meet, self._loops([wait, *self._filling()], [], []), tail],
+            "instances": self.staging.producers,
+            "steps": [*made, *meet, *self._before_the_grid(), *self._loops(filling, [], []), tail],
         }
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether the kernel starts before the one before it has ended."""
+        return self.gemm is not None and self.gemm.schedule.dependent
+
+    def _taking_turns(self, steps: Steps, step: str) -> Steps:
+        """Steps of one stage, by the producer whose turn it is."""
+        if self.staging.producers == 1:
+            return steps
+        return [one | {"when": f"{step} % {self.staging.producers} == instance"} for one in steps]
+
+    def _before_the_grid(self) -> Steps:
+        """Dependent launch: the next kernel may start, and B of the first stages is fetched while the kernel before runs."""
+        gemm = self.gemm
+        if gemm is None or not self.is_dependent:
+            return []
+        first = "t * K_TILES + " if gemm.schedule.persistent else ""  # t is 0
+
+        def copies(counter: str, slot: str, plan: Plan, *, expects: bool) -> Step:
+            step = f"({first}{counter})" if first else counter
+            full = f"full[{step} % STAGES]"
+            total = sum(each.transaction_bytes for each in self.plans)
+            steps: Steps = [{"expect": full, "bytes": total}] if expects else []
+            steps.append(
+                {
+                    "copy": f"{slot}[{step} % STAGES]",
+                    "barrier": full,
+                    "tile": step,
+                    "bytes": plan.transaction_bytes,
+                }
+            )
+            return {"loop": counter, "count": "EARLY", "steps": self._taking_turns(steps, step)}
+
+        a, b = self.plans
+        steps: Steps = [
+            copies("early", "b", b, expects=True),
+            {"griddepcontrol": "wait"},
+            copies("late", "a", a, expects=False),
+        ]
+        launched: Step = {"griddepcontrol": "launch"}
+        return [launched, {"loop": "t", "count": 1, "steps": steps}] if first else [launched, *steps]
+
+    def _all_steps(self) -> str:
+        """How many stages a block fills."""
+        if self.gemm is None:
+            return "k_tiles"
+        if not self.gemm.schedule.persistent:
+            return "K_TILES"
+        if self.gemm.schedule.tail > 1:
+            return "(whole * K_TILES + (tiles - whole) * TAIL_K_TILES)"
+        return "tiles * K_TILES"
 
     def _filling(self) -> Steps:
         """The copies of a stage, and how they arrive at its barrier."""
@@ -308,22 +398,69 @@ class _Loading:
         last: Steps = []
         if staging.by_warpgroups:
             # the products of one step run while those of the next are issued, where there is a stage to spare
-            is_behind = self.gemm is not None and staging.stages > 1
+            is_behind = self.gemm is not None and staging.stages > 1 and not self.gemm.product.is_promoted
             read = [{"commit": "wgmma"}, {"wait_group": "wgmma", "pending": int(is_behind)}]
             if is_behind:
+                tile = "t * K_TILES + " if self.gemm is not None and self.gemm.schedule.persistent else ""
                 last = [
                     {"wait_group": "wgmma", "pending": 0},
-                    free | {"release": "empty[(t * K_TILES + K_TILES - 1) % STAGES]"},
+                    free | {"release": f"empty[({tile}{self._tile_steps()} - 1) % STAGES]"},
                 ]
-                free |= {"release": "empty[(t * K_TILES + k_tile - 1) % STAGES]", "when": "k_tile > 0"}
+                free |= {"release": f"empty[({tile}k_tile - 1) % STAGES]", "when": "k_tile > 0"}
         meet = self._meet(None if self.registers is None else self.registers.consumer)
-        loops = self._loops([*self.filled, multiply, *read, free], [], last + self._epilogue())
+        if self.is_dependent:
+            meet.append({"griddepcontrol": "launch"})
+        loops = self._loops([*self.filled, multiply, *read, free], [], [*last, *self._added(), *self._stored_slices()])
         return {
             "name": "consumer",
             "threads": staging.threads,
             "instances": staging.consumers,
-            "steps": [*meet, loops, *self._drain()],
+            "steps": [*meet, *loops, *self._drain()],
         }
+
+    def _added(self) -> Steps:
+        """The blocks of a cluster that share k add their sums, each those of its own columns.
+
+        What they send lies where stages were: nobody sends before all have read theirs.
+        """
+        gemm = self.gemm
+        if gemm is None or gemm.schedule.split == 1:
+            return []
+        senders = self.staging.consumers
+        owners = gemm.schedule.owners(gemm.sums[1])
+        sender = f"rank * {senders} + instance" if senders > 1 else "rank"
+        from_other = f"other * {senders} + instance" if senders > 1 else "other"
+        everyone = (1 << owners) - 1
+        others = {"mask": f"({everyone} | 1 << rank) ^ 1 << rank"} if owners > 1 else {"mask": 1, "when": "rank > 0"}
+        return [
+            {"cluster": "sync"},
+            {"write": [f"parts[{sender}]"], **others},
+            {"write": [f"a[({sender}) % STAGES]"], "mask": "1 << (rank + 1) % blocks", "when": f"{sender} < STAGES"},
+            {"cluster": "sync"},
+            {
+                "loop": "other",
+                "count": gemm.schedule.split,
+                "steps": [{"read": [f"parts[{from_other}]"], "when": _both("other != rank", self._owns())}],
+            },
+        ]
+
+    def _owns(self) -> str | None:
+        """The condition that a block has columns of its own to store; None: all have."""
+        gemm = self.gemm
+        if gemm is None or gemm.schedule.owners(gemm.sums[1]) == gemm.schedule.split:
+            return None
+        return f"rank < {gemm.schedule.owners(gemm.sums[1])}"
+
+    def _stored_slices(self) -> Steps:
+        """The epilogue of the blocks that have columns of their own; where clusters share k, of the last of them."""
+        steps = self._epilogue()
+        partial = f"partial[rank * {self.staging.consumers} + instance]"
+        if self.gemm is not None and self.gemm.schedule.parts > 1:
+            steps = [{"write": [partial]}, *steps]
+        elif self.gemm is not None and self.gemm.schedule.tail > 1:
+            steps = [{"write": [partial], "when": "t == whole"}, *steps]
+        owns = self._owns()
+        return steps if owns is None else [{"loop": "owner", "count": owns, "steps": steps}]
 
     def _tmem_consumer(self) -> Step:
         """One thread of the (leading) block multiplies; its commits free slots and hand accumulators over."""
@@ -340,7 +477,7 @@ class _Loading:
             _step(commit=f"empty[{self.stage}]", mask=self.feeders if staging.shares else pair),
         ]
         before: Steps = [{"wait": "acc_empty[t % 2]", "parity": "(t / 2) % 2 ^ 1"}, {"fence": "tcgen05.after"}]
-        steps = [*self._meet(), self._loops(k_step, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
+        steps = [*self._meet(), *self._loops(k_step, before, [_step(commit="acc_full[t % 2]", mask=pair)])]
         if self.gemm is not None:
             drained: Steps = [{"tail": "acc_empty[u % 2]", "parity": "(u / 2) % 2 ^ 1"}]
             steps.append({"loop": "u", "start": "tiles", "count": 2, "steps": drained})
@@ -368,12 +505,16 @@ class _Loading:
         """The slices of a tile of C, written by all threads and stored by one of them."""
         if self.gemm is None or self.gemm.epilogue is None:
             return []
+        first = ""  # of the buffers that this slice takes
+        if self.staging.c_buffers > 1:
+            number = f"t * {self.gemm.slices} + slice" if self.gemm.schedule.persistent else "slice"
+            first = f"({number}) % {self.staging.c_buffers} * {self.writers} + "
         steps = _stored(
-            written="c[instance]",
-            stored=[f"c[{part}]" for part in range(self.writers)],
+            written=f"c[{first}instance]",
+            stored=[f"c[{first}{part}]" for part in range(self.writers)],
             stored_bytes=self.staging.c_stored_bytes,
             meet={"sync": _EPILOGUE_BAR, "threads": self.writers * self.staging.threads},
-            pending=0,
+            pending=self.staging.c_buffers - 1,
             when="instance == 0" if self.writers > 1 else None,
         )
         return [{"loop": "slice", "count": self.gemm.slices, "steps": steps}]
@@ -381,6 +522,11 @@ class _Loading:
     def _drain(self) -> Steps:
         """Stores that must have read the epilogue's buffer before the block ends."""
         return [_DRAIN] if self.has_epilogue else []
+
+
+def _both(first: str, second: str | None) -> str:
+    """A condition that holds where both do."""
+    return first if second is None else f"({first}) & ({second})"
 
 
 def _storing(staging: Staging, plan: Plan) -> Step:

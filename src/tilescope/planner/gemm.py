@@ -22,8 +22,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import PlanError, Violation
 from tilescope.layout import Major, major_named, oriented
 from tilescope.mma.consumer import CONSUMER, consumers_of
+from tilescope.planner.gemm_choices import MOST_PLANNED, Choice, Wanted, choices
 from tilescope.planner.gemm_plan import GemmPlan
-from tilescope.planner.gemm_tiles import behind, rank, tile_shapes, weighed
+from tilescope.planner.gemm_tiles import behind, rank, time_us, weighed
 from tilescope.planner.obstacle import Broken, Obstacle, broken, violations
 from tilescope.planner.planned_gemm import RankedTile, RefusedTile, end_of, regions_of
 from tilescope.planner.plans import Plan
@@ -34,17 +35,21 @@ from tilescope.planner.product_checks import (
     GEMM_SMEM,
     narrow_instruction,
     product_problems,
+    schedule_problems,
     tile_problems,
 )
 from tilescope.planner.proof import proven
+from tilescope.planner.schedule import LARGEST_PARTS, LARGEST_SPLIT, Schedule
 from tilescope.planner.search import PLAN_SMEM, SLICE_EXCEEDS_SMEM, candidates
-from tilescope.reading import integer, integers, known_name
+from tilescope.reading import flag, integer, integers, known_name
 
 MAX_AUTO_STAGES = 8  # chosen, unless more are needed to keep enough bytes in flight
 FEWEST_STAGES = 2  # one is filled while the other is read
 EPILOGUE_ROW_BYTES = 128
 LARGEST_SMS = 1024
+SWAPPED_SLICE = 64  # rows of C that a swapped tile stores at a time, or half as many
 LARGEST_MATRIX_EXTENT = 1 << 32
+_SCHEDULE_REFUSED = 5  # checks passed by a tile whose blocks cannot share it as they should
 _TILE_K_BITS = 256  # that an instruction takes of k at least
 # Rules that a swizzle breaks and another may keep. The search tries all swizzles, so a refusal by one of these says
 # nothing about the product.
@@ -77,25 +82,28 @@ def plan_gemm(
     tile: tuple[int, int, int] | None = None,
     stages: int | None = None,
     sms: int | None = None,
+    swapped: bool | None = None,
+    split: int | None = None,
+    parts: int | None = None,
+    group: int | None = None,
+    tail: int | None = None,
+    dependent: bool = False,
 ) -> GemmPlan:
     """Tile shape, stages, swizzles, maps and shared-memory budget of a GEMM, planned together.
 
     None: the card's architecture (without either: sm_90 and an H200), its own consumer (tcgen05, wgmma, ldmatrix) and
-    its SMs; C of the operands' type (of b1: int32). Split K is not planned. PlanError says why the product, or the
-    tile, cannot be planned.
+    its SMs; C of the operands' type (of 4- to 8-bit types bf16, of b1 int32). `dependent`: for programmatic dependent
+    launch; B must not come from the kernel before. PlanError says why the product, or the tile, cannot be planned.
 
     >>> low_batch = plan_gemm(16, 4096, 4096, "bf16")
-    >>> low_batch.tile[0], low_batch.b.swizzle.name
-    (64, '128B')
+    >>> low_batch.tile, low_batch.schedule, low_batch.b.swizzle.name
+    ((16, 64, 64), Schedule(swapped=True, split=2), '128B')
     """
     sms = None if sms is None else integer("sms", sms, 1, LARGEST_SMS)
     stages = None if stages is None else integer("stages", stages, 1, LARGEST_STAGES)
     row = DataType.named(data_type)
     target, device = resolved(arch, card)
-    if output_type is None:
-        output = DataType.named("s32") if row.name == "b1" else row
-    else:
-        output = DataType.named(output_type)
+    output = _usual_output(row) if output_type is None else DataType.named(output_type)
     product = Product(
         data_type=row,
         output_type=output,
@@ -117,16 +125,40 @@ def plan_gemm(
         asked = (tile_m, tile_n, tile_k)
     if problems := violations(product_problems(product)):
         raise PlanError(problems)
-    return _best(product, asked, stages)
+    wanted = Wanted(
+        tile=asked,
+        stages=stages,
+        swapped=None if swapped is None else flag("swapped", swapped),
+        split=None if split is None else integer("split", split, 1, LARGEST_SPLIT),
+        parts=None if parts is None else integer("parts", parts, 1, LARGEST_PARTS),
+        group=None if group is None else integer("group", group, 0, LARGEST_MATRIX_EXTENT),
+        tail=None if tail is None else integer("tail", tail, 1, LARGEST_PARTS),
+        dependent=flag("dependent", dependent),
+    )
+    return _best(product, wanted)
 
 
-def _best(product: Product, asked: Tile | None, stages: int | None) -> GemmPlan:
+def _usual_output(operands: DataType) -> DataType:
+    """The type of C where none is asked for: of 4- to 8-bit operands bf16, which holds their sums, of others their own."""
+    if operands.name == "b1":
+        return DataType.named("s32")
+    return operands if operands.bits > 8 else DataType.named("bf16")
+
+
+def _best(product: Product, wanted: Wanted) -> GemmPlan:
     """The plan of the tile that was asked for, or of the cheapest; PlanError with one tile's obstacles if all are refused."""
-    search = _TileSearch(product, stages, is_asked=asked is not None)
-    shapes = [asked] if asked is not None else tile_shapes(product, search.reads)
-    attempts = [search.attempt(shape) for shape in shapes]
+    search = _TileSearch(product, wanted.stages, is_asked=wanted.tile is not None)
+    attempts: list[_Attempt] = []
+    for choice in choices(product, wanted, search.reads):
+        if len(attempts) >= MOST_PLANNED and choice.is_predicted and any(tried.plans for tried in attempts):
+            break  # the others take longer
+        attempt = search.attempt(choice.tile, choice.schedule)
+        plain = replace(wanted.plain, swapped=choice.schedule.swapped)
+        if attempt.checks_passed == _SCHEDULE_REFUSED and choice.schedule != plain:
+            attempt = search.attempt(choice.tile, plain)  # what was not asked for need not be
+        attempts.append(attempt)
     successes = [attempt for attempt in attempts if attempt.plans is not None]
-    lowest_us = min(attempt.cost.floor_us or 0.0 for attempt in successes or attempts)
+    lowest_us = min(time_us(attempt.cost) for attempt in successes or attempts)
     attempts.sort(key=lambda attempt: rank(attempt.cost, lowest_us))
     planned = [(attempt.cost, attempt.plans) for attempt in attempts if attempt.plans is not None]
     if not planned:  # the tile that passed most checks gives the most useful reasons
@@ -190,42 +222,55 @@ class _TileSearch:
 
     def reads(self, matrix: Operand, tile: tuple[int, int]) -> bool:
         """Whether there is a plan for a tile of A or of B."""
-        return isinstance(self.plan_of(matrix, tile), Plan)
+        return isinstance(self.plan_of(matrix, tile, swapped=False), Plan)
 
-    def attempt(self, tile: Tile) -> _Attempt:
+    def attempt(self, tile: Tile, schedule: Schedule) -> _Attempt:
         """A tile with its plans, or with the first obstacles to them."""
         product = self.product
+        choice = Choice(tile, schedule)
         tile_m, tile_n, tile_k = tile
         if beyond := tile_problems(product, tile):
-            return self._refused(tile, beyond, checks_passed=0)
-        a = self.plan_of("A", (tile_m, tile_k))
-        b = self.plan_of("B", (tile_n, tile_k))
+            return self._refused(choice, beyond, checks_passed=0)
+        a = self.plan_of("A", (tile_m, tile_k), swapped=schedule.swapped)
+        b = self.plan_of("B", (tile_n, tile_k), swapped=schedule.swapped)
         if isinstance(a, list) or isinstance(b, list):
             unplanned = [obstacle for plan in (a, b) if isinstance(plan, list) for obstacle in plan]
-            return self._refused(tile, unplanned, checks_passed=1)
+            return self._refused(choice, unplanned, checks_passed=1)
         if narrow := narrow_instruction(product, tile, b):
-            return self._refused(tile, narrow, checks_passed=2)
-        epilogue = self._epilogue(tile)
+            return self._refused(choice, narrow, checks_passed=2)
+        epilogue = self._epilogue(choice)
         if isinstance(epilogue, list):
-            return self._refused(tile, epilogue, checks_passed=3)
+            return self._refused(choice, epilogue, checks_passed=3)
         plans = _Plans(a, b, epilogue)
         fitting = _fitting_stages(product, plans, self.stages)
         if fitting < (FEWEST_STAGES if self.stages is None else self.stages):
             exceeding = [self._too_many_stages(tile, plans, fitting)]
-            return self._refused(tile, exceeding, checks_passed=4, fitting=fitting)
-        return _Attempt(weighed(product, tile, (a, b), fitting), plans)
+            return self._refused(choice, exceeding, checks_passed=4, fitting=fitting)
+        stages_bytes = fitting * (a.stage_bytes + b.stage_bytes)
+        if unshared := schedule_problems(product, tile, schedule, stages_bytes):
+            return self._refused(choice, unshared, checks_passed=_SCHEDULE_REFUSED, fitting=fitting)
+        return _Attempt(weighed(product, tile, schedule, (a, b), fitting), plans)
 
-    def _refused(self, tile: Tile, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0) -> _Attempt:
-        return _Attempt(weighed(self.product, tile, None, fitting), None, obstacles, checks_passed)
+    def _refused(
+        self, choice: Choice, obstacles: Sequence[Obstacle], *, checks_passed: int, fitting: int = 0
+    ) -> _Attempt:
+        return _Attempt(
+            weighed(self.product, choice.tile, choice.schedule, None, fitting), None, obstacles, checks_passed
+        )
 
-    def _epilogue(self, tile: Tile) -> Plan | list[Obstacle] | None:
-        """The plan of what is stored of C at a time: a span of columns, where the tile is a whole number of spans."""
+    def _epilogue(self, choice: Choice) -> Plan | list[Obstacle] | None:
+        """The plan of what is stored of C at a time: a span of columns, where the tile is a whole number of spans.
+
+        Of a swapped tile it is all of n, and at most so many of m as keep the buffer small.
+        """
         if not self.product.by_tma:
             return None
-        rows, columns, _ = tile
-        span = _span(self.product)
-        stored = columns if columns % span else span
-        return self.plan_of("C", (rows, stored), is_exchanged(self.product, tile))
+        m, n, _ = choice.tile
+        if choice.schedule.swapped:
+            rows = _slice(choice.schedule.share(m), SWAPPED_SLICE)
+            return self.plan_of("C", (rows, n), swapped=True)
+        stored = _slice(choice.schedule.share(n), _span(self.product))
+        return self.plan_of("C", (m, stored), swapped=is_exchanged(self.product, choice.tile))
 
     def _too_many_stages(self, tile: Tile, plans: _Plans, fitting: int) -> Broken:
         """Why the stages do not fit a block's shared memory, with what would."""
@@ -265,13 +310,14 @@ class _TileSearch:
 
 
 def _matrix_plan(
-    product: Product, matrix: Matrix, tile: tuple[int, int], exchanged: bool = False
+    product: Product, matrix: Matrix, tile: tuple[int, int], *, swapped: bool = False
 ) -> Plan | list[Obstacle]:
     """The best plan of a tile of A, of B, or of a slice of C, not proven yet; or the obstacles to one.
 
-    With A and B exchanged the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
+    With A and B swapped the accumulators hold the transpose of C: n x m, with n contiguous in global memory.
     """
     first, second = EXTENTS[matrix]
+    exchanged = swapped and matrix == "C"
     names = (second, first) if exchanged else (first, second)
     shape = (tile[1], tile[0]) if exchanged else tile
     element = product.data_type
@@ -289,7 +335,7 @@ def _matrix_plan(
             consumer=product.consumer,
             arch=product.arch,
             card=product.card,
-            operand=None if matrix == "C" else matrix,
+            operand=_operand(matrix, swapped=swapped),
             direction="store" if matrix == "C" else "load",
             global_shape=(extents[names[0]], extents[names[1]]),
             extent_names=names,
@@ -299,6 +345,15 @@ def _matrix_plan(
             return plans[0]
         obstacles = _most_telling([candidate.obstacles for candidate in refused])
     return [_of_matrix(obstacle, matrix, tile[1], _span(product)) for obstacle in obstacles]
+
+
+def _operand(matrix: Matrix, *, swapped: bool) -> Operand | None:
+    """As which operand the tensor core takes a matrix."""
+    if matrix == "C":
+        return None
+    if swapped:
+        return "B" if matrix == "A" else "A"
+    return matrix
 
 
 def _of_matrix(obstacle: Obstacle, matrix: Matrix, columns: int, span: int) -> Obstacle:
@@ -323,6 +378,15 @@ def _most_telling(refusals: list[list[Obstacle]]) -> list[Obstacle]:
     shared = set.intersection(*rules)
     fewest = min(counted, key=len)
     return [obstacle for obstacle in fewest if obstacle.rule in shared] or fewest
+
+
+def _slice(extent: int, usual: int) -> int:
+    """What is stored at a time of an extent: the usual, or half of it, where they divide the extent; else all.
+
+    >>> _slice(256, 64), _slice(224, 64), _slice(24, 64)
+    (64, 32, 24)
+    """
+    return next((size for size in (usual, usual // 2) if extent % size == 0), extent)
 
 
 def _span(product: Product) -> int:

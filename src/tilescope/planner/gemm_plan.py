@@ -21,10 +21,18 @@ class GemmPlan(PlannedGemm):
     >>> best.tile, best.stages, best.a.swizzle.name
     ((128, 256, 64), 4, '128B')
     >>> best.ranked[1].tile, best.ranked[1].why
-    ((256, 128, 64), '4 instructions a K step, not 2')
+    ((128, 256, 64), '4 instructions a K step, not 2')
     """
 
-    _derived: ClassVar[tuple[str, ...]] = ("reasons", "smem_bytes", "budget_bytes", "tiles", "rounds", "floor_us")
+    _derived: ClassVar[tuple[str, ...]] = (
+        "reasons",
+        "smem_bytes",
+        "budget_bytes",
+        "tiles",
+        "rounds",
+        "floor_us",
+        "predicted_us",
+    )
 
     @property
     def reasons(self) -> tuple[Reason, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilescope.planner.planned_gemm import PlannedGemm
+from tilescope.planner.planned_gemm import PlannedGemm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.product import (
     ACCUMULATOR_BYTES,
@@ -17,6 +17,13 @@ from tilescope.planner.product import (
 from tilescope.planner.reason import Reason
 from tilescope.swizzle import CHUNK_BYTES
 
+_MOVES = {  # by what binds: what would make the product faster
+    "steps": "larger tiles, or more SMs with a tile",
+    "memory": "operands of fewer bits",
+    "L2": "larger tiles, or rows that start at lines of 128 bytes",
+    "power": "fewer operand bytes for every product: larger tiles",
+}
+
 
 def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
     """The numbers and choices of a GEMM's plan."""
@@ -24,12 +31,15 @@ def gemm_reasons(best: PlannedGemm) -> Iterator[Reason]:
     exchanged = is_exchanged(product, best.tile)
     yield _tiles(best)
     yield from _floor(product, best)
+    yield from _time(best)
     yield from _choice(best)
-    yield Reason.of(
-        "not-planned",
-        options=("split K",) if exchanged else ("split K", "swapped operands"),
-        idle=max(0, best.sms - best.tiles) if best.sms else None,
-    )
+    if product.consumer != "wgmma":
+        yield Reason.of(
+            "not-planned",
+            options=("split K",) if exchanged else ("split K", "swapped operands"),
+            idle=max(0, best.sms - best.tiles) if best.sms else None,
+        )
+    yield from _schedule(best)
     yield _accumulators(product, best)
     yield _stages(best)
     yield from _rows(best)
@@ -46,6 +56,40 @@ def _tiles(best: PlannedGemm) -> Reason:
     """How many tiles C has, and how well they fill the card."""
     full = best.tiles / (best.rounds * best.sms) if best.rounds and best.sms else None
     return Reason.of("tiles", tile=best.tile, tiles=best.tiles, sms=best.sms, rounds=best.rounds, full=full)
+
+
+def _time(best: PlannedGemm) -> Iterator[Reason]:
+    """The predicted time, its parts, and what would move it."""
+    prediction = best.ranked[0].prediction
+    if prediction is None:
+        return
+    yield Reason.of(
+        "time",
+        us=prediction.us,
+        launch_us=prediction.launch_us,
+        main_us=prediction.main_us,
+        bound=prediction.bound,
+        epilogue_us=prediction.epilogue_us,
+        adding_us=prediction.adding_us or None,
+        moves=_MOVES[prediction.bound],
+    )
+
+
+def _schedule(best: PlannedGemm) -> Iterator[Reason]:
+    """How the blocks share the work, where that is not the plain way."""
+    schedule = best.schedule
+    if schedule.swapped:
+        yield Reason.of("swapped", rows=best.sums[0], columns=best.sums[1])
+    if schedule.split > 1:
+        yield Reason.of("split", blocks=schedule.split, steps=best.k_tiles, part_bytes=best.part_bytes)
+    if schedule.parts > 1:
+        yield Reason.of("parts", parts=schedule.parts, workspace_bytes=best.workspace_bytes)
+    if schedule.tail > 1:
+        yield Reason.of("tail", tiles=best.tail_tiles, parts=schedule.tail, workspace_bytes=best.workspace_bytes)
+    if schedule.group:
+        yield Reason.of("group", group=schedule.group)
+    if schedule.dependent:
+        yield Reason.of("dependent", stages=min(best.stages, best.k_tiles))
 
 
 def _floor(product: Product, best: PlannedGemm) -> Iterator[Reason]:
@@ -76,6 +120,10 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
     for refused in leading[:2]:
         first = refused.violations[0]
         yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
+    if best.ranked[0].prediction is not None:
+        if best.others:
+            yield Reason.of("next-time", next=best.others[0].tile, us=_predicted(best.others[0]))
+        return
     chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     if near and chosen.terms:
         facts: dict[str, object] = {"near": len(near) + 1, "busiest_bytes": chosen.busiest_bytes}
@@ -86,6 +134,11 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
         yield Reason.of("near-floors", **facts)
     elif best.others and chosen.terms:
         yield Reason.of("next-floor", next=best.others[0].tile)
+
+
+def _predicted(tile: RankedTile) -> float:
+    assert tile.prediction is not None
+    return tile.prediction.us
 
 
 def _accumulators(product: Product, best: PlannedGemm) -> Reason:

@@ -10,9 +10,10 @@ The floor of a tile is the longest of four times, none of which a kernel with th
                           the bytes in flight (stages x bytes of a stage) in the time that a copy takes
     memory                A, B and C moved once, at the rate that so many bytes in flight on every SM reach
 
-A time whose rate the card's row does not have is left out. Shapes whose floor is within a tenth of the lowest are compared
-by the operand bytes that the busiest SM fetches, then by the tensor-core instructions of one K step; then the one with
-fewer rows comes first. So large matrices get large tiles, and where there is little work all SMs get some.
+A time whose rate the card's row does not have is left out. Shapes whose predicted time is within 1 % of the shortest, or
+without a prediction whose floor is within a tenth of the lowest, are compared by the operand bytes that the busiest SM
+fetches, then by the tensor-core instructions of one K step; then the one with fewer rows comes first. So large matrices get
+large tiles, and where there is little work all SMs get some.
 
 4096 x 4096 x 4096 bf16 on an H200:
     tile           tiles   rounds   floor      busiest SM
@@ -30,11 +31,13 @@ from typing import NamedTuple
 from tilescope.arithmetic import ceil_div
 from tilescope.card import REQUEST_BYTES, Card
 from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_time import predicted
 from tilescope.planner.planned_gemm import FloorTerm, RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.problem import Operand
 from tilescope.planner.product import Product, Tile
 from tilescope.planner.reason import Reason
+from tilescope.planner.schedule import Schedule
 from tilescope.sentence import in_mb
 
 TILE_M = (64, 128, 256)
@@ -44,6 +47,8 @@ TILE_N = (8, 16, 32, 64, 96, 128, 192, 256)
 LARGEST_ACCUMULATOR = 128 * 256
 K_TILE_BYTES = 128  # bytes of k per tile: one 128B span
 _NEAR = 1.1  # floors this close count as equal
+_NEAR_TIME = 1.01  # predicted times likewise
+_SHARING = 0.25  # for every further block that shares k
 
 
 def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int]], bool]) -> list[Tile]:
@@ -63,7 +68,9 @@ def tile_shapes(product: Product, is_readable: Callable[[Operand, tuple[int, int
     return [(down, across, tile_k) for down in rows for across in columns if down * across <= LARGEST_ACCUMULATOR]
 
 
-def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, stages: int) -> RankedTile:
+def weighed(
+    product: Product, tile: Tile, schedule: Schedule, operands: tuple[Plan, Plan] | None, stages: int
+) -> RankedTile:
     """What a shape costs, before it is compared with others.
 
     `operands` are the plans of A and B; None: rows of 128 bytes, and as much in flight as helps.
@@ -71,15 +78,21 @@ def weighed(product: Product, tile: Tile, operands: tuple[Plan, Plan] | None, st
     m, n, k = product.shape
     tiles = prod(tile_grid(product.shape, tile))
     rounds = ceil_div(tiles, product.sms or 1)  # for which every SM takes a tile, the last time perhaps not all of them
-    row_bytes = rounds * k * product.data_type.bits // 8
+    k_of_a_block = k if schedule.persistent else min(k, schedule.k_tiles(k, tile[2]) * tile[2])
+    row_bytes = rounds * k_of_a_block * product.data_type.bits // 8
     fetched = _Fetched(min(m, tile[0]) * row_bytes, min(n, tile[1]) * row_bytes)
-    instructions = _instructions(product, tile)
+    sums = _sums(tile, schedule)
+    instructions = _instructions(product, sums)
     return RankedTile(
         tile=tile,
+        schedule=schedule,
+        prediction=predicted(product, tile, schedule),
         stages=stages,
         tiles=tiles,
         rounds=None if product.sms is None else rounds,
-        terms=_floor_terms(product, tile, rounds, fetched, _loads(product, fetched, operands, stages)),
+        terms=_floor_terms(
+            product, _Share(sums, rounds, k_of_a_block), fetched, _loads(product, fetched, operands, stages)
+        ),
         busiest_bytes=sum(fetched),
         instructions=instructions.along_m * instructions.along_n,
         behind=Reason.of("first"),
@@ -118,24 +131,36 @@ def _loads(product: Product, fetched: _Fetched, operands: tuple[Plan, Plan] | No
     return _LoadRates(card.tma.load(REQUEST_BYTES, in_flight_bytes=in_flight), sum(fetched) / took)
 
 
-def _floor_terms(
-    product: Product, tile: Tile, rounds: int, fetched: _Fetched, loads: _LoadRates | None
-) -> tuple[FloorTerm, ...]:
+def _sums(tile: Tile, schedule: Schedule) -> Tile:
+    """A tile as the tensor core sees it: of swapped operands n comes first."""
+    m, n, k = tile
+    return (n, m, k) if schedule.swapped else tile
+
+
+class _Share(NamedTuple):
+    """What the busiest SM does: a tile of so many rounds, and of each so much of k."""
+
+    tile: Tile  # as the tensor core sees it
+    rounds: int
+    k: int
+
+
+def _floor_terms(product: Product, share: _Share, fetched: _Fetched, loads: _LoadRates | None) -> tuple[FloorTerm, ...]:
     """The times that no kernel with this tile undercuts by the card's rates, the longest first."""
     card = product.card
     if card is None or loads is None:
         return ()
     m, n, k = product.shape
-    tile_m, tile_n, _ = tile
+    tile_m, tile_n, _ = share.tile
     element = product.data_type
     terms = []
     tflops = card.tflops(element)
     if tflops is not None:
-        flop = rounds * 2 * tile_m * tile_n * k * card.sms
+        flop = share.rounds * 2 * tile_m * tile_n * share.k * card.sms
         basis = card.basis(element.name) or "documented"
         terms.append(FloorTerm("arithmetic", flop / tflops / 1e6, tflops, "TFLOP/s", basis))
     if card.smem_gb_per_s is not None:
-        read = rounds * _rows_read(product, tile) * (k * element.smem_bits // 8)
+        read = share.rounds * _rows_read(product, share.tile) * (share.k * element.smem_bits // 8)
         terms.append(_transfer("shared-memory reads", read, card.smem_gb_per_s, card, "smem_gb_per_s"))
     if loads.one_sm is not None:
         terms.append(_transfer("loads of one SM", sum(fetched), loads.one_sm, card, "tma"))
@@ -183,18 +208,33 @@ def _block(extent: int, known: tuple[int, ...]) -> int:
     return max((size for size in known if extent % size == 0), default=known[0])
 
 
-def rank(tile: RankedTile, lowest_us: float) -> tuple[float, int, int]:
-    """What shapes are sorted by, where `lowest_us` is the lowest floor of all: near floors count as equal."""
-    return max(tile.floor_us or 0.0, _NEAR * lowest_us), tile.busiest_bytes, tile.instructions
+def time_us(tile: RankedTile) -> float:
+    """The predicted time; where there is none, the floor; 0 where neither is known."""
+    return tile.floor_us or 0.0 if tile.prediction is None else tile.prediction.us
+
+
+def rank(tile: RankedTile, lowest_us: float) -> tuple[float, float, int]:
+    """What shapes are sorted by: predicted time, or floor; the bytes of the busiest SM; instructions.
+
+    `lowest_us` is the lowest time, or floor, of all: near ones count as equal. Bytes count a quarter more for every
+    further block that shares k, since blocks that share wait for each other.
+    """
+    near = _NEAR if tile.prediction is None else _NEAR_TIME
+    counted_bytes = tile.busiest_bytes * (1 + _SHARING * (tile.schedule.blocks_of_a_tile - 1))
+    return max(time_us(tile), near * lowest_us), counted_bytes, tile.instructions
 
 
 def behind(tile: RankedTile, best: RankedTile, lowest_us: float) -> Reason:
     """The first term in which a shape is behind the best."""
-    floor_us = rank(tile, lowest_us)[0]
-    if floor_us > rank(best, lowest_us)[0]:
-        return Reason.of("behind-floor", here=floor_us, there=lowest_us)
+    own = rank(tile, lowest_us)
+    first = rank(best, lowest_us)
+    if own[0] > first[0]:
+        named = "behind-floor" if tile.prediction is None else "behind-time"
+        return Reason.of(named, here=time_us(tile), there=lowest_us)
     here = tile.busiest_bytes
     there = best.busiest_bytes
+    if own[1] > first[1] and here <= there:
+        return Reason.of("behind-sharing", blocks=tile.schedule.blocks_of_a_tile)
     if here > there:
         return Reason.of(_behind_in_bytes(tile, best), here=here, there=there)
     if tile.instructions > best.instructions:

@@ -19,8 +19,9 @@ from tilescope.data_type import DataType
 from tilescope.errors import Violation
 from tilescope.planner.planned_tile import MBARRIER_BYTES
 from tilescope.planner.plans import Plan
-from tilescope.planner.product import Product, Tile
+from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
 from tilescope.planner.reason import Reason
+from tilescope.planner.schedule import PLAIN, Schedule
 from tilescope.sentence import in_us
 from tilescope.value import Value, row_field
 
@@ -30,6 +31,8 @@ _WARP_ROWS = 16  # of mma, which a warp takes at least
 _WARP_COLUMNS = 8
 _BEHIND_IN = {  # the term that a reason is about
     "first": "",
+    "behind-time": "time",
+    "behind-sharing": "sharing",
     "behind-floor": "floor",
     "behind-bytes": "bytes",
     "behind-few-bytes": "bytes",
@@ -54,12 +57,34 @@ class FloorTerm(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction(Value):
+    """The time that a kernel should take, in its parts; gemm_time.py says what they are."""
+
+    _derived: ClassVar[tuple[str, ...]] = ("us",)
+
+    launch_us: float  # from one kernel to the next
+    main_us: float  # the K steps of all rounds
+    bound: str  # the longest of steps, memory, L2 and power
+    bounds_us: tuple[tuple[str, float], ...]  # these times, by name
+    epilogue_us: float  # sums converted and stored
+    adding_us: float  # of blocks that share k
+    basis: Basis
+
+    @property
+    def us(self) -> float:
+        """All parts together."""
+        return self.launch_us + self.main_us + self.epilogue_us + self.adding_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankedTile(Value):
     """A tile shape that can be computed, what it costs, and why it does not come first."""
 
     _derived: ClassVar[tuple[str, ...]] = ("floor_us", "behind_in", "why")
 
     tile: Tile
+    schedule: Schedule = PLAIN  # how blocks share the work
+    prediction: Prediction | None = None  # None: only the floor is known
     stages: int
     tiles: int  # of C
     rounds: int | None  # None: how many SMs there are is not known
@@ -75,7 +100,7 @@ class RankedTile(Value):
 
     @property
     def behind_in(self) -> str:
-        """The first term in which it is behind: floor, bytes, instructions, order; "" for the first."""
+        """The first term in which it is behind: time, floor, sharing, bytes, instructions, order; "" for the first."""
         return _BEHIND_IN[self.behind.name]
 
     @property
@@ -155,6 +180,17 @@ class PlannedGemm(Value):
         return self.ranked[0].floor_us
 
     @property
+    def predicted_us(self) -> float | None:
+        """Microseconds that the kernel should take; None where they cannot be predicted."""
+        prediction = self.ranked[0].prediction
+        return None if prediction is None else prediction.us
+
+    @property
+    def producers(self) -> int:
+        """Warps that issue copies: two for warpgroups, since the copies of a small tile are too many for one thread."""
+        return 2 if self.a.problem.consumer_name == "wgmma" and self.stages > 1 else 1
+
+    @property
     def in_flight_bytes(self) -> int:
         """Bytes of A and B that a block can have under way: all its stages."""
         return self.stages * (self.a.transaction_bytes + self.b.transaction_bytes)
@@ -185,9 +221,82 @@ class PlannedGemm(Value):
         return self.ranked[0].rounds
 
     @property
+    def schedule(self) -> Schedule:
+        """How the blocks share the work."""
+        return self.ranked[0].schedule
+
+    @property
+    def k_tiles(self) -> int:
+        """K steps of a tile that one block takes."""
+        return self.schedule.k_tiles(self.shape[2], self.tile[2])
+
+    @property
+    def operands(self) -> tuple[Plan, Plan]:
+        """The matrix that gives the tensor core its rows, then the one that gives it its columns."""
+        return (self.b, self.a) if self.schedule.swapped else (self.a, self.b)
+
+    @property
+    def sums(self) -> tuple[int, int]:
+        """Rows and columns of a tile's accumulators: of a swapped tile n x m."""
+        m, n, _ = self.tile
+        return (n, m) if self.schedule.swapped else (m, n)
+
+    @property
+    def share(self) -> int:
+        """Columns of the accumulators that a block stores: all of them, unless a cluster shares k."""
+        return self.schedule.share(self.sums[1])
+
+    @property
+    def part_bytes(self) -> int:
+        """The sums that one block of a cluster sends to another; those that it gets lie where its stages were."""
+        return 0 if self.schedule.split == 1 else self.sums[0] * self.share * ACCUMULATOR_BYTES
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Global memory through which clusters add their parts of k, without the counters."""
+        m, n, _ = self.tile
+        shared = self.tiles * self.schedule.parts if self.schedule.parts > 1 else 0
+        if self.schedule.tail > 1:
+            shared = self.tail_tiles * self.schedule.tail
+        return shared * m * n * ACCUMULATOR_BYTES
+
+    @property
+    def counters(self) -> int:
+        """Counters in global memory by which blocks learn which of them comes last; all are 0 before and after."""
+        if self.schedule.tail > 1:
+            return self.tail_tiles
+        return self.tiles * self.schedule.split if self.schedule.parts > 1 else 0
+
+    @property
+    def tail_tiles(self) -> int:
+        """Tiles of the last round, if that round does not fill the card."""
+        return self.tiles % (self.sms or 1)
+
+    @property
+    def blocks(self) -> int | None:
+        """Blocks of the grid; None: as many as the card has SMs, at most one for every tile."""
+        if not self.schedule.persistent:
+            return self.tiles * self.schedule.blocks_of_a_tile
+        return self.sms if self.schedule.tail > 1 else None
+
+    @property
+    def c_buffers(self) -> int:
+        """Buffers through which slices of C leave: two, where more than one slice comes and shared memory has the room."""
+        alone = self.schedule.persistent is False and self.slices == 1
+        if self.epilogue is None or alone or self.a.problem.consumer_name != "wgmma":
+            return 1
+        if self.epilogue.stage_bytes % self.epilogue.smem_alignment_bytes:
+            return 1
+        return 2 if end_of(regions_of(self.a, self.b, self.epilogue, self.stages, 2)) <= self.budget_bytes else 1
+
+    @property
     def slices(self) -> int:
         """Slices of the tile of C that go through the epilogue's shared memory, one after another."""
-        return 0 if self.epilogue is None else self.tile[1] // self.epilogue.problem.columns
+        if self.epilogue is None:
+            return 0
+        if self.schedule.swapped:
+            return self.share // self.epilogue.problem.tile[1]
+        return self.share // self.epilogue.problem.columns
 
     @property
     def warps(self) -> tuple[int, int]:
@@ -210,7 +319,7 @@ class PlannedGemm(Value):
 
     def smem_regions(self) -> tuple[SmemRegion, ...]:
         """The regions of a block's shared memory, in order."""
-        return regions_of(self.a, self.b, self.epilogue, self.stages)
+        return regions_of(self.a, self.b, self.epilogue, self.stages, self.c_buffers)
 
     def smem_offsets(self) -> dict[str, tuple[int, ...]]:
         """Where the stages of A and of B, the epilogue, and the barriers (full of all stages, then empty) start.
@@ -220,7 +329,7 @@ class PlannedGemm(Value):
         >>> from tilescope.planner import plan_gemm
         >>> offsets = plan_gemm(4096, 4096, 4096, "bf16").smem_offsets()
         >>> offsets["b"], offsets["barriers"][:2]
-        ((65536, 98304, 131072, 163840), (212992, 213000))
+        ((65536, 98304, 131072, 163840), (229376, 229384))
         """
         return {region.name: region.starts for region in self.smem_regions()}
 
@@ -234,14 +343,14 @@ class _Wanted(NamedTuple):
     alignment_bytes: int
 
 
-def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int) -> tuple[SmemRegion, ...]:
+def regions_of(a: Plan, b: Plan, epilogue: Plan | None, stages: int, c_buffers: int = 1) -> tuple[SmemRegion, ...]:
     """A, B, the epilogue and the barriers of all stages, every region at the next multiple of its alignment."""
     wanted = [
         _Wanted("a", stages, a.stage_bytes, a.smem_alignment_bytes),
         _Wanted("b", stages, b.stage_bytes, b.smem_alignment_bytes),
     ]
     if epilogue is not None:
-        wanted.append(_Wanted("epilogue", 1, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
+        wanted.append(_Wanted("epilogue", c_buffers, epilogue.stage_bytes, epilogue.smem_alignment_bytes))
     if a.boxes is not None:  # cp.async waits without
         wanted.append(_Wanted("barriers", 2 * stages, MBARRIER_BYTES, MBARRIER_BYTES))
     regions = []

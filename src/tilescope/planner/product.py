@@ -58,6 +58,11 @@ class Product(NamedTuple):
         return self.arch.has("tma")
 
     @property
+    def is_promoted(self) -> bool:
+        """Whether the sums of a K step are added to others of full precision: wgmma cuts sums of 8-bit floats to 14 bits."""
+        return self.consumer == "wgmma" and self.data_type.ptx in ("e4m3", "e5m2")
+
+    @property
     def mma_forms(self) -> tuple[Instruction, ...]:
         """The forms of mma that multiply its elements; none where the tensor core reads by descriptors."""
         return () if self.tensor_core.reads_by_descriptor else mma_rows(self.arch, self.data_type)

@@ -79,6 +79,26 @@ SENTENCES = {
     # a product: tiles and floors
     "tiles": "Tile {tile: x }: {tiles:tile} of C[[ for {sms:SM}, {rounds:round}, {full:%} full]].",
     "floor": "Floor {floor_us:us} by the rates of {card:an}, bound by {bound}: {terms:; }.",
+    "time": (
+        "Predicted {us:us}: {launch_us:us} launch, {main_us:us} main loop (bound by {bound}), {epilogue_us:us} epilogue"
+        "[[, {adding_us:us} adding parts of k]]. What would move it: {moves}."
+    ),
+    "next-time": "{next: x } comes next, predicted {us:us}.",
+    "swapped": "Swapped: wgmma takes {rows} rows of B, and {columns} of A as its columns.",
+    "split": (
+        "k is split over the {blocks:block} of a cluster, {steps} K steps each; "
+        "they send each other {part_bytes} bytes of sums through distributed shared memory."
+    ),
+    "parts": "k is split over {parts} clusters, which add through {workspace_bytes} bytes of global memory.",
+    "tail": (
+        "The {tiles} tiles of the last round are shared by {parts} blocks each, "
+        "which add through {workspace_bytes} bytes of global memory."
+    ),
+    "group": "Tiles are taken in groups of {group} along m: what they share stays in the L2.",
+    "dependent": (
+        "Dependent launch: it starts while the kernel before it runs, fetches B for {stages:stage}, "
+        "and waits for that kernel before it reads A."
+    ),
     "not-planned": "Not planned: {options: or }[[; {idle:SM} have no tile]].",
     "would-lead": "{tile: x } would come first, but: {found}; {limit}.",
     "near-floors": (
@@ -87,6 +107,8 @@ SENTENCES = {
         "[[; {alike: x } is equal in every term]]."
     ),
     "next-floor": "No other tile's floor is within a tenth of it: {next: x } comes next.",
+    "behind-time": "predicted {here:us}, more than 1 % above the shortest, {there:us}",
+    "behind-sharing": "predicted as fast within 1 %, but {blocks} blocks share k and wait for each other",
     "behind-floor": "floor {here:us}, more than a tenth above the lowest, {there:us}",
     "behind-bytes": "its busiest SM fetches {here:MB}, not {there:MB}",
     "behind-all-bytes": "all SMs together fetch {here:MB}, not {there:MB}",

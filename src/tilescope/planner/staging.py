@@ -71,6 +71,12 @@ CLUSTER_OF_STORES = PLAN_PIPELINE.worded(
     limit="every block stores its own tile",
     fix="Use cluster=1.",
 )
+CLUSTER_OF_SPLIT = PLAN_PIPELINE.worded(
+    argument="cluster",
+    found="cluster = {cluster} for a GEMM whose k is split over {split:block}",
+    limit="the blocks that share k are its cluster",
+    fix="Use cluster=1, or plan with split=1.",
+)
 UNEVEN_PARTS = PLAN_PIPELINE.worded(
     argument="cluster",
     found="{tile_bytes} bytes in {parts} parts",
@@ -163,6 +169,16 @@ class Staging:
         return 1 if self.first.copy == "tma" else WARPGROUP_THREADS
 
     @property
+    def producers(self) -> int:
+        """Warps that issue copies."""
+        return 1 if self.gemm is None else self.gemm.producers
+
+    @property
+    def c_buffers(self) -> int:
+        """Buffers of slices of C."""
+        return 1 if self.gemm is None else self.gemm.c_buffers
+
+    @property
     def c_stage_bytes(self) -> int:
         """Shared memory of a slice of C in one block: the blocks of a pair have half of its rows each."""
         if self.gemm is None or self.gemm.epilogue is None:
@@ -204,7 +220,10 @@ def read_staging(
         return attempted(problems, 1, integer, argument, usual if asked is None else asked, 1, most)
 
     sums_in_warpgroups = core.reads_by_descriptor and core.accumulators == "registers"
-    is_tall = gemm is not None and sums_in_warpgroups and gemm.tile[0] >= WARPGROUP_THREADS
+    is_tall = gemm is not None and sums_in_warpgroups and gemm.sums[0] >= WARPGROUP_THREADS
+    split = 1 if gemm is None else gemm.schedule.split
+    if split > 1 and cluster != 1:
+        raise CLUSTER_OF_SPLIT.error(cluster=printed(cluster), split=split)
     usual_arrivals = "warpgroup" if core.reads_by_descriptor else "warp"
     arriving = usual_arrivals if arrivals is None else arrivals
     read_stages = number("stages", stages, first.stages if gemm is None else gemm.stages, MAX_STAGES)
@@ -213,10 +232,10 @@ def read_staging(
         tiles=tiles,
         stages=read_stages,
         consumers=number("consumers", consumers, 2 if is_tall else 1, LARGEST_CONSUMERS),
-        cluster=attempted(problems, (1, 1), _cluster, cluster),
+        cluster=(split, 1) if split > 1 else attempted(problems, (1, 1), _cluster, cluster),
         cta_group=number("cta_group", cta_group, 1, 2),
         steps=number("steps", steps, 4 * read_stages + 2, LARGEST_STEPS),
-        multicast=attempted(problems, False, flag, "multicast", multicast),
+        multicast=split == 1 and attempted(problems, False, flag, "multicast", multicast),
         arriving=attempted(problems, "thread", known_name, "arrivals", arriving, ARRIVALS),
     )
     raise_all(problems)
@@ -277,7 +296,7 @@ def _beyond_shared_memory(staging: Staging, plans: tuple[Plan, ...]) -> Iterator
     """Refuse stages that exceed what a GEMM's epilogue leaves of a block's shared memory."""
     arch = staging.first.arch
     stage_bytes = sum(plan.stage_bytes for plan in plans) + barrier_bytes(staging.first)
-    limit = arch.smem_per_block_bytes - staging.c_stage_bytes
+    limit = arch.smem_per_block_bytes - staging.c_buffers * staging.c_stage_bytes
     if staging.stages * stage_bytes > limit:
         yield STAGES_EXCEED_SMEM.violation(
             stages=staging.stages,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tilescope.arithmetic import ceil_div
 from tilescope.planner.gemm_plan import GemmPlan, tile_grid
+from tilescope.planner.planned_gemm import RankedTile
 from tilescope.planner.plans import Plan
 from tilescope.planner.reason import with_article
+from tilescope.planner.schedule import Schedule
 from tilescope.sentence import by, counted, in_mb, in_us
 from tilescope.view.drawing import Beside, Drawing, Part, Table
 from tilescope.view.grid import Cell, Grid, Tier
@@ -50,7 +51,12 @@ def _gemm_grids(gemm: GemmPlan) -> dict[str, Grid]:
     if gemm.epilogue is not None and gemm.epilogue.boxes is not None:  # slices that take turns in shared memory
         m, n, _ = gemm.tile
         colour = _COLOURS["slice of C"]
-        grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
+        if gemm.schedule.swapped or gemm.schedule.split > 1:
+            rows, columns = gemm.epilogue.problem.rows, gemm.epilogue.problem.columns
+            title = f"C, a slice of {rows} m x {columns} n: stores"
+            grids["C"] = copies_grid(gemm.epilogue, title, ("m", "n"), colour=colour)
+        else:
+            grids["C"] = copies_grid(gemm.epilogue, f"C, {m} m x {n} n: stores", ("m", "n"), columns=n, colour=colour)
     return grids
 
 
@@ -68,7 +74,7 @@ def _gemm_refusals(gemm: GemmPlan, *, why: bool) -> Part:
 
 def _gemm_facts(gemm: GemmPlan) -> Table:
     down, across = tile_grid(gemm.shape, gemm.tile)
-    steps = ceil_div(gemm.shape[2], gemm.tile[2])
+    steps = gemm.k_tiles
     moved = gemm.a.transaction_bytes + gemm.b.transaction_bytes
     tiles = f"{down} x {across} = {gemm.tiles}"
     if gemm.rounds is not None and gemm.sms is not None:
@@ -82,8 +88,11 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
         "tile": f"{by(gemm.tile)} (m x n x k)",
         "tiles of C": f"{tiles}; {counted(steps, 'k tile')} each",
         "floor": floor,
+        "predicted": None if gemm.predicted_us is None else in_us(gemm.predicted_us),
+        "schedule": schedule_words(gemm.schedule) or None,
         "stages": f"{gemm.stages} of {stage}, {gemm.in_flight_bytes} bytes in flight",
     }
+    facts = {name: fact for name, fact in facts.items() if fact is not None}
     if gemm.a.boxes is None:
         facts["a stage"] = f"{moved} bytes by {gemm.a.problem.copy}, 16 bytes a thread, then wait_group"
     else:
@@ -160,21 +169,22 @@ def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
     starts: dict[str, tuple[int, ...]] = {}
     stage_bytes: dict[str, int] = {}
     for region in gemm.smem_regions():
-        for number, name in enumerate(_REGION_NAMES[region.name]):
-            first = number * gemm.stages
-            starts[name] = region.starts[first : first + gemm.stages]
+        names = _REGION_NAMES[region.name]
+        pieces = len(region.starts) // len(names)  # slices of C have two buffers, however many stages there are
+        for number, name in enumerate(names):
+            starts[name] = region.starts[number * pieces : (number + 1) * pieces]
             stage_bytes[name] = region.piece_bytes
 
     def cell(stage: int, name: str) -> Cell:
         if stage >= len(starts[name]):
-            return Cell("", "unused", title=f"one {name} for all stages")
+            return Cell("", "unused", title=f"{name}: {len(starts[name])} for all stages")
         start = starts[name][stage]
         return Cell(f"{start:#x}", _COLOURS[name], title=f"{name}: {stage_bytes[name]} bytes at {start}")
 
     return Grid.of(
         "Shared memory: starts of the stages",
         ("stage", "bytes"),
-        range(gemm.stages),
+        range(max(map(len, starts.values()))),
         stage_bytes,
         cell,
         outer=(Tier.of("region", stage_bytes),),
@@ -184,22 +194,54 @@ def _gemm_smem_grid(gemm: GemmPlan) -> Grid:
 
 def _gemm_ranking(gemm: GemmPlan, *, why: bool) -> Table:
     shown = gemm.ranked if why else gemm.ranked[:_SHOWN_TILES]
-    records = [
-        {
-            "": place,
-            "tile": by(tile.tile),
-            "tiles": tile.tiles,
-            "rounds": tile.rounds or None,
-            "stages": tile.stages,
-            "floor": None if tile.floor_us is None else in_us(tile.floor_us),
-            "busiest SM": in_mb(tile.busiest_bytes),
-            "behind in": tile.behind_in,
-        }
-        for place, tile in enumerate(shown, 1)
-    ]
     more = len(gemm.ranked) - len(shown)
     notes = [f"… {more} more; `--why` lists them."] if more else []
+    if gemm.predicted_us is not None:
+        records = (_predicted_record(place, tile) for place, tile in enumerate(shown, 1))
+        return Table.of(records, "Tiles, best first", "rllrrrr", notes=notes)
+    records = (_floor_record(place, tile) for place, tile in enumerate(shown, 1))
     return Table.of(records, "Tiles, best first", "rlrrrrrl", notes=notes)
+
+
+def _predicted_record(place: int, tile: RankedTile) -> dict[str, object]:
+    return {
+        "": place,
+        "tile": by(tile.tile),
+        "schedule": schedule_words(tile.schedule) or None,
+        "predicted": None if tile.prediction is None else in_us(tile.prediction.us),
+        "tiles": tile.tiles,
+        "stages": tile.stages,
+        "floor": None if tile.floor_us is None else in_us(tile.floor_us),
+    }
+
+
+def _floor_record(place: int, tile: RankedTile) -> dict[str, object]:
+    return {
+        "": place,
+        "tile": by(tile.tile),
+        "tiles": tile.tiles,
+        "rounds": tile.rounds or None,
+        "stages": tile.stages,
+        "floor": None if tile.floor_us is None else in_us(tile.floor_us),
+        "busiest SM": in_mb(tile.busiest_bytes),
+        "behind in": tile.behind_in,
+    }
+
+
+def schedule_words(schedule: Schedule) -> str:
+    """How blocks share the work, in a few words; "": one tile after another, down m.
+
+    >>> schedule_words(Schedule(swapped=True, split=2))
+    'swapped, split 2'
+    """
+    words = ["swapped"] if schedule.swapped else []
+    named = (("split", schedule.split), ("parts", schedule.parts), ("tail", schedule.tail))
+    words += [f"{name} {count}" for name, count in named if count > 1]
+    if schedule.group:
+        words.append(f"groups of {schedule.group}")
+    if schedule.dependent:
+        words.append("dependent launch")
+    return ", ".join(words)
 
 
 DRAWINGS = {GemmPlan: draw_gemm_plan}

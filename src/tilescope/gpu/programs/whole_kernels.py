@@ -95,8 +95,10 @@ def drawn_kernel(random: random.Random) -> Case:
 
 
 def _planned(case: Case) -> GemmPlan:
+    """With the plain schedule: so many blocks take one tile after another."""
     m, n, k = case["shape"]
     options = case["options"] | {"tile": tuple(case["options"]["tile"])}
+    options |= {"swapped": False, "split": 1, "parts": 1, "tail": 1}
     return plan_gemm(m, n, k, case["data_type"], arch="sm_90", **options)
 
 

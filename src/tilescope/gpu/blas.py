@@ -1,0 +1,228 @@
+"""cuBLAS beside our own kernels: cublasGemmEx, and the algorithms that cublasLt's heuristic names, called through ctypes.
+
+C (m x n), A (m x k) and B (n x k) lie row by row. cuBLAS speaks of columns, so it is asked for the transpose:
+
+    C^T (n x m)  =  B (n x k)  x  A^T (k x m)      operands "T" and "N", leading extents k, k and n
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Iterator
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tilescope.data_type import DataType
+from tilescope.errors import DeviceError
+
+WORKSPACE_BYTES = 64 << 20
+MOST_ALGORITHMS = 8  # of cublasLt's heuristic that are timed
+_NO_TRANSPOSE = 0
+_TRANSPOSE = 1
+_DEFAULT_ALGORITHM = -1
+_CUDA_TYPE = {"bf16": 14, "f16": 2, "f32": 0, "tf32": 0, "e4m3": 28, "e5m2": 29, "s8": 3, "s32": 10}  # cudaDataType
+_COMPUTE_F32 = 68  # cublasComputeType_t
+_COMPUTE_TF32 = 77
+_COMPUTE_S32 = 72
+_DESC_TRANSA = 3  # cublasLtMatmulDescAttributes_t
+_DESC_TRANSB = 4
+_PREFERENCE_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
+_GEMM_EX_TYPES = ("bf16", "f16", "tf32", "s8")
+
+
+class Matrices(NamedTuple):
+    """The product of which the matrices lie at these addresses."""
+
+    shape: tuple[int, int, int]
+    data_type: DataType
+    output_type: DataType
+    a: int
+    b: int
+    c: int
+
+
+class Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algorithm", c_uint64 * 8),
+        ("workspace_bytes", c_size_t),
+        ("state", c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", c_int * 4),
+    )
+
+
+def _library(name: str) -> ctypes.CDLL:
+    """A library of CUDA's toolkit: installed for the system, or by pip (nvidia-cublas, torch)."""
+    candidates = [*_in_wheels(name), f"lib{name}.so.13", f"lib{name}.so.12", f"lib{name}.so"]
+    for candidate in candidates:
+        try:
+            return ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    raise DeviceError(f"This needs lib{name}: pip install nvidia-cublas, or install the CUDA toolkit.")
+
+
+def _in_wheels(name: str) -> Iterator[str]:
+    spec = importlib.util.find_spec("nvidia")
+    roots = [] if spec is None else spec.submodule_search_locations or []
+    for root in roots:
+        yield from (str(path) for path in sorted(Path(root).glob(f"*/lib/lib{name}.so.*")))
+
+
+def _checked(status: int, call: str) -> None:
+    if status:
+        raise DeviceError(f"{call} answered {status}.")
+
+
+class Blas:
+    """Handles of cuBLAS and cublasLt on a stream, with one workspace on the card."""
+
+    def __init__(self, stream: int, workspace: int) -> None:
+        self._stream = c_void_p(stream)
+        self._workspace = c_void_p(workspace)
+        self._lt = _library("cublasLt")
+        self._blas = _library("cublas")
+        self._handle = c_void_p()
+        self._lt_handle = c_void_p()
+        _checked(self._blas.cublasCreate_v2(byref(self._handle)), "cublasCreate")
+        _checked(self._blas.cublasSetStream_v2(self._handle, self._stream), "cublasSetStream")
+        setting = self._blas.cublasSetWorkspace_v2(self._handle, self._workspace, c_size_t(WORKSPACE_BYTES))
+        _checked(setting, "cublasSetWorkspace")
+        _checked(self._lt.cublasLtCreate(byref(self._lt_handle)), "cublasLtCreate")
+        version = c_int()
+        _checked(self._blas.cublasGetVersion_v2(self._handle, byref(version)), "cublasGetVersion")
+        self.version = f"{version.value // 10000}.{version.value // 100 % 100}.{version.value % 100}"
+
+    def takes(self, data_type: DataType) -> bool:
+        """Whether cublasGemmEx multiplies a type; cublasLt alone takes 8-bit floats."""
+        return data_type.ptx in _GEMM_EX_TYPES
+
+    def gemm_ex(self, matrices: Matrices) -> None:
+        """cublasGemmEx, in the stream."""
+        m, n, k = matrices.shape
+        operand = _CUDA_TYPE[matrices.data_type.ptx]
+        one, zero = _scalars(matrices.data_type)
+        status = self._blas.cublasGemmEx(
+            self._handle,
+            _TRANSPOSE,
+            _NO_TRANSPOSE,
+            n,
+            m,
+            k,
+            byref(one),
+            c_void_p(matrices.b),
+            operand,
+            k,
+            c_void_p(matrices.a),
+            operand,
+            k,
+            byref(zero),
+            c_void_p(matrices.c),
+            _CUDA_TYPE[matrices.output_type.ptx],
+            n,
+            _compute(matrices.data_type),
+            _DEFAULT_ALGORITHM,
+        )
+        _checked(status, "cublasGemmEx")
+
+    def lt(self, matrices: Matrices) -> LtProduct:
+        """The product as cublasLt describes it, with the algorithms of its heuristic."""
+        return LtProduct(self._lt, self._lt_handle, self._workspace, self._stream, matrices)
+
+
+class LtProduct:
+    """A product of cublasLt; `algorithms` are at most MOST_ALGORITHMS, the heuristic's first choice first."""
+
+    def __init__(
+        self, library: ctypes.CDLL, handle: c_void_p, workspace: c_void_p, stream: c_void_p, matrices: Matrices
+    ) -> None:
+        self._library = library
+        self._handle = handle
+        self._workspace = workspace
+        self._stream = stream
+        m, n, k = matrices.shape
+        operand = _CUDA_TYPE[matrices.data_type.ptx]
+        scale = _CUDA_TYPE["s32" if matrices.data_type.ptx == "s8" else "f32"]
+        self._one, self._zero = _scalars(matrices.data_type)
+        self._description = self._made("MatmulDescCreate", _compute(matrices.data_type), scale)
+        self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSA, c_int(_TRANSPOSE))
+        self._set("MatmulDescSetAttribute", self._description, _DESC_TRANSB, c_int(_NO_TRANSPOSE))
+        self._b = self._layout(operand, k, n)
+        self._a = self._layout(operand, k, m)
+        self._c = self._layout(_CUDA_TYPE[matrices.output_type.ptx], n, m)
+        self.algorithms = self._heuristic()
+
+    def _made(self, call: str, *values: int) -> c_void_p:
+        made = c_void_p()
+        _checked(getattr(self._library, f"cublasLt{call}")(byref(made), *values), f"cublasLt{call}")
+        return made
+
+    def _layout(self, kind: int, rows: int, columns: int) -> c_void_p:
+        made = c_void_p()
+        call = self._library.cublasLtMatrixLayoutCreate
+        status = call(byref(made), kind, c_uint64(rows), c_uint64(columns), ctypes.c_int64(rows))
+        _checked(status, "cublasLtMatrixLayoutCreate")
+        return made
+
+    def _set(self, call: str, of: c_void_p, attribute: int, value: Any) -> None:
+        status = getattr(self._library, f"cublasLt{call}")(of, attribute, byref(value), c_size_t(ctypes.sizeof(value)))
+        _checked(status, f"cublasLt{call}")
+
+    def _heuristic(self) -> list[Heuristic]:
+        preference = self._made("MatmulPreferenceCreate")
+        self._set("MatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, c_size_t(WORKSPACE_BYTES))
+        results = (Heuristic * MOST_ALGORITHMS)()
+        found = c_int()
+        status = self._library.cublasLtMatmulAlgoGetHeuristic(
+            self._handle,
+            self._description,
+            self._b,
+            self._a,
+            self._c,
+            self._c,
+            preference,
+            MOST_ALGORITHMS,
+            results,
+            byref(found),
+        )
+        _checked(status, "cublasLtMatmulAlgoGetHeuristic")
+        return [results[number] for number in range(found.value) if results[number].state == 0]
+
+    def multiply(self, matrices: Matrices, algorithm: Heuristic) -> None:
+        """CublasLtMatmul with one of the algorithms, in the stream."""
+        status = self._library.cublasLtMatmul(
+            self._handle,
+            self._description,
+            byref(self._one),
+            c_void_p(matrices.b),
+            self._b,
+            c_void_p(matrices.a),
+            self._a,
+            byref(self._zero),
+            c_void_p(matrices.c),
+            self._c,
+            c_void_p(matrices.c),
+            self._c,
+            byref(algorithm),
+            self._workspace,
+            c_size_t(WORKSPACE_BYTES),
+            self._stream,
+        )
+        _checked(status, "cublasLtMatmul")
+
+
+def _compute(data_type: DataType) -> int:
+    if data_type.ptx == "s8":
+        return _COMPUTE_S32
+    return _COMPUTE_TF32 if data_type.ptx == "tf32" else _COMPUTE_F32
+
+
+def _scalars(data_type: DataType) -> tuple[Any, Any]:
+    """1 and 0, as cuBLAS takes the factors of this type's products."""
+    if data_type.ptx == "s8":
+        return c_int(1), c_int(0)
+    return ctypes.c_float(1), ctypes.c_float(0)

@@ -1,0 +1,166 @@
+"""The tiles and schedules of a product that are worth planning, by the time that gemm_time.py predicts for them.
+
+Where no time can be predicted (other tensor cores, cards without measured rates), every tile shape is tried with the plain
+schedule, and floors decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tilescope.arithmetic import ceil_div, rounded_up
+from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.gemm_tiles import K_TILE_BYTES, TILE_M, TILE_N, tile_shapes
+from tilescope.planner.gemm_time import clusters, order_bytes, predicted, predicts
+from tilescope.planner.planned_gemm import MAX_ACCUMULATORS
+from tilescope.planner.problem import Operand
+from tilescope.planner.product import Product, Tile
+from tilescope.planner.schedule import COLUMN_GROUP, GROUPED_TILES, LARGEST_PARTS, LARGEST_SPLIT, Schedule
+
+MOST_PLANNED = 16  # choices with the shortest times that are planned, more only if all of these are refused
+_FEWEST_K_TILES = 3  # of a block that shares k
+_WIDE_TILES = (160, 224)  # columns beside TILE_N's: some fill the last round where those leave SMs idle
+_FITTED_TILES = 4  # columns are also cut into so many equal tiles at most
+_LARGEST_COLUMNS = 256  # of one wgmma
+
+IsReadable = Callable[[Operand, tuple[int, int]], bool]
+
+
+class Wanted(NamedTuple):
+    """What was asked for; None: the planner chooses."""
+
+    tile: Tile | None
+    stages: int | None
+    swapped: bool | None
+    split: int | None
+    parts: int | None
+    group: int | None
+    tail: int | None
+    dependent: bool
+
+    def allows(self, schedule: Schedule) -> bool:
+        """Whether a schedule is what was asked for."""
+        asked = (self.swapped, self.split, self.parts, self.group, self.tail)
+        found = (schedule.swapped, schedule.split, schedule.parts, schedule.group, schedule.tail)
+        return all(one is None or one == other for one, other in zip(asked, found, strict=True))
+
+    @property
+    def plain(self) -> Schedule:
+        """What was asked for, and the plain schedule for the rest."""
+        return Schedule(
+            swapped=bool(self.swapped),
+            split=self.split or 1,
+            parts=self.parts or 1,
+            group=self.group or 0,
+            tail=self.tail or 1,
+            dependent=self.dependent,
+        )
+
+
+class Choice(NamedTuple):
+    """A tile and how its blocks share the work."""
+
+    tile: Tile
+    schedule: Schedule
+    is_predicted: bool = True
+
+
+def choices(product: Product, wanted: Wanted, is_readable: IsReadable) -> list[Choice]:
+    """The tiles and schedules to plan, of every tile the best; those that are predicted to be fastest come first."""
+    if not predicts(product):
+        shapes = [wanted.tile] if wanted.tile is not None else tile_shapes(product, is_readable)
+        return [Choice(shape, wanted.plain, is_predicted=False) for shape in shapes]
+    found = []
+    for tile, allowed in _by_tile(product, wanted, is_readable):
+        times = [(_us(product, tile, schedule), schedule) for schedule in allowed]
+        fastest = min(times, key=lambda time: time[0])[1]
+        found.append(Choice(tile, replace(fastest, dependent=wanted.dependent)))
+    found.sort(key=lambda choice: _us(product, choice.tile, choice.schedule))
+    return found
+
+
+def _us(product: Product, tile: Tile, schedule: Schedule) -> float:
+    prediction = predicted(product, tile, schedule)
+    assert prediction is not None
+    return prediction.us
+
+
+def _by_tile(product: Product, wanted: Wanted, is_readable: IsReadable) -> Iterator[tuple[Tile, list[Schedule]]]:
+    """Every tile, as it is and swapped, with its schedules."""
+    for swapped in (False, True) if wanted.swapped is None else (wanted.swapped,):
+        shapes = [wanted.tile] if wanted.tile is not None else list(_shapes(product, swapped, is_readable))
+        for shape in shapes:
+            if wanted.tile is not None and wanted.swapped is None and swapped != _suits_swapped(shape):
+                continue
+            allowed = [one for one in schedules(product, shape, swapped=swapped) if wanted.allows(one)]
+            yield shape, allowed or [replace(wanted.plain, swapped=swapped)]
+
+
+def _suits_swapped(tile: Tile) -> bool:
+    """Whether a tile that was asked for must be swapped: its n is a multiple of wgmma's 64 rows, its m only of its columns."""
+    m, n, _ = tile
+    return m % TILE_M[0] != 0 and m % COLUMN_GROUP == 0 and n % TILE_M[0] == 0
+
+
+def _shapes(product: Product, swapped: bool, is_readable: IsReadable) -> Iterator[Tile]:
+    """Tiles of 64, 128 or 256 rows, and of as many columns as one instruction takes; none twice as large as its matrix."""
+    m, n, _ = product.shape
+    rows_extent, columns_extent = (n, m) if swapped else (m, n)
+    tile_k = K_TILE_BYTES * 8 // product.data_type.smem_bits
+    most = MAX_ACCUMULATORS // 2 if product.is_promoted else MAX_ACCUMULATORS  # 8-bit floats keep two sums
+    fitted = {rounded_up(ceil_div(columns_extent, count), COLUMN_GROUP) for count in range(1, _FITTED_TILES + 1)}
+    loop = product.tensor_core.loop
+    assert loop is not None
+    one_instruction = loop.extents(product.data_type).n
+    widths = sorted({*TILE_N, *_WIDE_TILES, *(width for width in fitted if width <= _LARGEST_COLUMNS)})
+    for rows in TILE_M:
+        if rows > TILE_M[0] and rows >= 2 * rows_extent:
+            continue
+        for columns in widths:
+            too_wide = columns > TILE_N[0] and columns >= 2 * columns_extent
+            blocks_of_a_warpgroup = max(1, rows // (2 * TILE_M[0]))
+            if too_wide or blocks_of_a_warpgroup * columns // 2 > most:
+                continue
+            if columns in one_instruction and is_readable("B", (columns, tile_k)):
+                yield (columns, rows, tile_k) if swapped else (rows, columns, tile_k)
+
+
+def schedules(product: Product, tile: Tile, *, swapped: bool) -> Iterator[Schedule]:
+    """How blocks can share a tile: one tile after another, the last round shared, or k split while SMs would be idle."""
+    sms = product.sms or 1
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    tiles = tiles_m * tiles_n
+    k_tiles = ceil_div(product.shape[2], tile[2])
+    group = _group(product, tile)
+    yield Schedule(swapped=swapped, group=group)
+    rest = tiles % sms
+    if tiles > sms and rest:
+        for tail in {2, min(sms // rest, k_tiles // 4)}:
+            if 1 < tail <= sms // rest and k_tiles >= _FEWEST_K_TILES * tail:
+                yield Schedule(swapped=swapped, group=group, tail=tail)
+    if tiles > sms:
+        return
+    for split in (1, 2, 4, LARGEST_SPLIT):
+        most = min(clusters(sms, split) // tiles, LARGEST_PARTS)
+        for parts in sorted({1, 2, 3, (most + 1) // 2, most}):
+            shared_by = split * parts
+            if 1 <= parts <= most and shared_by > 1 and k_tiles >= _FEWEST_K_TILES * shared_by:
+                yield Schedule(swapped=swapped, split=split, parts=parts, group=group)
+
+
+def _group(product: Product, tile: Tile) -> int:
+    """Tiles along m that are taken together: all; 16, if fewer bytes come from memory then; or one: tiles go along n.
+
+    What neighbouring SMs fetch together costs the L2 once. On an H200, tiles along n were up to 1.4 times as fast where
+    they are fewer than along m (3251 x 576 x 11328, 26 x 5 tiles: 66 us, not 96), and slower where they are more.
+    """
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    clearly_fewer = 2 * tiles_n < tiles_m or tile[1] <= tile[0]
+    if 1 < tiles_n <= tiles_m and clearly_fewer:
+        return 1
+    if tiles_m <= GROUPED_TILES:
+        return 0
+    plain = order_bytes(product, tile, 0)
+    return GROUPED_TILES if order_bytes(product, tile, GROUPED_TILES) < plain else 0

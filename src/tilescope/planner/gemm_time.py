@@ -1,0 +1,293 @@
+"""How long a GEMM takes: a prediction with its parts, fitted to 4,183 kernels of this emitter on an H200.
+
+    launch      from one kernel of a graph to the next; less where it starts before that one has ended
+    steps       the K steps of the busiest SM: a step takes what the longest of three takes
+                    products    wgmma of all 64-row blocks, by its columns or by what it reads of shared memory
+                    issue       one wait, one promise and two copies of a producer warp; two warps take turns
+                    loads       the bytes of the step at one SM's rate
+    memory      A and B read and C written once; operands again if the order of the tiles exceeds the L2
+    L2          what SMs fetch: two neighbours whose tiles share an operand fetch it once, rows that straddle lines cost more
+    power       long products run slower: the clock falls
+    main loop   the longest of steps, memory, L2 and power, a little more where they are close
+    epilogue    the sums of a round converted and stored
+    adding      what blocks that share k send each other
+
+16 x 4096 x 4096 bf16, tile 16 x 64, swapped, split 2:  2.9 launch + 7.9 main loop (memory) + 0.1 epilogue + 0.7 adding = 11.6 us
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log10
+from typing import NamedTuple
+
+from tilescope.arch import Basis
+from tilescope.arithmetic import ceil_div
+from tilescope.planner.gemm_plan import tile_grid
+from tilescope.planner.planned_gemm import Prediction
+from tilescope.planner.product import ACCUMULATOR_BYTES, Product, Tile
+from tilescope.planner.schedule import Schedule
+
+_LINE_BYTES = 128  # of the L2, and of a row of a tile
+_WGMMA_ROWS = 64
+_WGMMA_STEPS = 4  # of 32 bytes of k, in a row of 128 bytes
+_MEASURED_SMS = 132
+_NEIGHBOURS = 2  # SMs that fetch what they share once
+_UNLIMITED_TFLOPS = 2000  # short products end before the clock falls
+_MEASURED_GB_PER_S = 4559  # the memory of the card that was measured
+
+
+@dataclass(frozen=True, slots=True)
+class GemmRates:
+    """What the prediction rests on; times in microseconds, rates in GB/s."""
+
+    launch_us: float
+    dependent_us: float  # of a dependent launch
+    block_us: float  # and more for every block
+    cycle_ns: float  # of the tensor cores, under load
+    smem_cycles: float  # of wgmma, for every 128 bytes that it reads
+    issue_us: float  # of a K step's copies
+    promoting: float  # how much longer steps take whose sums are promoted
+    memory: float
+    l2: float  # of what neighbouring SMs do not share
+    uneven_l2: float  # of all that is fetched, where rows straddle lines: beside the former
+    one_sm: float
+    uneven_sm: float  # likewise
+    half_lines: float  # share of that cost where rows start at multiples of 64 bytes
+    sectors: float  # and of 32
+    epilogue_us: float  # of a round, before its bytes
+    epilogue: float  # of one SM
+    cluster_us: float  # two meetings of a cluster
+    cluster_block_us: float  # and more for every block of it
+    cluster: float  # of one SM's parts
+    workspace_us: float  # the counter, and the way to the L2 and back
+    workspace_part_us: float  # and more for every part that the last block adds
+    workspace_write: float  # of one SM
+    workspace_read: float
+    read_twice: float  # share of B that comes from memory again where a cluster splits k and several tiles need it
+    sustained_tflops: float  # of products beyond 10^12 operations, whose clock falls
+    sustained_l2: float  # of the same: what SMs fetch takes power too
+    sharpness: float  # how suddenly the longest of several times takes over
+
+
+# Fitted to 320 shapes of bf16 under driver 580.159.04, CUDA 13.0: of the kernels that it would choose, 98 % within 15 %.
+H200_RATES = GemmRates(
+    launch_us=2.156,
+    dependent_us=0.65,
+    block_us=0.00575,
+    cycle_ns=0.6012,
+    smem_cycles=1.333,
+    issue_us=0.1194,
+    promoting=1.1,
+    memory=4358,
+    l2=14690,
+    uneven_l2=12100,
+    one_sm=400,
+    uneven_sm=137.8,
+    half_lines=0.2173,
+    sectors=0.3463,
+    epilogue_us=0.0718,
+    epilogue=81.5,
+    cluster_us=0.579,
+    cluster_block_us=0.0706,
+    cluster=23.3,
+    workspace_us=0.695,
+    workspace_part_us=0.2208,
+    workspace_write=29.5,
+    workspace_read=278,
+    read_twice=0.547,
+    sustained_tflops=2236,
+    sustained_l2=17090,
+    sharpness=3.168,
+)
+
+
+class _Work(NamedTuple):
+    """What a tile and a schedule make of a product."""
+
+    rows: int  # of the sums
+    columns: int
+    tiles_m: int
+    tiles_n: int
+    k_tiles: int  # of a block
+    blocks: int  # that run at once
+    rounds: int
+    full_rounds: float  # rounds, the last of them by its share of the K steps
+    step_bytes: float  # of operands, without rows beyond the matrices
+
+    @property
+    def tiles(self) -> int:
+        return self.tiles_m * self.tiles_n
+
+
+def predicts(product: Product) -> bool:
+    """Whether the time of a product can be predicted: wgmma, on a card whose TMA rates were measured."""
+    card = product.card
+    return product.consumer == "wgmma" and card is not None and card.tma is not None and product.sms is not None
+
+
+def clusters(sms: int, blocks: int) -> int:
+    """Clusters of so many blocks, one on every SM, that run at once: those of 4 and 8 leave SMs of a GPC idle.
+
+    >>> clusters(132, 2), clusters(132, 4), clusters(132, 8)
+    (66, 30, 15)
+    """
+    usable = sms if blocks <= 2 else sms * 120 // _MEASURED_SMS
+    return usable // blocks
+
+
+def predicted(product: Product, tile: Tile, schedule: Schedule) -> Prediction | None:
+    """The time of a product with a tile and a schedule; None where it cannot be predicted."""
+    if not predicts(product):
+        return None
+    rates = H200_RATES
+    work = _work(product, tile, schedule)
+    fetched = work.tiles * work.step_bytes * ceil_div(product.shape[2], tile[2])
+    straddling = _straddling(product, rates)
+    promoting = rates.promoting if product.is_promoted else 1.0
+    memory_bytes = _memory_bytes(product, tile, schedule, work, rates)
+    bounds = {
+        "steps": work.full_rounds * work.k_tiles * _step_us(work, straddling, rates) * promoting,
+        "memory": memory_bytes / _memory_rate(product, rates) / 1e3,
+        "L2": (_fetched_apart(product, tile, schedule) / rates.l2 + straddling * fetched / rates.uneven_l2) / 1e3,
+        "power": _power_us(product, tile, work, fetched, rates),
+    }
+    share_bytes = work.rows * schedule.share(work.columns) * ACCUMULATOR_BYTES
+    return Prediction(
+        launch_us=(rates.dependent_us if schedule.dependent else rates.launch_us) + rates.block_us * work.blocks,
+        main_us=_longest(tuple(bounds.values()), rates.sharpness),
+        bound=max(bounds, key=lambda name: bounds[name]),
+        bounds_us=tuple(bounds.items()),
+        epilogue_us=work.rounds * (rates.epilogue_us + share_bytes / rates.epilogue / 1e3),
+        adding_us=_adding_us(schedule, work.rounds, share_bytes, rates),
+        basis=_basis(product),
+    )
+
+
+def _basis(product: Product) -> Basis:
+    """Fitted to measurements of an H200 and 16-bit types; carried over to others."""
+    fitted = product.card is not None and product.card.name == "H200" and product.data_type.bits == 16
+    return "measured" if fitted else "documented"
+
+
+def _work(product: Product, tile: Tile, schedule: Schedule) -> _Work:
+    m, n, k = product.shape
+    tile_m, tile_n, tile_k = tile
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    tiles = tiles_m * tiles_n
+    sms = product.sms or 1
+    k_tiles = schedule.k_tiles(k, tile_k)
+    blocks = min(tiles * schedule.blocks_of_a_tile, sms)
+    rounds = ceil_div(tiles * schedule.parts, max(1, clusters(sms, schedule.split)))
+    full_rounds = float(rounds)
+    if schedule.tail > 1:
+        full_rounds = rounds - 1 + ceil_div(k_tiles, schedule.tail) / k_tiles
+    step_bytes = (m / tiles_m + n / tiles_n) * tile_k * product.data_type.bits / 8
+    rows, columns = (tile_n, tile_m) if schedule.swapped else (tile_m, tile_n)
+    return _Work(rows, columns, tiles_m, tiles_n, k_tiles, blocks, rounds, full_rounds, step_bytes)
+
+
+def _step_us(work: _Work, straddling: float, rates: GemmRates) -> float:
+    """One K step of a block whose loads nothing else delays."""
+    sums_cycles = work.columns / 2
+    read_cycles = rates.smem_cycles * (_WGMMA_ROWS + work.columns) / 4
+    blocks = ceil_div(work.rows, _WGMMA_ROWS)
+    products_us = max(sums_cycles, read_cycles) * _WGMMA_STEPS * blocks * rates.cycle_ns / 1e3
+    loads_us = work.step_bytes * (1 / rates.one_sm + straddling / rates.uneven_sm) / 1e3
+    return _longest((products_us, rates.issue_us, loads_us), rates.sharpness)
+
+
+def _longest(times: tuple[float, ...], sharpness: float) -> float:
+    """The longest of several times that overlap; more than that where two are close."""
+    longest = max(times)
+    if longest == 0:
+        return 0.0
+    together = sum(float((time / longest) ** sharpness) for time in times)
+    return longest * float(together ** (1 / sharpness))
+
+
+def _straddling(product: Product, rates: GemmRates) -> float:
+    """How much rows of A and B straddle lines of 128 bytes: 0 where all start at one, 1 where they start anywhere.
+
+    Every row of a box then touches two lines, and a fifth sector of 32 bytes unless rows start at sectors.
+    """
+    m, n, k = product.shape
+    rows = (k if product.a_major == "K" else m, k if product.b_major == "K" else n)
+    row_bytes = [row * product.data_type.bits // 8 for row in rows]
+    steps = ((_LINE_BYTES, 0.0), (_LINE_BYTES // 2, rates.half_lines), (_LINE_BYTES // 4, rates.sectors))
+    return next((cost for size, cost in steps if all(each % size == 0 for each in row_bytes)), 1.0)
+
+
+def _memory_rate(product: Product, rates: GemmRates) -> float:
+    """GB/s; of another card by its own memory."""
+    card = product.card
+    assert card is not None
+    return rates.memory * card.memory_gb_per_s / _MEASURED_GB_PER_S
+
+
+def _memory_bytes(product: Product, tile: Tile, schedule: Schedule, work: _Work, rates: GemmRates) -> float:
+    m, n, k = product.shape
+    element = product.data_type.bits / 8
+    a_bytes = m * k * element
+    b_bytes = n * k * element
+    c_bytes = m * n * product.output_type.bits / 8
+    if schedule.split > 1 and work.tiles_m > 1:
+        b_bytes *= 1 + rates.read_twice
+    return order_bytes(product, tile, schedule.group) - (m + n) * k * element + a_bytes + b_bytes + c_bytes
+
+
+def order_bytes(product: Product, tile: Tile, group: int) -> float:
+    """Operand bytes from memory: A once for every group, and B again for every group, unless the L2 holds what is shared."""
+    m, n, k = product.shape
+    element = product.data_type.bits / 8
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    rows = min(group or tiles_m, tiles_m)
+    held_bytes = (product.card.l2_bytes or 0) * 0.6 if product.card is not None else 0
+    a_bytes = m * k * element
+    b_bytes = n * k * element
+    if a_bytes + b_bytes <= held_bytes:
+        return a_bytes + b_bytes
+    columns_at_once = max(1, (product.sms or 1) // rows)
+    a_times = 1 if rows * tile[0] * k * element <= held_bytes else ceil_div(tiles_n, columns_at_once)
+    b_times = 1 if b_bytes <= held_bytes else ceil_div(tiles_m, rows)
+    return a_bytes * a_times + b_bytes * b_times
+
+
+def _fetched_apart(product: Product, tile: Tile, schedule: Schedule) -> float:
+    """Operand bytes that SMs fetch, what two neighbours share counted once: B down m, A where tiles go along n first.
+
+    The blocks of a cluster that splits k are neighbours, and share nothing.
+    """
+    m, n, k = product.shape
+    tiles_m, tiles_n = tile_grid(product.shape, tile)
+    a_bytes = m * k * product.data_type.bits / 8 * tiles_n
+    b_bytes = n * k * product.data_type.bits / 8 * tiles_m
+    if schedule.split > 1:
+        return a_bytes + b_bytes
+    run = min(schedule.group or tiles_m, tiles_m)
+    if run == 1 and tiles_m > 1:
+        return a_bytes / min(tiles_n, _NEIGHBOURS) + b_bytes
+    return a_bytes + b_bytes / min(run, _NEIGHBOURS)
+
+
+def _power_us(product: Product, tile: Tile, work: _Work, fetched_bytes: float, rates: GemmRates) -> float:
+    """Of long products, from 10^11 operations on and in full from 10^12: products and fetches share the power there is."""
+    operations = 2.0 * work.tiles * tile[0] * tile[1] * product.shape[2] * product.data_type.bits / 16
+    share = min(1.0, max(0.0, (log10(operations) - 11.1) / 0.9))
+    tflops = rates.sustained_tflops * share + _UNLIMITED_TFLOPS * (1 - share)
+    return operations / tflops / 1e6 + share * fetched_bytes / rates.sustained_l2 / 1e3
+
+
+def _adding_us(schedule: Schedule, rounds: int, share_bytes: int, rates: GemmRates) -> float:
+    took = 0.0
+    if schedule.split > 1:
+        meetings = rates.cluster_us + rates.cluster_block_us * schedule.split
+        took += rounds * (meetings + share_bytes * (schedule.split - 1) / rates.cluster / 1e3)
+    shared_by = max(schedule.parts, schedule.tail)
+    if shared_by > 1:
+        moved = 1 / rates.workspace_write + shared_by / rates.workspace_read
+        times = rounds if schedule.parts > 1 else 1
+        took += times * (rates.workspace_us + share_bytes * moved / 1e3)
+    if schedule.parts > 1:
+        took += rates.workspace_part_us * schedule.parts
+    return took

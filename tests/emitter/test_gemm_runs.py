@@ -1,0 +1,84 @@
+"""Emitted GEMMs run in the machine: every schedule gives the product, bit for bit, and nothing is found wrong with it."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from emitter_toolchain import nvrtc_ptx
+
+import tilescope as ts
+from tilescope.emitter.emission import device_half
+from tilescope.emitter.gemm_program import gemm_program
+
+TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn, "s8": np.int8}
+SPLIT = {"tile": (16, 64, 64), "swapped": True, "split": 2, "stages": 2}
+CASES = [
+    ((16, 128, 256), "bf16", SPLIT),
+    ((3, 72, 256), "bf16", SPLIT | {"tile": (8, 64, 64)}),  # one block of the cluster stores
+    ((40, 64, 320), "bf16", SPLIT | {"tile": (24, 64, 64), "a_major": "MN"}),  # the descriptor's leading bytes count
+    ((64, 72, 512), "f16", {"tile": (64, 64, 64), "split": 2, "parts": 2, "stages": 2}),
+    ((190, 128, 512), "bf16", {"tile": (64, 64, 64), "tail": 2, "stages": 2, "sms": 4}),
+    ((300, 200, 128), "bf16", {"tile": (64, 128, 64), "group": 2, "stages": 2, "sms": 4}),
+    ((128, 128, 256), "e4m3", {"tile": (128, 64, 128), "stages": 2}),  # sums of a K step are promoted
+    ((16, 64, 320), "bf16", SPLIT | {"dependent": True}),
+    (
+        (70, 160, 192),
+        "bf16",
+        {"tile": (64, 160, 64), "group": 1, "stages": 2, "sms": 1, "dependent": True},
+    ),  # slices of 32
+    ((16, 128, 512), "s8", {"tile": (16, 64, 128), "swapped": True, "split": 2, "stages": 2}),
+]
+
+
+def run(shape, data_type, options):
+    """C, the expected product, and the run of the plan's kernel on small whole numbers."""
+    m, n, k = shape
+    gemm = ts.plan_gemm(m, n, k, data_type, **options)
+    kernel = ts.Kernel(nvrtc_ptx(device_half(ts.emit(gemm, "cuda")), "sm_90a").rstrip("\0"), "gemm_kernel")
+    random = np.random.default_rng(1)
+    a, b = random.integers(-2, 3, (m, k)), random.integers(-2, 3, (n, k))
+    stored = [
+        np.ascontiguousarray((matrix.T if options.get(name) == "MN" else matrix).astype(TYPES[data_type]))
+        for name, matrix in (("a_major", a), ("b_major", b))
+    ]
+    c = np.full((m, n), 77, TYPES[gemm.output_type.ptx])
+    memory = ts.Memory()
+    c_shape = (n, m) if gemm.schedule.swapped else (m, n)
+    arguments = [
+        gemm.a.tensor_map(memory.place(stored[0]), (m, k)),
+        gemm.b.tensor_map(memory.place(stored[1]), (n, k)),
+        gemm.epilogue.tensor_map(memory.place(c), c_shape),
+    ]
+    if gemm.workspace_bytes:
+        arguments += [np.zeros(gemm.workspace_bytes // 4, np.float32), np.zeros(gemm.counters, np.uint32)]
+    split = gemm.schedule.split
+    made = kernel.run(
+        gemm.blocks or min(gemm.tiles, gemm.sms),
+        gemm_program(gemm).work.threads,
+        arguments,
+        memory=memory,
+        smem_bytes=gemm.smem_bytes,
+        cluster=(split, 1, 1) if split > 1 else None,
+    )
+    return c, (a @ b.T).astype(c.dtype), made
+
+
+@pytest.mark.parametrize(("shape", "data_type", "options"), CASES)
+def test_the_kernel_gives_the_product_and_no_finding(shape, data_type, options):
+    c, expected, made = run(shape, data_type, options)
+    assert made.outcome == "finished"
+    assert [finding.rule for finding in made.findings if finding.severity == "error"] == []
+    assert (c.astype(np.float64) == expected.astype(np.float64)).all()
+
+
+def test_a_cluster_that_does_not_meet_is_found(monkeypatch):
+    """The same kernel without its meetings reads sums that nobody has sent yet."""
+    emitted = ts.emit
+    unmet = "// All threads of the cluster that do not meet.\n__device__ __forceinline__ void cluster_sync() {}\n"
+
+    def without_meetings(gemm, target):
+        head, _, rest = emitted(gemm, target).partition("// All threads of the cluster")
+        return head + unmet + rest.partition("}\n")[2]
+
+    monkeypatch.setattr(ts, "emit", without_meetings)
+    _, _, made = run(*CASES[0])
+    assert any(finding.severity == "error" for finding in made.findings)
