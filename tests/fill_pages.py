@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # pytest imports this file too, to look for examples in it
+
 from test_documentation import COMMAND, FENCE, IMAGES, NOT_RUN, printed_by
 
 LEFT_OPEN = "…"
