@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Iterator
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tilescope.data_type import DataType
 from tilescope.errors import DeviceError
@@ -29,6 +29,7 @@ _COMPUTE_S32 = 72
 _DESC_TRANSA = 3  # cublasLtMatmulDescAttributes_t
 _DESC_TRANSB = 4
 _PREFERENCE_WORKSPACE = 1  # cublasLtMatmulPreferenceAttributes_t
+_Scalar: TypeAlias = c_int | ctypes.c_float
 _GEMM_EX_TYPES = ("bf16", "f16", "tf32", "s8")
 
 
@@ -168,7 +169,7 @@ class LtProduct:
         _checked(status, "cublasLtMatrixLayoutCreate")
         return made
 
-    def _set(self, call: str, of: c_void_p, attribute: int, value: Any) -> None:
+    def _set(self, call: str, of: c_void_p, attribute: int, value: c_int | c_size_t) -> None:
         status = getattr(self._library, f"cublasLt{call}")(of, attribute, byref(value), c_size_t(ctypes.sizeof(value)))
         _checked(status, f"cublasLt{call}")
 
@@ -221,7 +222,7 @@ def _compute(data_type: DataType) -> int:
     return _COMPUTE_TF32 if data_type.ptx == "tf32" else _COMPUTE_F32
 
 
-def _scalars(data_type: DataType) -> tuple[Any, Any]:
+def _scalars(data_type: DataType) -> tuple[_Scalar, _Scalar]:
     """1 and 0, as cuBLAS takes the factors of this type's products."""
     if data_type.ptx == "s8":
         return c_int(1), c_int(0)

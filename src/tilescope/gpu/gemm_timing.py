@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from tilescope.data_type import DataType
 from tilescope.emitter.emission import device_half, emit
@@ -28,6 +29,14 @@ _MOST_LAUNCHES = 128
 _FILL_TYPES = ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8")
 
 Call = Callable[[Matrices], None]
+_Addresses: TypeAlias = npt.NDArray[np.uint64]
+
+
+class _Parameters(NamedTuple):
+    """The parameters of a launch, and where each of them lies."""
+
+    held: list[_Addresses]
+    pointers: _Addresses
 
 
 class Contender(NamedTuple):
@@ -64,7 +73,7 @@ class Loaded:
             counters = np.zeros(plan.counters, np.uint32)
             workspace = bench.device.allocate(plan.workspace_bytes)
             self._extra = [np.uint64(workspace), np.uint64(bench.device.upload(counters))]
-        self._arguments: dict[Matrices, Any] = {}
+        self._arguments: dict[Matrices, _Parameters] = {}
 
     @property
     def blocks(self) -> int:
@@ -80,7 +89,7 @@ class Loaded:
             return
         answered(self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0))
 
-    def _dependent(self) -> Any:
+    def _dependent(self) -> object:
         """How it is launched where it may start before the kernel before it in the stream has ended."""
         driver = self._bench.driver
         value = driver.CUlaunchAttributeValue()
@@ -97,7 +106,7 @@ class Loaded:
         config.numAttrs = 1
         return config
 
-    def _pointers(self, matrices: Matrices) -> Any:
+    def _pointers(self, matrices: Matrices) -> _Addresses:
         """Where the kernel's parameters lie: the maps by value, then addresses."""
         if matrices not in self._arguments:
             plan = self._plan
@@ -111,8 +120,8 @@ class Loaded:
             held = [np.frombuffer(self._bench.device.encoded(each, address), np.uint64) for each, address in maps]
             held += [np.atleast_1d(number) for number in self._extra]
             pointers = np.array([each.ctypes.data for each in held], np.uint64)
-            self._arguments[matrices] = (held, pointers)
-        return self._arguments[matrices][1]
+            self._arguments[matrices] = _Parameters(held, pointers)
+        return self._arguments[matrices].pointers
 
     def unload(self) -> None:
         """Give the module back."""
@@ -153,7 +162,7 @@ class GemmTiming:
         kind = _FILL_TYPES.index(data_type.ptx)
         self.device.launch("normal:fill_normal", address, words, kind, data_type.bits, seed, blocks=528, threads=256)
 
-    def graph(self, call: Call, matrices: Sequence[Matrices], launches: int) -> Any:
+    def graph(self, call: Call, matrices: Sequence[Matrices], launches: int) -> object:
         """A graph of so many products, one after another, each on the next matrices."""
         driver = self.driver
         mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -174,7 +183,7 @@ class GemmTiming:
         answered(driver.cuEventSynchronize(self._end))
         return float(answered(driver.cuEventElapsedTime(self._start, self._end)))
 
-    def _replay(self, graph: Any) -> None:
+    def _replay(self, graph: object) -> None:
         answered(self.driver.cuGraphLaunch(graph, self.stream))
 
     def run_once(self, call: Call, matrices: Matrices) -> None:
