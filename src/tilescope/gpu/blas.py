@@ -221,7 +221,7 @@ def _compute(data_type: DataType) -> int:
     return _COMPUTE_TF32 if data_type.ptx == "tf32" else _COMPUTE_F32
 
 
-def _scalars(data_type: DataType) -> tuple[Any, Any]:
+def _scalars(data_type: DataType) -> tuple[c_int | ctypes.c_float, c_int | ctypes.c_float]:
     """1 and 0, as cuBLAS takes the factors of this type's products."""
     if data_type.ptx == "s8":
         return c_int(1), c_int(0)

@@ -80,7 +80,7 @@ class Loaded:
             return
         answered(self._bench.driver.cuLaunchKernel(self._function, *sizes, self._bench.stream, pointers.ctypes.data, 0))
 
-    def _dependent(self) -> Any:
+    def _dependent(self) -> object:
         """How it is launched where it may start before the kernel before it in the stream has ended."""
         driver = self._bench.driver
         value = driver.CUlaunchAttributeValue()
