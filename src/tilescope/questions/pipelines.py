@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from tilescope.pipeline.description import Pipeline
+from tilescope.pipeline.expression import Expression
 from tilescope.pipeline.parts import Loop, Step
 from tilescope.pipeline.program import Program, agent_names, loop_values
 from tilescope.pipeline.simulation import simulate
@@ -130,6 +131,8 @@ def _planning(asked: Asked) -> Call[Pipeline]:
     options = asked.options((*PIPELINE_OPTIONS, CTA_GROUP)) | {"multicast": not asked.get("no_multicast")}
     if len(shapes) == 1 and len(shapes[0]) == 3:
         refuse("copy" in asked or "direction" in asked, "--copy and --direction are for tiles; a GEMM has both.")
+        if options.get("cluster", 1) not in (1, (1, 1)):  # it shares tiles, not k
+            problem |= {"split": 1, "parts": 1}
         gemm = Call(plan_gemm, (*shapes[0], data_type), problem, "gemm")
         return Call(plan_pipeline, (gemm,), options, "pipeline")
     for shape in shapes:
@@ -167,7 +170,8 @@ def _steps_run(steps: tuple[Step | Loop, ...], names: dict[str, int]) -> Iterato
     """True for each step that a role runs, and for each round of a loop."""
     for step in steps:
         if not isinstance(step, Loop):
-            yield True
+            if step.when is None or Expression.read("when", step.when, names).value(names):
+                yield True
             continue
         for value in loop_values(step, names):
             yield True
