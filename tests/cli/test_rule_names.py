@@ -12,6 +12,7 @@ WITHOUT_EXAMPLES = {
     "bench-save",
     "capture",
     "capture-format",
+    "capture-program",
     "plan-proof",
     "serve-host",
     "serve-port",

@@ -86,7 +86,7 @@ STATES = [
     "/pipeline?other=256x64&consumers=2&cluster=2x1",
     "/pipeline?stages=2&steps=5&arrivals=thread&no_multicast=yes&cluster=2x1&arch=sm_100",
     "/pipeline?other=256x64&cluster=4x4&consumers=2",
-    "/pipeline?given=gemm&shape=64x4096x4096&cluster=2x1",
+    "/pipeline?given=gemm&shape=4096x4096x4096&cluster=2x1",
     "/pipeline?given=gemm&shape=4096x4096x512&arch=sm_100&cluster=2x2&cta_group=2&stages=3",
     "/pipeline?copy=cp.async&consumer=ldmatrix&arch=sm_80",
     "/pipeline?given=text&text=" + quote(json.dumps(ONE_COPY)),

@@ -533,11 +533,11 @@ def _finding(launch: Launch, group: Sequence[Conflict], groups: Sequence[Sequenc
     return told.worded(fix=_TRIED).violation(change={"insert_ptx": places}, **facts)
 
 
-def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, Any]:
+def _met(launch: Launch, group: Sequence[Conflict]) -> dict[str, object]:
     """How often conflicts were met, in numbers and in words, and all their lines."""
     times = sum(one.times for one in group)
     pcs = dict.fromkeys(pc for one in group for pc in one.pcs if pc is not None)
-    facts: dict[str, Any] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
+    facts: dict[str, object] = {"times": times, "met": f"{times} times" if times > 1 else None, "conflicts": len(group)}
     if len(group) > 1:
         what = "instructions of this line" if group[0].before is None else "pairs of instructions of these lines"
         facts["met"] = f"{times} times by {len(group)} {what}"

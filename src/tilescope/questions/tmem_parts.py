@@ -31,7 +31,7 @@ class TmemMatrix(NamedTuple):
         rows, columns = self.shape
         what = str(columns) if self.operand == "columns" else f"{self.operand}:{rows}x{columns}"
         named = f"{what}:{self.type_name}" if self.type_name else what
-        return f"{named}*{self.times}" if self.times > 1 else named
+        return f"{named}*{self.times}" if self.times != 1 else named
 
     def in_memory(self, form: Mapping[str, Any], m: int) -> tuple[TmemLayout | int, int]:
         """Its layout or columns, and how often it is there; `form` (cta_group, ws, sparse) and m are the instruction's."""

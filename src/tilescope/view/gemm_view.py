@@ -83,6 +83,8 @@ def _gemm_facts(gemm: GemmPlan) -> Table:
     if gemm.card is not None and gemm.floor_us is not None:
         term = gemm.ranked[0].terms[0]
         floor = f"{in_us(gemm.floor_us)}, bound by {term.name}: rates of {with_article(gemm.card.name)}, {term.basis}"
+        if gemm.predicted_us is not None and gemm.predicted_us < gemm.floor_us:
+            floor += " over seconds; a short kernel may run at a higher clock"
     stage = f"{gemm.a.stage_bytes} + {gemm.b.stage_bytes} bytes"
     facts = {
         "tile": f"{by(gemm.tile)} (m x n x k)",

@@ -70,10 +70,11 @@ def of_unplanned(unplanned: Unplanned) -> FirstLine:
 
 
 def of_gemm(planned: GemmPlan) -> FirstLine:
-    """The tile and the stages of a product, and how long it takes at least."""
+    """The tile and the stages of a product, how k is shared, and how long it takes: as predicted, or at least."""
+    sharing = planned.schedule.blocks_of_a_tile
     return line(
         "{shape: x } {type}: tile {tile: x }, {stages:stage} of {stage_bytes} bytes, {tiles:tile} of C[[ in "
-        "{rounds:round} of {sms} SMs]][[; at least {floor:us}]].",
+        "{rounds:round} of {sms} SMs]][[, k shared by {sharing} blocks]][[; {predicted:us} predicted]][[; at least {floor:us}]].",
         shape=planned.shape,
         type=planned.data_type.name,
         tile=planned.tile,
@@ -82,7 +83,9 @@ def of_gemm(planned: GemmPlan) -> FirstLine:
         tiles=planned.tiles,
         rounds=planned.rounds,
         sms=planned.sms,
-        floor=planned.floor_us,
+        sharing=sharing if sharing > 1 else None,
+        predicted=planned.predicted_us,
+        floor=planned.floor_us if planned.predicted_us is None else None,
     )
 
 
