@@ -242,5 +242,5 @@ def test_a_page_and_its_command_answer_the_same(client, timeless, page, chosen):
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "chosen"), FORMS)
 def test_a_page_and_its_command_answer_the_same_in_many_states(client, timeless, page, chosen):
-    differing = {state: difference(client, state, timeless) for state in some(page, chosen, 200, 100)}
+    differing = {state: difference(client, state, timeless) for state in some(page, chosen, 100, 60)}
     assert {state: found for state, found in differing.items() if found} == {}
