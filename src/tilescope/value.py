@@ -29,6 +29,7 @@ from tilescope.sentence import by, counted, shortened
 _DEFINING_MODULES = (
     "layout",
     "tensor_map",
+    "tensor_map.log_difference",
     "tma",
     "tma.place",
     "mma.agreement",

@@ -353,6 +353,7 @@ READ_OPTIONS = (
     ),
 )
 SWIZZLE_OF_MAP = replace(next(row for row in MAP_OPTIONS if row.name == "swizzle"), hint="")
+ARCH_OF_MAP = next(option for option in MAP_OPTIONS if option.name == "arch")
 WORD = Input("word", label="Descriptor", hint="its 64 bits, as a kernel has them.", read=word, is_hex=True)
 PATH_ELEMENT = Input(
     "element", "--element", "Follow element", "of the box, as mn,k: its whole way, instead of the check.", read=pair
@@ -564,7 +565,7 @@ FRAGMENT_FORM = PageForm(
 )
 MAP_PATH_FORM = PageForm(
     CHECK,
-    inputs=(WORD, PATH_ELEMENT, TYPE, DIMS, BOX, SWIZZLE_OF_MAP, SMEM_ADDRESS, STRIDES),
+    inputs=(WORD, PATH_ELEMENT, TYPE, DIMS, BOX, SWIZZLE_OF_MAP, SMEM_ADDRESS, STRIDES, ARCH_OF_MAP),
     presets={
         "word": "0x4000004000010002",
         "element": "37,21",
@@ -575,7 +576,7 @@ MAP_PATH_FORM = PageForm(
         "smem_address": "0x0",
     },
     limits={"elements": LARGEST_TILE_ELEMENTS},
-    rare=frozenset(["strides_bytes"]),
+    rare=frozenset(["strides_bytes", "arch"]),
     walks=True,
     picked="element",
 )
