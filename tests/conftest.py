@@ -49,8 +49,10 @@ NOT_QUICK = {
 # What some tests need beside the environment of ./test: the programs or the module that serve, and what brings them.
 PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
+    "cutlass": (("cutlass_library",), "pip install nvidia-cutlass"),
     "gxx": (("g++",), "apt-get install -y g++"),
     "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
+    "nvcc": (("nvcc",), "pip install nvidia-cuda-nvcc nvidia-cuda-cccl"),
     "triton": (("triton",), "pip install triton"),
 }
 REQUIRED = set(filter(None, os.environ.get("TILESCOPE_REQUIRE", "").split(",")))
@@ -183,6 +185,13 @@ def module_path(name):
     return spec and spec.origin
 
 
+def of_nvidia(name):
+    """A program that one of NVIDIA's packages brings."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(root) for root in spec.submodule_search_locations] if spec else []
+    return next((str(path) for place in places for path in place.glob(f"*/bin/{name}")), None)
+
+
 @pytest.fixture(scope="session")
 def require():
     """`require("browser")` is the path of the program or module that serves; where there is none, the test is
@@ -191,7 +200,7 @@ def require():
 
     def program(piece):
         names, command = PIECES[piece]
-        path = next(filter(None, (shutil.which(name) or module_path(name) for name in names)), None)
+        path = next(filter(None, (shutil.which(name) or module_path(name) or of_nvidia(name) for name in names)), None)
         if path is None:
             (pytest.fail if piece in REQUIRED else pytest.skip)(f"{piece} is missing: {command}")
         return path

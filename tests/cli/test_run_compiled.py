@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from tilescope.cli import run
-from tilescope.machine.compiled.cuda_compiler import find_nvcc
 
 ADD = """
 import triton
@@ -43,8 +42,7 @@ def _folder(tmp_path, monkeypatch):
 @pytest.fixture
 def nvcc(require):
     require("gxx")
-    if find_nvcc() is None:
-        pytest.skip("needs nvcc: pip install nvidia-cuda-nvcc")
+    require("nvcc")
 
 
 def printed(capsys, *words):

@@ -83,14 +83,10 @@ TUTORIALS = [
 ]
 
 
-def tutorial_text(name, folder):
+def tutorial_text(name, folder, require):
     """PTX of a CuTe tutorial for Blackwell, as nvcc makes it from the headers of nvidia-cutlass."""
-    pytest.importorskip("cutlass_library")
-    roots = map(Path, importlib.util.find_spec("nvidia").submodule_search_locations)
-    nvcc = next((path for root in roots for path in root.glob("*/bin/nvcc")), None)
-    if nvcc is None:
-        pytest.skip("nvcc is missing: pip install nvidia-cuda-nvcc")
-    source = Path(importlib.util.find_spec("cutlass_library").origin).parent / "source"
+    nvcc = Path(require("nvcc"))
+    source = Path(require("cutlass")).parent / "source"
     tutorial = source / "examples" / "cute" / "tutorial" / "blackwell"
     text = PRINTS.sub("", (tutorial / f"{name}.cu").read_text()).replace(CLUSTER_SYNC, WITH_FENCE)
     (folder / f"{name}.cu").write_text('#include "cutlass/arch/barrier.h"\n' + text)
@@ -123,9 +119,9 @@ MISTAKES = {"02_mma_tma_sm100": {"run-phase-parity"}}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "m", "n", "k", "tile", "cluster", "group"), TUTORIALS)
-def test_cute_tutorials_compute_a_plain_product(name, m, n, k, tile, cluster, group, tmp_path):
+def test_cute_tutorials_compute_a_plain_product(name, m, n, k, tile, cluster, group, tmp_path, require):
     """D = A B^T + C / 2: one block, a cluster with multicast copies, a cluster of pairs."""
-    kernel = ts.Kernel(tutorial_text(name, tmp_path), "gemm_device")
+    kernel = ts.Kernel(tutorial_text(name, tmp_path, require), "gemm_device")
     random = np.random.default_rng(4)
     a, b = (random.integers(-3, 4, (rows, k)).astype(np.float16) for rows in (m, n))
     c, d = random.standard_normal((m, n)).astype(np.float32), np.zeros((m, n), np.float32)

@@ -206,11 +206,8 @@ def test_convolution(kernels):
 @pytest.fixture(scope="module")
 def cute(require):
     """The launches of CuTe's tutorials; they need nvcc, a C++ compiler and the nvidia-cutlass wheel."""
-    require("gxx")
-    from tilescope.machine.compiled.cuda_compiler import find_nvcc
-
-    if find_nvcc() is None or importlib.util.find_spec("cutlass_library") is None:
-        pytest.skip("needs nvcc and nvidia-cutlass: pip install nvidia-cuda-nvcc nvidia-cuda-cccl nvidia-cutlass")
+    for piece in ("gxx", "nvcc", "cutlass"):
+        require(piece)
     return imported(TESTS / "public_kernels" / "cute_launches.py")
 
 
@@ -231,11 +228,10 @@ def test_a_tutorial_of_cute_with_maps_inside_structs_is_right_and_its_mistake_is
 
 
 def test_a_file_of_cuda_is_compiled_by_what_is_there(tmp_path, require):
-    from tilescope.machine.compiled.cuda_compiler import compile_cuda, find_nvcc
+    from tilescope.machine.compiled.cuda_compiler import compile_cuda
 
     require("gxx")
-    if find_nvcc() is None:
-        pytest.skip("needs nvcc")
+    require("nvcc")
     source = tmp_path / "scale.cu"
     source.write_text('extern "C" __global__ void scale(float* a, float by) {\n  a[threadIdx.x] *= by;\n}\n')
     made = compile_cuda(source)
