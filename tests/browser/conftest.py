@@ -53,7 +53,7 @@ def open_page(chromium, address):
         )
         opened.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)  # a build beside the tests may take all cores
         page.on("console", lambda message: said.append(f"{path}: {message.type} {message.text}"))
         page.on("pageerror", lambda error: said.append(f"{path}: {error}"))
         page.goto(path)

@@ -28,7 +28,7 @@ def test_a_state_is_kept_on_the_left_while_the_right_one_is_edited(open_page):
     page.get_by_label("Mode").fill("64B")
     page.get_by_role("heading", name=re.compile("mode: 64B instead of 128B")).wait_for()
     settled(page)
-    assert parse_qs(urlsplit(page.url).query) == {"mode": ["64B"], "left": ["/swizzle"]}
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == {"mode": ["64B"], "left": ["/swizzle"]})
     left, right = (page.locator(".side").nth(number) for number in (0, 1))
     assert "Swizzle 128B" in left.inner_text()
     assert "Swizzle 64B" in right.inner_text()
@@ -42,8 +42,9 @@ def test_a_state_is_kept_on_the_left_while_the_right_one_is_edited(open_page):
 def test_both_sides_are_marked_together_and_stand_beside_each_other(open_page):
     page = open_page("/swizzle?mode=64B&left=/swizzle")
     cell(page, 11).hover()  # line 1, chunk 3 on the left
+    for side in (page.locator(".side").first, page.locator(".side").last):
+        side.locator("rect.partner").first.wait_for(state="attached")
     assert page.locator(".side").first.locator("rect.partner").count() == 1
-    assert page.locator(".side").last.locator("rect.partner").count() >= 1
     left, right = (page.locator(".side").nth(number).bounding_box() for number in (0, 1))
     assert left["y"] == right["y"]
     assert right["x"] >= left["x"] + left["width"]
