@@ -1,5 +1,6 @@
 """What a child process does to its caller: it costs one case, whether it faults, dies or hangs."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def test_no_child_outlives_its_work(outcomes, monkeypatch):
 
 
 WITHOUT_A_CARD = """
+import subprocess
 import sys
 from multiprocessing.connection import Connection
 Connection(int(sys.argv[1])).send({"missing": "There is no card."})
@@ -88,3 +90,24 @@ Connection(int(sys.argv[1])).send({"missing": "There is no card."})
 def test_a_child_without_a_card_is_told_in_one_sentence(program, sentence):
     with pytest.raises(DeviceError, match=sentence):
         Child((sys.executable, "-c", program))
+
+
+def test_the_child_as_it_is_run_knows_every_kind_of_value(tmp_path):
+    """A suite in the child may read plain data, which imports every module with a kind: none may be there twice."""
+    reads_plain_data = """
+import runpy, sys
+from tilescope.errors import RuleError
+from tilescope.value import Value
+module = sys.argv.pop()
+try:
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+except IndexError:  # it asks for its folder last: by then all of it is defined
+    pass
+try:
+    Value.from_dict({"kind": "not yet seen"})
+except RuleError:
+    print("every module was asked for it")
+"""
+    command = [isolation.COMMAND[0], "-c", reads_plain_data, isolation.COMMAND[-1]]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("every module was asked for it\n", "")

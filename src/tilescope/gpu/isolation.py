@@ -1,6 +1,6 @@
 """Work in child processes with a time limit: what faults, hangs or dies there costs one case, never the caller.
 
-    caller                          child: python -m tilescope.gpu.isolation FOLDER PIPE
+    caller                          child: python -m tilescope.gpu.child FOLDER PIPE
       │◀─ {"ready": facts} ─────────  the card is there ({"missing": why}: it is not)
       │── (suite, cases) ──────────▶  runs them on the card
       │◀─ {"results": [bytes …]} ───
@@ -24,20 +24,18 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypedDict
 
 from tilescope.errors import DeviceError
-from tilescope.gpu import streaming
+from tilescope.gpu.child import Answer
 from tilescope.gpu.compiling import compiled
-from tilescope.gpu.device import CardFacts, CudaError, Device
-from tilescope.gpu.suites import Case, Outcome, suite_named
+from tilescope.gpu.device import CardFacts
+from tilescope.gpu.suites import Case, Outcome
 from tilescope.value import Value
 
 Progress = Callable[[str, int, int], None]  # of a suite or topic: cases done, cases in all
 START_SECONDS = 120.0  # a first context on a busy machine is slow
-COMMAND = (sys.executable, "-m", "tilescope.gpu.isolation")
+COMMAND = (sys.executable, "-m", "tilescope.gpu.child")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +59,6 @@ class DatedFacts(CardFacts):
     """The facts of a card, and the day on which it was asked (UTC)."""
 
     date: str
-
-
-class Answer(TypedDict, total=False):
-    """What a child sends: one of these."""
-
-    ready: CardFacts
-    missing: str  # why there is no card
-    results: list[bytes]
-    error: int  # CUDA's
 
 
 class ChildEndedError(Exception):
@@ -193,29 +182,3 @@ def card_in_children() -> Iterator[CardInChildren]:
         raise DeviceError("This needs Linux: the card is asked in child processes that share a pipe with this one.")
     with tempfile.TemporaryDirectory() as folder:
         yield CardInChildren(Path(folder))
-
-
-def serve(folder: Path, pipe: int) -> None:
-    """The child: with the card and the kernels in a folder, answer what comes through a pipe until it is closed."""
-    connection: Connection[Answer, tuple[str, list[Case]]] = Connection(pipe)
-    try:
-        device = Device(folder)
-    except DeviceError as error:
-        connection.send({"missing": str(error)})
-        return
-    connection.send({"ready": device.facts})
-    with suppress(EOFError):
-        while True:
-            name, cases = connection.recv()
-            try:
-                run = streaming.run if name == streaming.NAME else suite_named(name).results
-                results = run(device, cases)
-                device.free()
-            except CudaError as error:
-                connection.send({"error": error.args[0]})
-                os._exit(0)  # clearing up a spent context may hang
-            connection.send({"results": results})
-
-
-if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
