@@ -256,7 +256,7 @@ def _spans(text: str) -> Iterator[str]:
         boxes = -(-row_bytes // span_bytes)
         yield (
             f"A box row of {row_bytes} bytes is wider than the span of swizzle {span_bytes}B: take {boxes} boxes of at most "
-            f"{span_bytes} bytes; the tensor itself may be wider."
+            f"{span_bytes} bytes."
         )
 
 
