@@ -17,7 +17,7 @@ from tilescope.view.drawing import Drawing
 from tilescope.view.step import Step
 
 if TYPE_CHECKING:
-    from tilescope.view.pipeline_view import Ticks
+    from tilescope.view.timeline_lanes import Ticks
 from tilescope.web.form import LEAST_TICKS, MOST_TICKS, Form
 
 _DRAGGED_OPERATIONS = ("load", "store")  # four gathered rows are not dragged
