@@ -25,7 +25,7 @@ from tilescope.machine.order.conflict import Side
 from tilescope.machine.order.knowledge import FENCED_SHARED, Clock, joined
 from tilescope.machine.order.mbarriers import MbarrierOrder, Mbarriers
 from tilescope.machine.order.stamp import UNDER_WAY, Stamp, Stamps, stamp_base, stamped, taken_apart
-from tilescope.machine.order.witness import Witness
+from tilescope.machine.order.witness import PublishedColumns, Witness
 from tilescope.machine.step import LaneNumbers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 
@@ -156,7 +156,7 @@ class TensorMemoryOrder:
             found = Actor(how, number, knowledge.new_column(), knowledge.new_column(), knowledge.new_column())
             self._actors[key] = found
             self._by_column[found.column] = found
-            self._witness.tensor_columns.add(found.column)
+            self._witness.tensor_columns[found.column] = PublishedColumns(found.fenced, found.issued)
         return found
 
     def _begin(self, actor: Actor) -> int:
