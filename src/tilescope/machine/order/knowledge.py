@@ -54,6 +54,11 @@ class Clock(NamedTuple):
         """What happened before, fenced or not."""
         return np.asarray(self.vectors[KNOWN])
 
+    @property
+    def over(self) -> Vector:
+        """What was over in time, whether or not it is visible: enough where nobody reads what was written."""
+        return np.asarray(np.maximum(self.vectors[KNOWN], self.vectors[EXECUTED]))
+
     def executed_part(self, columns: Sequence[int] = ()) -> Clock:
         """What was over in time, and of what is visible some columns only."""
         vectors = np.zeros_like(self.vectors)

@@ -453,7 +453,7 @@ class TensorMemoryOrder:
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_commit is not None:
                 epoch, pc = barrier.last_commit
-                if clock.known[barrier.column] < epoch:
+                if clock.over[barrier.column] < epoch:
                     witness.tell("block end", None, Side(pc, "tcgen05.commit", None), "shared", None, rank=rank)
         for held in self._allocations:
             if held.rank == rank:
