@@ -20,6 +20,7 @@ ORDER = (
     "extras",
     "names",
     "sentence",
+    "html_table",
     "errors",
     "written",
     "cuda_error",
