@@ -75,10 +75,14 @@ def with_two_maps(asked: Asked, _: Output) -> Asked:
 
 
 def with_word_or_map(asked: Asked, _: Output) -> Asked:
-    """One number, several, or a map in bytes or words; what is none of them is told of all."""
+    """One number, several, or a map in bytes or words; what is none of them is told of all.
+
+    A number may stand in what a debugger prints: "$1 = 0x4000004000010040".
+    """
     from tilescope.cli.map_source import read_source
     from tilescope.mma.readings import pasted_word
     from tilescope.questions.decoding import require_rows
+    from tilescope.tensor_map.pasted import NoDescriptorError
 
     require_rows(asked)
     words: tuple[str, ...] = asked["words"]
@@ -90,6 +94,11 @@ def with_word_or_map(asked: Asked, _: Output) -> Asked:
     except RuleError as error:
         if None not in numbers and len(numbers) <= MOST_WORDS:
             return asked.saying(several=tuple(numbers))
+        shown = error.words if isinstance(error, NoDescriptorError) else ()
+        if len(shown) == 1:
+            return asked.saying(word=shown[0])
+        if 1 < len(shown) <= MOST_WORDS:
+            return asked.saying(several=shown)
         raise RuleError(_told_of_words(error.violations)) from None
 
 
