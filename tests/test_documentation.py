@@ -1,8 +1,9 @@
 """What README.md and docs/ show is what happens: every command and every Python block runs.
 
-In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output. In an `sh`
-block each line is a command. A command that ends in `# exit 1` must exit so, all others with 0. How many seconds something took
-is not compared. The Python blocks of a page share one namespace; those with `>>>` are compared like doctests.
+In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output; the sentences of
+`-q` may be shown on several lines. In an `sh` block each line is a command. A command that ends in `# exit 1` must exit so, all
+others with 0. How many seconds something took is not compared. The Python blocks of a page share one namespace; those
+with `>>>` are compared like doctests.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTAL
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
 SECONDS = re.compile(r"\b\d[\d.]* s\b")
+QUIET = re.compile(r" (?:-q|--quiet)\b")
 SHOWN_ONLY = {
     "text",
     "json",
@@ -80,16 +82,23 @@ def run_python(text, where, namespace):
     namespace.update(example.globs)
 
 
+def is_only_shown(command):
+    """Whether a command is not run: it installs, serves, takes long or needs a card."""
+    return command.replace("./tilescope", "tilescope", 1).startswith(NOT_RUN)
+
+
 def run_command(text, where, folder):
     command, status, output = COMMAND.fullmatch(text).groups()
-    command = command.removeprefix("./") if command.startswith("./tilescope") else command
-    if command.startswith(NOT_RUN):
+    if is_only_shown(command):
         return
-    assert command.startswith("tilescope "), f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    assert command.startswith(("tilescope ", "./tilescope ")), (
+        f"{where}: {command!r} is neither tilescope nor one of {NOT_RUN}"
+    )
     exited, text = printed_by(command, folder)
     assert exited == int(status or 0), f"{where}: {command} exited with {exited}:\n{text}"
     if output and output.strip():
-        assert lines_of(output) == lines_of(text), f"{where}: {command} prints something else:\n{text}"
+        read = words_of if QUIET.search(command) else lines_of
+        assert read(output) == read(text), f"{where}: {command} prints something else:\n{text}"
 
 
 def lines_of(text):
@@ -97,11 +106,17 @@ def lines_of(text):
     return [SECONDS.sub("… s", line.rstrip()) for line in text.strip("\n").splitlines()]
 
 
+def words_of(text):
+    """The words of sentences: a page shows a long answer on several lines, as a terminal does."""
+    return SECONDS.sub("… s", text).split()
+
+
 def printed_by(command, folder):
     """Exit status and output of a command."""
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     package = Path(tilescope.__file__).parent.parent  # the one under test, whichever else is installed
     environment = {"PATH": search_path, "HOME": str(folder), "PYTHONPATH": str(package)}
+    command = command.removeprefix("./") if command.startswith("./tilescope") else command
     words = plain_words(command)
     return run_here(words[1:], folder, environment) if words else run_in_shell(command, folder, environment)
 
@@ -146,7 +161,8 @@ def run_in_shell(command, folder, environment):
 
 
 def run_page(page, folder):
-    """Run the blocks of a page one after another in an empty folder."""
+    """Run the blocks of a page one after another, in a folder that has the examples."""
+    (folder / "examples").symlink_to(ROOT / "examples")
     namespace = {"__name__": page.stem}
     for language, text, line in blocks(page):
         where = f"{page.name}:{line}"
@@ -229,6 +245,7 @@ def test_options_that_a_page_names_exist(page):
         ("```python\nassert 1 == 2, 'unequal'\n```", "unequal"),
         ("```python\n>>> 1 + 1\n3\n```", "Failed example"),
         ("```console\n$ tilescope --version\nanother\n```", "prints something else"),
+        ("```console\n$ tilescope swizzle 128B -q\n128B:\nanother\n```", "prints something else"),
         ("```console\n$ tilescope --version  # exit 1\n```", "exited with 0"),
         ("```console\n$ tilescope swizzle \\\n    nonsense\n```", "exited with 2"),
         ("```sh\n./tilescope swizzle nonsense\n```", "exited with 2"),
@@ -242,6 +259,13 @@ def test_a_page_that_shows_something_else_is_seen(block, reason, tmp_path):
     page.write_text(f"# A page\n\n{block}\n")
     with pytest.raises(AssertionError, match=re.escape(reason)):
         run_page(page, tmp_path)
+
+
+def test_lines_of_c_that_the_readme_shows_are_those_of_the_example():
+    shown = re.findall(r"^(\S.*?;) +// (\w+\.cu):(\d+)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert shown
+    for line, file, number in shown:
+        assert (ROOT / "examples" / file).read_text("utf-8").splitlines()[int(number) - 1].strip() == line
 
 
 def test_a_page_that_shows_the_truth_runs(tmp_path):
