@@ -105,7 +105,8 @@ def main(arguments):
     pages = [Path(name).resolve() for name in arguments if name != "--all"]
     for page in pages:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            Path("examples").symlink_to(ROOT / "examples")
+            for name in ("examples", "tests"):
+                Path(name).symlink_to(ROOT / name)
             page.write_text(filled_page(page.read_text("utf-8"), page.stem, Path(folder), is_all=is_all), "utf-8")
             for drawn in Path(folder).glob("*.svg"):
                 shutil.copy(drawn, IMAGES / drawn.name)

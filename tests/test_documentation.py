@@ -3,7 +3,10 @@
 In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output; the sentences of
 `-q` may be shown on several lines. In an `sh` block each line is a command. A command that ends in `# exit 1` must exit so, all
 others with 0. How many seconds something took is not compared. The Python blocks of a page share one namespace; those
-with `>>>` are compared like doctests.
+with `>>>` are compared like doctests, and tests that a block defines are called.
+
+A comment `<!-- needs triton -->` above a block says what it needs beside the environment of ./test, or that it needs time: the block
+is run by a slow test, which asks for that piece.
 """
 
 import contextlib
@@ -18,18 +21,21 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import click
 import pytest
 
 import tilescope.cli
+import tilescope.testing
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 IMAGES = ROOT / "docs" / "images"
 
+NEEDS = re.compile(r"<!-- needs (\w+) -->\n\Z")
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
@@ -46,6 +52,7 @@ SHOWN_ONLY = {
     "zsh",
     "fish",
 }  # drawings, what other programs read, doctests
+GOES_ON_WITH = {"10-on-the-card.md": "09-a-kernel-that-runs-here.md"}  # a page, and the one whose files it uses
 NOT_RUN = (
     "./test",
     "bash .ci/run",
@@ -64,22 +71,43 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    line: int
+    needs: str  # a piece of conftest.PIECES, "time", or nothing
+
+
 def blocks(page):
-    """(language, text, its first line) of each fenced block."""
     text = page.read_text("utf-8")
     for fence in FENCE.finditer(text):
-        yield fence[2], textwrap.dedent(fence[3]), text.count("\n", 0, fence.start()) + 2
+        needs = NEEDS.search(text, 0, fence.start())
+        line = text.count("\n", 0, fence.start()) + 2
+        yield Block(fence[2], textwrap.dedent(fence[3]), line, needs[1] if needs else "")
 
 
 def run_python(text, where, namespace):
     if ">>> " not in text:
+        known = set(namespace)
         exec(compile(text, where, "exec"), namespace)
+        for name in namespace.keys() - known:
+            if name.startswith("test_"):
+                namespace[name](clean_run)
         return
     example = doctest.DocTestParser().get_doctest(text, namespace, where, where, 0)
     report = []
     failed = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False).failed
     assert not failed, "".join(report)
     namespace.update(example.globs)
+
+
+def clean_run(kernel, **launch):
+    """What the fixture `tilescope_run` of the pytest plugin does."""
+    run = kernel.run(**launch)
+    tilescope.testing.assert_clean(run)
+    return run
 
 
 def is_only_shown(command):
@@ -160,32 +188,56 @@ def run_in_shell(command, folder, environment):
     return done.returncode, done.stdout
 
 
-def run_page(page, folder):
-    """Run the blocks of a page one after another, in a folder that has the examples."""
-    (folder / "examples").symlink_to(ROOT / "examples")
+def run_page(page, folder, pieces=()):
+    """Run the blocks of a page one after another, in a folder that has the examples and recordings.
+
+    `pieces` are at hand; blocks that need others are passed over.
+    """
+    for name in ("examples", "tests"):
+        if not (folder / name).exists():
+            (folder / name).symlink_to(ROOT / name)
     namespace = {"__name__": page.stem}
-    for language, text, line in blocks(page):
-        where = f"{page.name}:{line}"
-        match language:
-            case "python":
-                run_python(text, where, namespace)
-            case "console":
-                for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-                    run_command(command, where, folder)
-            case "sh":
-                for command in text.splitlines():
-                    run_command(command, where, folder)
-            case _:
-                assert language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {language!r}"
+    for block in blocks(page):
+        if not block.needs or block.needs in pieces:
+            run_block(block, f"{page.name}:{block.line}", folder, namespace)
+
+
+def run_block(block, where, folder, namespace):
+    match block.language:
+        case "python":
+            run_python(block.text, where, namespace)
+        case "console":
+            for command in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                run_command(command, where, folder)
+        case "sh":
+            for command in block.text.splitlines():
+                run_command(command, where, folder)
+        case _:
+            assert block.language in SHOWN_ONLY, f"{where}: nobody knows how to run a block of {block.language!r}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_and_python_block_does_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name in GOES_ON_WITH:
+        run_page(page.with_name(GOES_ON_WITH[page.name]), tmp_path)
     run_page(page, tmp_path)
     for drawn in tmp_path.glob("*.svg"):
         shown = IMAGES / drawn.name
         assert shown.read_text("utf-8") == drawn.read_text("utf-8"), f"{page.name} draws another {drawn.name}"
+
+
+NEEDY = sorted({(name_of(page), block.needs) for page in PAGES for block in blocks(page) if block.needs})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "piece"), NEEDY)
+def test_blocks_that_need_more_do_what_the_page_shows(page, piece, tmp_path, monkeypatch, require):
+    if piece != "time":
+        require(piece)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run_page(ROOT / page, tmp_path, pieces={piece})
 
 
 def prose_of(page):
@@ -244,6 +296,7 @@ def test_options_that_a_page_names_exist(page):
     [
         ("```python\nassert 1 == 2, 'unequal'\n```", "unequal"),
         ("```python\n>>> 1 + 1\n3\n```", "Failed example"),
+        ("```python\ndef test_it(tilescope_run):\n    assert False, 'untrue'\n```", "untrue"),
         ("```console\n$ tilescope --version\nanother\n```", "prints something else"),
         ("```console\n$ tilescope swizzle 128B -q\n128B:\nanother\n```", "prints something else"),
         ("```console\n$ tilescope --version  # exit 1\n```", "exited with 0"),
