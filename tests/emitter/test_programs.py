@@ -14,7 +14,7 @@ import tilescope as ts
 from tilescope.emitter.emission import TARGETS, device_half, emit_file
 
 HERE = Path(__file__).parent
-SAMPLED = [name for number, name in enumerate(EVERY) if number % 8 == 0]
+SAMPLED = [name for number, name in enumerate(EVERY) if number % 16 == 0]
 SNAPSHOTS = {
     "tile-wgmma.cu": ("cuda", PLANS, "00"),
     "tile-mma-cp-async.cu": ("cuda", PLANS, "40"),

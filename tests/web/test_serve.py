@@ -48,7 +48,9 @@ def test_export_and_its_file_belong_together(capsys, arguments):
     assert "belong together" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn", "anyio"])
+@pytest.mark.parametrize(
+    "missing", ["starlette", *(pytest.param(name, marks=pytest.mark.slow) for name in ("uvicorn", "anyio"))]
+)
 def test_without_the_extra_one_sentence_says_so(missing):
     hide = (
         "import sys\n"
