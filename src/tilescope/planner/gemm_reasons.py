@@ -121,8 +121,9 @@ def _choice(best: PlannedGemm) -> Iterator[Reason]:
         first = refused.violations[0]
         yield Reason.of("would-lead", tile=refused.tile, found=first.found, limit=first.limit)
     if best.ranked[0].prediction is not None:
-        if best.others:
-            yield Reason.of("next-time", next=best.others[0].tile, us=_predicted(best.others[0]))
+        different = next((other for other in best.others if other.tile != best.tile), None)
+        if different is not None:
+            yield Reason.of("next-time", next=different.tile, us=_predicted(different))
         return
     chosen, *near = [tile for tile in best.ranked if tile.behind_in != "floor"]
     if near and chosen.terms:

@@ -41,6 +41,7 @@ from tilescope.questions.plans import LARGEST_TILE_ELEMENTS
 from tilescope.questions.question import Answer, Asked, Input, Question, flag, in_words, refuse
 from tilescope.questions.tmem_parts import named_layouts, tmem_parts
 from tilescope.reading import known_name
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.tensor_map import TensorMap
 from tilescope.written import number, numbers, pair, tile, word
 
@@ -274,6 +275,11 @@ def scales_answer(asked: Asked) -> Answer:
     refuse(element is not None and block is not None, "Give one of --element ROW,K and --block ROW,BLOCK.")
     if element is not None:
         row, column = element
+        if not (0 <= row < rows and 0 <= column < k):
+            last = f"({rows - 1}, {k - 1})"
+            raise ARGUMENT_RANGE.error(
+                argument="element", found=f"element = {element}", limit=f"(0, 0) to {last}", fix=f"Use at most {last}."
+            )
         block = row, column // factors.format.block
     extra: dict[str, object] = {}
     if block is not None:
