@@ -34,4 +34,4 @@ def solve(desk):
     assert not [finding for finding in told["findings"] if finding["rule"] == "run-sectors"]
     strided = desk.type(f"{RUN} --constexpr STRIDE=8 --arg f32:4x8000:ones --arg 1000")
     assert "softmax.py:10" in strided.text  # the load
-    assert "sectors" in strided.text
+    assert "4000 sectors, 500 would hold the bytes" in strided.text
