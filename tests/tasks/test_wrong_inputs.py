@@ -66,6 +66,7 @@ WRONG = [
     ("mma fragment mma.m16n8k16 --operand A --type bf16 --lane 32", 2, "0 to 31"),
     ('banks --pattern "ld.b32: lane *"', 2, "Use 'lane * 16', for example"),
     ('convert "(8,8):(8,1"  --to triton', 2, 'expected "," or ")"'),
+    ("draw hello", 2, '"hello", with which no notation begins'),
     ("conv 8x56x56x64 128x3x3 bf16 --pad 1,1,1", 1, "a tuple of 2"),
     ("serve --port abc", 2, "'abc' is not a valid number"),
     ("decode -1", 2, "'-1' is below 0"),
