@@ -232,10 +232,19 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULE:
-        raise AttributeError(f"module 'tilescope' has no attribute {name!r}")
+        raise AttributeError(f"module 'tilescope' has no attribute {name!r}{_hint(name)}")
     value = getattr(import_module(f"tilescope.{_MODULE[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _hint(name: str) -> str:
+    """Which public name was meant; nothing for names that Python and notebooks ask every module for."""
+    from tilescope.names import nearest_name
+
+    classes_first = sorted(__all__, key=str.isupper)  # Swizzle rather than SWIZZLE, its table
+    nearest = None if name.startswith("_") else nearest_name(name, classes_first)
+    return f". Did you mean {nearest}?" if nearest else ""
 
 
 def __dir__() -> list[str]:

@@ -590,7 +590,7 @@ def test_rows_out_of_step_name_the_matrix_and_the_extent_to_pad(shape, options, 
 
 def test_a_tile_that_one_matrix_cannot_have_names_the_extent_or_the_matrix():
     assert [(each.rule, each.found, each.fix) for each in refusal(64, 64, 64, "bf16", tile=(60, 64, 64))] == [
-        ("wgmma-tile", "m = 60", "Use 64.")
+        ("wgmma-tile", "m = 60", "Use 64; TMA fills what lies outside the tensor with zeros.")
     ]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 60, 64))] == ["n = 60"]
     assert [each.found for each in refusal(64, 64, 64, "bf16", tile=(64, 64, 24))] == ["k = 24"]  # of A and of B

@@ -18,6 +18,7 @@ import click
 
 from tilescope import view
 from tilescope.cli.manual import ManualCommand
+from tilescope.names import nearest_name
 from tilescope.questions.question import (
     Answer,
     Asked,
@@ -219,6 +220,30 @@ FILE_TYPES: dict[str, click.Path | Reader] = {
 }
 
 
+def one_of(choices: Iterable[str]) -> Reader:
+    """A reader of one of several names; of another one it says which was meant.
+
+    >>> one_of(["cute", "triton"])("triton")
+    'triton'
+    """
+    names = list(choices)
+
+    def read_name(text: str) -> str:
+        if text in names:
+            return text
+        nearest = nearest_name(text, names)
+        hint = f" Did you mean {nearest}?" if nearest else ""
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(map(repr, names))}.{hint}")
+
+    return read_name
+
+
+class Number(click.IntRange):
+    """A whole number between limits, called so where a text is none."""
+
+    name = "number"
+
+
 class _ShapeCommand(ManualCommand):
     """A command whose first argument is a shape: 4096x4096x4096, or 4096 4096 4096."""
 
@@ -351,13 +376,13 @@ def _argument(row: Input) -> click.Argument:
     )
 
 
-def _type_of(row: Input) -> click.Path | click.Choice[str] | click.IntRange | Reader:
+def _type_of(row: Input) -> click.Path | click.IntRange | Reader:
     if row.file:
         return FILE_TYPES[row.file]
     if row.is_strict:
-        return click.Choice(row.choices)
+        return one_of(row.choices)
     if row.least is not None:
-        return click.IntRange(row.least)
+        return Number(row.least)
     return str if row.read is str else reading(row.read)
 
 

@@ -85,6 +85,17 @@ def _manual(row: dict[str, Any]) -> Manual:
 class ManualCommand(click.Command):
     """A command whose --help is a page of the manual."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read a command line; of a number below 0 that click takes for an option, say what it is."""
+        written = list(args)  # click consumes its list
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if not error.option_name[1:2].isdecimal():
+                raise
+            number = next(word for word in written if word.startswith(error.option_name))
+            raise click.UsageError(f"{number!r} is below 0; sizes, shapes and words are not.", ctx) from None
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options below headings: those of the manual, then the others, then what says how the answer is shown."""
         write_options(self.get_params(ctx), ctx, formatter)

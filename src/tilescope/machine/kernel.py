@@ -8,9 +8,11 @@ run.outcome                                          "finished", "hang", "fault"
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,6 +125,27 @@ class Kernel:
         kernel = cls(made.ptx, made.entry)
         kernel.host = made.host
         return kernel
+
+    @classmethod
+    def from_cuda(
+        cls,
+        path: str | os.PathLike[str],
+        entry: str | None = None,
+        *,
+        arch: str | None = None,
+        options: Sequence[str] = (),
+    ) -> Kernel:
+        """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
+
+        `entry` is its name in the source, or a part of it, where the file has several. `options` are the compiler's:
+        "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
+
+            kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
+            run = kernel.run(grid=(2, 2), block=(32, 32), args=[out, matrix, 64, 64])
+        """
+        from tilescope.machine.compiled.cuda_compiler import compile_cuda
+
+        return cls(compile_cuda(Path(path), arch=arch, options=options).ptx, entry)
 
     def __repr__(self) -> str:
         """The kernel in one line: its parameters, its shared memory, and how many instructions it has."""

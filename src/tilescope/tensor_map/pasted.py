@@ -40,6 +40,7 @@ PASTED_DESCRIPTOR = rule(
     passing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 16 times>}}")',
     failing='ts.tensor_map.descriptor_bytes("$1 = {opaque = {0x0 <repeats 15 times>}}")',
 )
+_NO_NUMBERS = PASTED_DESCRIPTOR.worded(found="a text without a number")
 _LONG_PASTE = PASTED_DESCRIPTOR.worded(found="{characters} characters of text")
 _MAP_OR_WORD = (
     "one integer of at most 64 bits, or 16 words of 64 bits, 32 of 32, 64 of 16, 128 bytes, or 256 hexadecimal digits"
@@ -100,7 +101,10 @@ def paste_refused(held: Mapping[str, int], *, or_word: bool = False) -> Violatio
 
     `held` counts its `characters`, or its `numbers` and `digits`.
     """
-    told = _LONG_PASTE if "characters" in held else PASTED_DESCRIPTOR.wording
+    if "characters" in held:
+        told = _LONG_PASTE
+    else:
+        told = PASTED_DESCRIPTOR.wording if held["numbers"] else _NO_NUMBERS
     if or_word:
         told = told.worded(limit=_MAP_OR_WORD, fix=_PASTE_MAP_OR_WORD)
     if "characters" in held:
