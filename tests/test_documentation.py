@@ -11,7 +11,6 @@ is run by a slow test, which asks for that piece.
 
 import contextlib
 import doctest
-import importlib.util
 import io
 import os
 import re
@@ -334,28 +333,3 @@ def test_a_page_that_shows_the_truth_runs(tmp_path):
     )
     run_page(page, tmp_path)
     assert (tmp_path / "table").exists()
-
-
-IN_EVERY_RUN = ("bank_conflicts", "invalid_value", "run_kernel", "wrong_parity")  # of the examples; the others are slow
-EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=() if path.stem in IN_EVERY_RUN else pytest.mark.slow)
-    for path in sorted((ROOT / "examples").glob("*.py"))
-]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_every_example_runs_and_ends_as_it_should(example):
-    last = {
-        "bank_conflicts": "best: swizzle 128B",
-        "conflict_free": "rows of 132 bytes: free of conflicts",
-        "lost_wait": "lost waits noticed: 2 of 2",
-        "pytest_kernel": "2 passed",
-        "run_kernel": "equal to numpy: True",
-        "run_tilelang": "equal to numpy: True",
-        "run_triton": "equal to numpy: True" if importlib.util.find_spec("triton") else "Triton is not installed",
-        "invalid_value": "accepted: box (64, 64), strides (8208,)",
-        "tile_to_tensor_core": "emulated product is right: True",
-        "wrong_parity": "consumer reads a[0] before anything has filled it",
-    }
-    output = subprocess.check_output([sys.executable, example], text=True, stderr=subprocess.STDOUT)
-    assert output.splitlines()[-1].startswith(last[example.stem])

@@ -202,9 +202,18 @@ def output_file(text: str) -> Path:
     return path
 
 
-# How a command takes the name of a file: one to read, one with an array, one to write.
+def kernel_file(text: str) -> str:
+    """A file to read, behind whose name may stand the function that is meant: kernels.py:add."""
+    file, _, function = text.rpartition(":")
+    if function.isidentifier() and Path(file).is_file():
+        return text
+    return str(INPUT_FILE.convert(text, None, None))
+
+
+# How a command takes the name of a file: one to read, one with a kernel, one with an array, one to write.
 FILE_TYPES: dict[str, click.Path | Reader] = {
     "input": INPUT_FILE,
+    "kernel": kernel_file,
     "array": click.Path(exists=True, dir_okay=False),
     "output": output_file,
 }
