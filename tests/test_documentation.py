@@ -285,8 +285,13 @@ def options_of(command):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_that_a_page_names_exist(page):
-    named = set(re.findall(r"(?<![-\w[])--[a-z]+(?:-[a-z]+)*", page.read_text("utf-8")))
-    of_others = {"--tilescope-seeds", "--time", "--cublas"}  # pytest's, and those of an emitted GEMM
+    named = set(re.findall(r"(?<![-\w[])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*", page.read_text("utf-8")))
+    of_others = {
+        "--tilescope-seeds",
+        "--time",
+        "--cublas",
+        "--nproc-per-node",
+    }  # pytest's, an emitted GEMM's, torchrun's
     assert named - options_of(tilescope.cli.tilescope) - of_others - {"--help", "--version"} == set()
 
 

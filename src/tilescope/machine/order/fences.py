@@ -78,7 +78,9 @@ class Fences:
         if meaning.acquires:
             self._witness.knowledge.acquire(np.array([lane]), left.clock)
             return
-        if meaning.kind == "atomic":  # it has counted others: what they did before is over, as the guide's last block relies on
+        if (
+            meaning.kind == "atomic"
+        ):  # it has counted others: what they did before is over, as the guide's last block relies on
             self._witness.knowledge.acquire(np.array([lane]), left.clock.executed_part())
         self._keep_seen(lane, left)
 
