@@ -58,6 +58,13 @@ def test_the_moving_picture_is_what_the_library_says():
     )
 
 
+def test_the_moving_picture_stands_still_for_readers_who_ask_for_less_motion():
+    drawn = (DOCS / "images" / "path.svg").read_text("utf-8")
+    at_rest, motion = drawn.partition("</style>")[0].split("@media (prefers-reduced-motion:no-preference)")
+    assert "animation" in motion
+    assert not re.search("animation|keyframes|transform", at_rest)
+
+
 def test_every_page_is_in_the_navigation_once():
     named = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     named += re.findall(r"^  - [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)

@@ -243,7 +243,7 @@ class Kernel:
             smem_bytes=shape.smem_bytes,
             parameters=parameters.content,
             given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.module, contents_of(own_memory)),
+            variable_addresses=place_variables(self.program, contents_of(own_memory)),
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),

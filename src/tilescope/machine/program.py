@@ -9,7 +9,7 @@ The functions that the entry calls follow it; each body ends with a return, writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -127,6 +127,10 @@ class Program:
         named = (content.variable for content in self.read_only.values() if isinstance(content, VariableAddress))
         found = {variable.number: variable for variable in named if variable.number in self.shared_offsets}
         return list(found.values())
+
+    def reads_special(self, names: Container[str]) -> bool:
+        """Whether the kernel reads one of some special registers."""
+        return any(isinstance(one, SpecialRegister) and one.name in names for one in self.read_only.values())
 
     @property
     def smem_bytes(self) -> int:

@@ -4,8 +4,9 @@
         block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first
                    ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
 
-So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
-went on with the older value; that is told when its block ends.
+So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come to that
+instruction again went on with the older value; that is told when its block ends. (A decoupled look-back goes on to another word
+with the older value, and is right: its loop comes again.)
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class EarlyLoads:
         self._witness = witness
         self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.meanings)
         self._once: dict[_Word, _Early] = {}  # lanes that came early, and have not come again
+        self._loaded: dict[tuple[int, int], _Word] = {}  # by lane and instruction: the word of `_once` that it loaded
 
     def write(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Strong stores or atomics of one instruction begin: what was left at their words is what lay there before."""
@@ -76,23 +78,32 @@ class EarlyLoads:
     def come(self, flags: Flags, lane: int, address: int, size_bytes: int) -> Overwritten | None:
         """A lane loads a word: the write that it does not see yet, where it is early."""
         word = _Word(id(flags), address, lane)
+        instruction = (lane, self._witness.cluster.pc)
         before = flags.before.get(address)
+        loaded = self._loaded.pop(instruction, None)
+        if loaded is not None:
+            self._once.pop(loaded, None)
         if before is None or not self._is_early(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._witness.number, lane))
         self._once[word] = _Early(flags, self._witness.cluster.pc, before)
+        self._loaded[instruction] = word
         return before
 
     def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:
-        """Whether a load may come before the last write: nothing orders the two, and it has not come here since."""
+        """Whether a load may come before the last write: it has not come here since, and the write may not be over.
+
+        A strong load sees a write that is known to be over in time: the last block of a reduction, whose atomic counted all
+        others, needs no fence of its own to read their volatile words.
+        """
         number = self._witness.number
         if before.value is None or len(before.value) != size_bytes or (number, lane) in before.seen_by:
             return False
         if before.cluster == number and lane in before.writers:
             return False
-        has_heard = self._witness.knowledge.has_heard_of
-        return not any(has_heard(lane, before.cluster, *writer) for writer in before.writers.items())
+        is_over = self._witness.knowledge.is_over_for
+        return not any(is_over(lane, before.cluster, *writer) for writer in before.writers.items())
 
     def change(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Atomics see the last write."""
