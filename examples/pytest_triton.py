@@ -22,7 +22,7 @@ tl = pytest.importorskip("triton.language")
 
 
 @triton.jit
-def row_softmax(out, rows, columns, BLOCK: tl.constexpr):  # noqa: N803
+def row_softmax(out, rows, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     place = tl.arange(0, BLOCK)
     inside = place < columns

@@ -33,9 +33,9 @@ def compiled() -> str:
 
     @T.prim_func
     def gemm(
-        A: T.Tensor((M, K), "float16"),  # noqa: N803
-        B: T.Tensor((K, N), "float16"),  # noqa: N803
-        C: T.Tensor((M, N), "float16"),  # noqa: N803
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
     ):
         with T.Kernel(N // TILE, M // TILE, threads=128) as (bx, by):
             a_tile = T.alloc_shared((TILE, TILE), "float16")

@@ -19,7 +19,7 @@ def main() -> None:
     import triton.language as tl
 
     @triton.jit
-    def matmul(of_a, of_b, of_c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):  # noqa: N803, PLR0917
+    def matmul(of_a, of_b, of_c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
         """C = A B^T, a tile of C for every program."""
         m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
         total = tl.zeros((BM, BN), tl.float32)

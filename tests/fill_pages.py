@@ -17,10 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest imports this file too, to look for examples in it
 
-from test_documentation import COMMAND, FENCE, IMAGES, QUIET, ROOT, is_only_shown, printed_by
+from test_documentation import COLUMNS, COMMAND, FENCE, IMAGES, QUIET, ROOT, is_only_shown, printed_by
 
 LEFT_OPEN = "…"
-SENTENCE_COLUMNS = 96  # what a forge shows of a block without scrolling
 
 
 def filled_command(text, folder, *, is_all):
@@ -36,9 +35,19 @@ def filled_command(text, folder, *, is_all):
         return text
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
     if QUIET.search(command):
-        lines = [part for line in lines for part in textwrap.wrap(line, SENTENCE_COLUMNS, break_on_hyphens=False)]
+        lines = [part for line in lines for part in wrapped(line)]
     note = f"  # exit {status}" if status else ""
     return "\n".join([command + note, *lines]) + "\n"
+
+
+def wrapped(sentence):
+    """The lines of a sentence. None begins like a prompt, which the site would colour as a command."""
+    lines = textwrap.wrap(sentence, COLUMNS, break_on_hyphens=False)
+    for n in range(1, len(lines)):
+        if lines[n].startswith(("(", "%", "$", "#", ">")):
+            lines[n - 1], _, moved = lines[n - 1].rpartition(" ")
+            lines[n] = f"{moved} {lines[n]}"
+    return lines
 
 
 def filled_console(text, folder, *, is_all):

@@ -93,7 +93,7 @@ def write_to(log, captured):
 def main(arguments, processes):
     first = os.getpid()
     with tempfile.TemporaryDirectory() as folder:
-        status = pytest.main(arguments, plugins=[Sharing(folder, processes)])
+        status = pytest.main(["-p", "no:logging", *arguments], plugins=[Sharing(folder, processes)])
         if os.getpid() != first:
             sys.stdout.flush()
             os._exit(status)  # the folder is the first one's to remove

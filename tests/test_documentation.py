@@ -3,7 +3,7 @@
 In a `console` block each line `$ command` is run, and what stands below it, if anything, is its whole output; the sentences of
 `-q` may be shown on several lines. In an `sh` block each line is a command. A command that ends in `# exit 1` must exit so, all
 others with 0. How many seconds something took is not compared. The Python blocks of a page share one namespace; those
-with `>>>` are compared like doctests, and tests that a block defines are called.
+with `>>>` are compared like doctests, where long lines may also be shown on several; tests that a block defines are called.
 
 A comment `<!-- needs triton -->` above a block says what it needs beside the environment of ./test, or that it needs time: the block
 is run by a slow test, which asks for that piece.
@@ -39,6 +39,7 @@ FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTAL
 COMMAND = re.compile(r"((?:[^\n]*\\\n)*[^\n]*?)(?: +# exit (\d+))?(?:\n(.*))?", re.DOTALL)  # text, status, output
 LINK = re.compile(r"""(?<!\\)\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""")
 SECONDS = re.compile(r"\b\d[\d.]* s\b")
+COLUMNS = 96  # what a forge shows of a block without scrolling
 QUIET = re.compile(r" (?:-q|--quiet)\b")
 SHOWN_ONLY = {
     "text",
@@ -87,6 +88,15 @@ def blocks(page):
         yield Block(fence[2], textwrap.dedent(fence[3]), line, needs[1] if needs else "")
 
 
+class WrappedSentences(doctest.OutputChecker):
+    """Exact, but that lines too long for a page may be shown on several."""
+
+    def check_output(self, want, got, optionflags):
+        longest = max(map(len, got.splitlines()), default=0)
+        is_wrapped = longest > COLUMNS and want.split() == got.split()
+        return is_wrapped or super().check_output(want, got, optionflags)
+
+
 def run_python(text, where, namespace):
     if ">>> " not in text:
         known = set(namespace)
@@ -97,7 +107,8 @@ def run_python(text, where, namespace):
         return
     example = doctest.DocTestParser().get_doctest(text, namespace, where, where, 0)
     report = []
-    failed = doctest.DocTestRunner(verbose=False).run(example, out=report.append, clear_globs=False).failed
+    runner = doctest.DocTestRunner(WrappedSentences(), verbose=False)
+    failed = runner.run(example, out=report.append, clear_globs=False).failed
     assert not failed, "".join(report)
     namespace.update(example.globs)
 
@@ -285,8 +296,13 @@ def options_of(command):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_options_that_a_page_names_exist(page):
-    named = set(re.findall(r"(?<![-\w[])--[a-z]+(?:-[a-z]+)*", page.read_text("utf-8")))
-    of_others = {"--tilescope-seeds", "--time", "--cublas"}  # pytest's, and those of an emitted GEMM
+    named = set(re.findall(r"(?<![-\w[])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*", page.read_text("utf-8")))
+    of_others = {
+        "--tilescope-seeds",
+        "--time",
+        "--cublas",
+        "--nproc-per-node",
+    }  # pytest's, an emitted GEMM's, torchrun's
     assert named - options_of(tilescope.cli.tilescope) - of_others - {"--help", "--version"} == set()
 
 
@@ -295,6 +311,7 @@ def test_options_that_a_page_names_exist(page):
     [
         ("```python\nassert 1 == 2, 'unequal'\n```", "unequal"),
         ("```python\n>>> 1 + 1\n3\n```", "Failed example"),
+        ("```python\n>>> print('1 2')\n1\n2\n```", "Failed example"),
         ("```python\ndef test_it(tilescope_run):\n    assert False, 'untrue'\n```", "untrue"),
         ("```console\n$ tilescope --version\nanother\n```", "prints something else"),
         ("```console\n$ tilescope swizzle 128B -q\n128B:\nanother\n```", "prints something else"),

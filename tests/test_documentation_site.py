@@ -44,7 +44,7 @@ def test_the_page_of_rules_is_what_the_rule_book_says():
     assert made.PAGE.read_text("utf-8") == made.page(), "docs/rules.md is stale: python tests/rules_page.py"
 
 
-@pytest.mark.parametrize("name", ["python.md", "tables.md"])
+@pytest.mark.parametrize("name", ["python.md", "tables.md", "commands.md"])
 def test_the_reference_is_what_docstrings_and_tables_say(name):
     made = script("reference_pages")
     path = DOCS / name
@@ -75,6 +75,16 @@ def test_every_page_is_in_the_navigation_once():
 def test_every_picture_is_shown_somewhere():
     shown = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("**/*.md")))
     assert [path.name for path in (DOCS / "images").iterdir() if path.name not in shown] == []
+
+
+DRAWN_BY_A_TEST = {"path.svg", "ptx-swizzle-32B-slice-0.svg"}  # of this file, and of tests/tma/test_ptx_examples.py
+
+
+def test_every_drawing_is_made_by_a_command_of_a_page_or_by_a_test():
+    """test_documentation.py compares what the commands draw; here no drawing is left that nothing makes."""
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("**/*.md")))
+    drawn = set(re.findall(r"--svg[ \\\n]+([\w.-]+)", pages)) | DRAWN_BY_A_TEST
+    assert [path.name for path in sorted((DOCS / "images").glob("*.svg")) if path.name not in drawn] == []
 
 
 REMOTE = re.compile(

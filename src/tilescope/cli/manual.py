@@ -14,6 +14,7 @@ The first three come from the command itself, the others from manual.toml.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -83,7 +84,19 @@ def _manual(row: dict[str, Any]) -> Manual:
 
 
 class ManualCommand(click.Command):
-    """A command whose --help is a page of the manual."""
+    """A command whose --help is a page of the manual; it refuses an option that is said twice, unless it may be repeated."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of a command line. Of two values for one option, click would take the last without a word."""
+        _, _, said = self.make_parser(ctx).parse_args(list(args))
+        for parameter, times in Counter(said).items():
+            takes_one = isinstance(parameter, click.Option) and not (
+                parameter.multiple or parameter.is_flag or parameter.count
+            )
+            if takes_one and times > 1:
+                often = "twice" if times == 2 else f"{times} times"
+                raise click.UsageError(f"{parameter.opts[0]} is given {often}; it takes one value.", ctx)
+        return super().parse_args(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read a command line; of a number below 0 that click takes for an option, say what it is."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tilescope.arithmetic import rounded_up
 from tilescope.machine.address import SHARED_RESERVED_BYTES, Space
+from tilescope.machine.special import require_held
 from tilescope.machine.step import RefusedError, Step, Turn
 from tilescope.ptx.syntax import (
     BITS_OF_TYPE,
@@ -195,6 +196,7 @@ class Assembler:
             self.place(operand.variable)
             return self._read_only(VariableAddress(operand.variable, operand.offset), np.dtype(np.uint64))
         if isinstance(operand, SpecialRegister):
+            require_held(operand.name)
             return self._read_only(operand, special_dtype(operand.name))
         raise RefusedError(f"an operand is wanted, not {_written(operand)}")
 

@@ -55,6 +55,13 @@ def require_special(name: str) -> None:
         raise RefusedError(f"the special register {name} has no value here")
 
 
+def require_held(name: str) -> None:
+    """Refuse a special register as an operand: one that the machine does not have, or that changes while a kernel runs."""
+    require_special(name)
+    if name in CLOCKS:
+        raise RefusedError(f"{name} changes while the kernel runs: it is read by mov alone")
+
+
 def special_values(cluster: Cluster, name: str) -> npt.NDArray[np.generic]:
     """The value of a special register for every lane."""
     stem, _, axis = name.partition(".")

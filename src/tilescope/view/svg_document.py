@@ -41,6 +41,8 @@ _MARGIN = 24
 _PART_GAP = 26
 _BESIDE_GAP = 40
 _SMALLEST_BESIDE = 0.85  # parts beside each other are drawn at least in this scale; else some go below the others
+_BAND_GAP = 10  # between the pieces of a grid that is wider than its page
+_MOST_BANDS = 4
 _ENTRY_GAP = 22  # between the entries of a legend
 _TEXT_WIDTH = 720  # text is this wide unless a grid is wider
 _NARROW_TEXT = 360  # text beside a grid, and the title and notes of a narrow one
@@ -220,8 +222,18 @@ def _table(part: Table, _: Room = WITHOUT_LIMIT) -> Laid:
 
 @laid_out.register
 def _grid(part: Grid, room: Room = WITHOUT_LIMIT, *, is_dense: bool = False) -> Laid:
-    block = fitted(grid_block(part, dense=is_dense, linked=room.has_script), room.widest)
+    block = grid_block(part, dense=is_dense, linked=room.has_script)
+    if block.width > room.widest:
+        block = fitted(_in_bands(part, room, is_dense=is_dense or part.is_dense), room.widest)
     return Laid(block.width, lambda _: block)
+
+
+def _in_bands(grid: Grid, room: Room, *, is_dense: bool) -> Block:
+    """A grid that is wider than its page, cut into pieces below each other; its notes stand below the last."""
+    pieces = bands(replace(grid, notes=()), room.widest, is_dense=is_dense)
+    pieces[-1] = replace(pieces[-1], notes=grid.notes)
+    blocks = [grid_block(piece, dense=is_dense, linked=room.has_script) for piece in pieces]
+    return below(blocks, gap=_BAND_GAP)
 
 
 def grid_block(grid: Grid, *, linked: bool = False, dense: bool = False) -> Block:
@@ -269,9 +281,19 @@ def is_painted(grid: Grid, most: int = _MOST_SHAPES) -> bool:
     return all(cell.span == 1 for row in grid.rows for cell in row.cells)
 
 
-def columns_that_fit(grid: Grid, width: float, *, dense: bool = False) -> int:
+def bands(grid: Grid, widest: float, *, is_dense: bool) -> list[Grid]:
+    """The grid cut into as many columns as fit; whole, where that makes too many pieces."""
+    fitting = _columns_that_fit(grid, widest, is_dense=is_dense)
+    if fitting >= grid.columns or fitting * _MOST_BANDS < grid.columns:
+        return [grid]
+    starts = range(0, grid.columns, fitting)
+    pieces = [grid.between(start, min(start + fitting, grid.columns)) for start in starts]
+    return [pieces[0], *(replace(piece, title="") for piece in pieces[1:])]
+
+
+def _columns_that_fit(grid: Grid, width: float, *, is_dense: bool) -> int:
     """How many of the grid's first columns can be drawn, behind its labels, in this width."""
-    columns = _GridDrawer.of(grid, dense=dense, linked=False).columns
+    columns = _GridDrawer.of(grid, dense=is_dense, linked=False).columns
     return sum(columns.stub + end <= width for end in columns.ends)
 
 

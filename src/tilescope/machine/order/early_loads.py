@@ -4,9 +4,9 @@
         block 1    ld.acquire [flag]      0: it may have come earlier, whichever block this run let go first
                    ld.acquire [flag]      1: the second time it sees the write, as a loop that waits does in the end
 
-So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come to that
-instruction again went on with the older value; that is told when its block ends. (A decoupled look-back goes on to another word
-with the older value, and is right: its loop comes again.)
+So a missing loop, or a mistake in one that a run would never go round, is found. A thread that came early and did not come again
+went on with the older value; that is told when its block ends, unless the instruction is one that polls: a decoupled look-back
+loads a word again and again until it holds a sum, and then goes on with whichever sum it is.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class EarlyLoads:
         self._witness = witness
         self.are_possible = any(one is not None and one.is_flag_load for one in witness.launch.meanings)
         self._once: dict[_Word, _Early] = {}  # lanes that came early, and have not come again
-        self._loaded: dict[tuple[int, int], _Word] = {}  # by lane and instruction: the word of `_once` that it loaded
 
     def write(self, flags: Flags, lanes: LaneNumbers, addresses: Addresses) -> None:
         """Strong stores or atomics of one instruction begin: what was left at their words is what lay there before."""
@@ -78,17 +77,16 @@ class EarlyLoads:
     def come(self, flags: Flags, lane: int, address: int, size_bytes: int) -> Overwritten | None:
         """A lane loads a word: the write that it does not see yet, where it is early."""
         word = _Word(id(flags), address, lane)
-        instruction = (lane, self._witness.cluster.pc)
         before = flags.before.get(address)
-        loaded = self._loaded.pop(instruction, None)
-        if loaded is not None:
-            self._once.pop(loaded, None)
+        pc = self._witness.cluster.pc
+        came_before = self._once.get(word)
+        if came_before is not None and came_before.load_pc == pc:
+            self._witness.launch.polling_pcs.add(pc)
         if before is None or not self._is_early(lane, before, size_bytes):
             self._once.pop(word, None)
             return None
         before.seen_by.add((self._witness.number, lane))
-        self._once[word] = _Early(flags, self._witness.cluster.pc, before)
-        self._loaded[instruction] = word
+        self._once[word] = _Early(flags, pc, before)
         return before
 
     def _is_early(self, lane: int, before: Overwritten, size_bytes: int) -> bool:

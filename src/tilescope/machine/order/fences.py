@@ -78,7 +78,9 @@ class Fences:
         if meaning.acquires:
             self._witness.knowledge.acquire(np.array([lane]), left.clock)
             return
-        if meaning.kind == "atomic":  # it has counted others: what they did before is over, as the guide's last block relies on
+        if (
+            meaning.kind == "atomic"
+        ):  # it has counted others: what they did before is over, as the guide's last block relies on
             self._witness.knowledge.acquire(np.array([lane]), left.clock.executed_part())
         self._keep_seen(lane, left)
 
@@ -161,7 +163,7 @@ class Fences:
 
 
 def _turns(addresses: Addresses) -> list[npt.NDArray[np.intp]]:
-    """Lanes of one atomic that meet at a word come one after another: the places of those who come first, second …
+    """Lanes of one atomic that meet at a word come one after another: their places, turn by turn.
 
     >>> [turn.tolist() for turn in _turns(np.array([64, 68, 64, 64]))]
     [[0, 1], [2], [3]]

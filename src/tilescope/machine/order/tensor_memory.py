@@ -266,8 +266,22 @@ class TensorMemoryOrder:
         """Reads that must be over before the cells are written."""
         stamps = self._reads[cells]
         for stamp in np.unique(stamps[stamps != 0]).tolist():
-            row = int(np.argmax((stamps == stamp).any(axis=1)))
-            self._require_finished(access, taken_apart(stamp), int(cells[row]), is_piped=True)
+            is_met = (stamps == stamp).any(axis=1)
+            cell = int(cells[np.argmax(is_met)])
+            if (self._writes[cells[is_met]] == 0).all():
+                self._require_not_early(access, taken_apart(stamp), cell)
+            else:
+                self._require_finished(access, taken_apart(stamp), cell, is_piped=True)
+
+    def _require_not_early(self, access: _Access, read: Stamp, cell: int) -> None:
+        """A load of cells that nobody had written, and that nothing orders before this write, should have come behind it."""
+        reader = self._by_column[read.column]
+        if (
+            reader.how == "core"
+            or int(self._witness.knowledge.known_to(access.lanes, reader.column).max()) >= read.epoch
+        ):
+            return
+        self._witness.tell("tensor memory", access.now, self._side(reader, read.pc), "tensor", self._address(cell))
 
     def _require_finished(self, access: _Access, before: Stamp, cell: int, *, is_piped: bool) -> None:
         """An error unless the accessor knows that something is finished; a note where fences are missing."""

@@ -59,6 +59,7 @@ class LaunchOrder:
         self.conflicts = Conflicts()
         self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags("global")
+        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
