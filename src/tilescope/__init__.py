@@ -7,8 +7,9 @@ global memory → tensor map → TMA → swizzled shared memory → tensor core
     144
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tilescope.late_names import LateNames
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
@@ -143,7 +144,7 @@ _NAMES_IN = {
     "smem.report": ("bank_report", "tile_report"),
     "smem.search": ("find_layouts",),
 }
-_MODULE = {name: module for module, names in _NAMES_IN.items() for name in names}
+__getattr__ = LateNames(__name__, _NAMES_IN).loaded
 
 __all__ = [
     "ARCH",
@@ -227,14 +228,6 @@ __all__ = [
     "wavefronts",
     "wgmma_descriptors",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'tilescope' has no attribute {name!r}")
-    value = getattr(import_module(f"tilescope.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:
