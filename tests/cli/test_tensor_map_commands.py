@@ -35,6 +35,14 @@ oobFill        0
 REFUSED = CUTLASS + "Error: Failed to initialize the TMA descriptor 1\n"
 
 
+def saying(words, option, value):
+    """The words of a command line with this value for an option, in place of the one it has."""
+    if option not in words:
+        return [*words, option, value]
+    place = words.index(option) + 1
+    return [*words[:place], value, *words[place + 1 :]]
+
+
 @pytest.fixture
 def answer(capsys, monkeypatch):
     """Run a command, with text or bytes on stdin: its status, stdout and stderr."""
@@ -219,7 +227,7 @@ def test_fill_none_is_the_drivers_name_for_zeros(answer):
 
 @pytest.mark.parametrize("option", ["--type", "--swizzle", "--interleave", "--l2", "--fill", "--arch"])
 def test_an_unknown_name_is_input_not_understood(answer, option):
-    status, out, err = answer("check", *SOUND, option, "strange")
+    status, out, err = answer("check", *saying(SOUND, option, "strange"))
     assert (status, out) == (2, "")
     assert "unknown-name: " in err
 
@@ -520,7 +528,9 @@ def test_from_json_names_the_file_of_a_map(command, tmp_path, answer):
     assert wanted[1]
     assert answer(*command, "--from-json", str(file)) == wanted
     assert answer(*command, "--from-json", "-", stdin=file.read_text()) == wanted
-    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(*command, *SOUND, "--box", "32,64")
+    assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(
+        *command, *saying(SOUND, "--box", "32,64")
+    )
     for options, said in (
         ([str(file), "--from-json", str(file)], "SOURCE and --from-json both give a map; give one of them."),
         (["--from-json", str(tmp_path / "nosuch.json")], "nosuch.json' does not exist"),
