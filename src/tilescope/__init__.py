@@ -8,8 +8,9 @@ global memory → tensor map → TMA → swizzled shared memory → tensor core
 """
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tilescope.late_names import LateNames
 
 if TYPE_CHECKING:
     from tilescope.arch import ARCH, Arch
@@ -144,7 +145,7 @@ _NAMES_IN = {
     "smem.report": ("bank_report", "tile_report"),
     "smem.search": ("find_layouts",),
 }
-_MODULE = {name: module for module, names in _NAMES_IN.items() for name in names}
+__getattr__ = LateNames(__name__, _NAMES_IN).loaded
 
 __all__ = [
     "ARCH",
@@ -228,23 +229,6 @@ __all__ = [
     "wavefronts",
     "wgmma_descriptors",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'tilescope' has no attribute {name!r}{_hint(name)}")
-    value = getattr(import_module(f"tilescope.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def _hint(name: str) -> str:
-    """Which public name was meant; nothing for names that Python and notebooks ask every module for."""
-    from tilescope.names import nearest_name
-
-    classes_first = sorted(__all__, key=str.isupper)  # Swizzle rather than SWIZZLE, its table
-    nearest = None if name.startswith("_") else nearest_name(name, classes_first)
-    return f". Did you mean {nearest}?" if nearest else ""
 
 
 def __dir__() -> list[str]:

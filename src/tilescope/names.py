@@ -15,6 +15,7 @@ from collections.abc import Iterable
 _NUMBERED = re.compile(r"(\D*)(\d{1,9})(\D*)")
 _LONGEST = 80  # characters of a name that are looked at
 _LEAST_LIKENESS = 0.5  # of a name that could be meant
+_NEARLY_AS_NEAR = 0.1  # less like it than the best, and still told
 
 
 def nearest_name(written: str, known: Iterable[str]) -> str | None:
@@ -59,7 +60,7 @@ def _nearest_number(written: str, known: Iterable[str]) -> str | None:
     return min(distances, key=distances.__getitem__) if distances else None
 
 
-def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> list[str]:
+def nearest_names(written: str, known: Iterable[str]) -> list[str]:
     """The known names that resemble `written` at least half: the best first, then those nearly as near.
 
     >>> nearest_names("strides", ["stride", "stride_bytes", "box"])
@@ -77,7 +78,7 @@ def nearest_names(written: str, known: Iterable[str], spread: float = 0.1) -> li
     if not likeness:
         return []
     best, _ = max(likeness.values())
-    least = max(_LEAST_LIKENESS, best - spread)
+    least = max(_LEAST_LIKENESS, best - _NEARLY_AS_NEAR)
     near = [name for name, (alike, _) in likeness.items() if alike >= least]
     return sorted(near, key=likeness.__getitem__, reverse=True)
 

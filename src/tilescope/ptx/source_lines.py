@@ -161,7 +161,8 @@ class SourceLines:
         """Names of the files: the last part of the path, or the whole path where files share the last part."""
         paths = self._commented | self._files
         bases = {number: PurePosixPath(path.replace("\\", "/")).name or path for number, path in paths.items()}
-        sharing = Counter(base for base, _ in {(bases[number], path) for number, path in paths.items()})
+        different_files = {(bases[number], path) for number, path in paths.items()}
+        sharing = Counter(base for base, _ in different_files)
         return {number: base if sharing[base] == 1 else paths[number] for number, base in bases.items()}
 
     def _strings(self) -> dict[str, str]:

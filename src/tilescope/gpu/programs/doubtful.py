@@ -73,10 +73,7 @@ def _are_doubtful(writer: Step, reader: Step, *, is_used_again: bool) -> bool:
     pairs = list(_PAIRS)
     if is_used_again:
         pairs.append((_makes_half_product, _adds_halves))
-    return any(
-        any(writes(opcode) for opcode in opcodes(writer)) and any(reads(opcode) for opcode in opcodes(reader))
-        for writes, reads in pairs
-    )
+    return any(any(map(writes, opcodes(writer))) and any(map(reads, opcodes(reader))) for writes, reads in pairs)
 
 
 def _makes_integer_magnitude(opcode: Opcode) -> bool:
