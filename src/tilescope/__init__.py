@@ -7,6 +7,7 @@ global memory → tensor map → TMA → swizzled shared memory → tensor core
     144
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 from tilescope.late_names import LateNames
@@ -232,3 +233,22 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def _rows_table(rows: object) -> str | None:
+    from tilescope.value import rows_table
+
+    return rows_table(rows)
+
+
+def _show_rows_as_tables() -> None:
+    """Where IPython runs, a list or tuple of results or violations is shown as a table."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type(tuple, _rows_table)
+        formatter.for_type(list, _rows_table)
+
+
+_show_rows_as_tables()

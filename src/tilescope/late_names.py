@@ -24,8 +24,16 @@ class LateNames:
         <class 'tilescope.swizzle.mode.Swizzle'>
         """
         if name not in self._module_of:
-            raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {self._package!r} has no attribute {name!r}{self._hint(name)}")
         module = import_module(f"{self._package}.{self._module_of[name]}")
         value = getattr(module, name)
         setattr(sys.modules[self._package], name, value)
         return value
+
+    def _hint(self, name: str) -> str:
+        """Which name was meant; nothing for names that Python and notebooks ask every module for."""
+        from tilescope.names import nearest_name
+
+        classes_first = sorted(self._module_of, key=str.isupper)  # Swizzle rather than SWIZZLE, its table
+        nearest = None if name.startswith("_") else nearest_name(name, classes_first)
+        return f". Did you mean {nearest}?" if nearest else ""

@@ -180,6 +180,9 @@ class _RuleBook(Mapping[str, Rule]):
     def __len__(self) -> int:
         return len(self._all())
 
+    def __repr__(self) -> str:
+        return f"<the rule book: {len(self)} rules by name>"
+
     def _all(self) -> dict[str, Rule]:
         for module in _ROW_MODULES:
             import_module(f"tilescope.{module}")

@@ -25,12 +25,12 @@ from tilescope.gpu.device import CudaError, Device
 from tilescope.gpu.gemm_timing import Contender, GemmTiming, Loaded, cubin
 from tilescope.gpu.isolation import MeasuredOnCard, Progress
 from tilescope.planner import GemmPlan, plan_gemm
+from tilescope.planner.schedule import schedule_words
 from tilescope.questions.first_lines import line
 from tilescope.questions.question import FirstLine
 from tilescope.sentence import by
 from tilescope.value import Value, row_field
 from tilescope.view.drawing import Drawing
-from tilescope.view.gemm_view import schedule_words
 from tilescope.view.parts import Part, Table
 
 REPLAYS = 15

@@ -8,9 +8,11 @@ run.outcome                                          "finished", "hang", "fault"
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +126,27 @@ class Kernel:
         kernel.host = made.host
         return kernel
 
+    @classmethod
+    def from_cuda(
+        cls,
+        path: str | os.PathLike[str],
+        entry: str | None = None,
+        *,
+        arch: str | None = None,
+        options: Sequence[str] = (),
+    ) -> Kernel:
+        """A kernel of a CUDA C++ file, compiled by the nvcc or NVRTC that is installed; no GPU is needed.
+
+        `entry` is its name in the source, or a part of it, where the file has several. `options` are the compiler's:
+        "-Iinclude", "-DTILE=64". Without `arch` it is compiled for sm_90a.
+
+            kernel = ts.Kernel.from_cuda("transpose.cu", options=["-Iinclude"])
+            run = kernel.run(grid=(2, 2), block=(32, 32), args=[out, matrix, 64, 64])
+        """
+        from tilescope.machine.compiled.cuda_compiler import compile_cuda
+
+        return cls(compile_cuda(Path(path), arch=arch, options=options).ptx, entry)
+
     def __repr__(self) -> str:
         """The kernel in one line: its parameters, its shared memory, and how many instructions it has."""
         size = counted(len(self.instructions), "instruction")
@@ -186,9 +209,9 @@ class Kernel:
 
         `arch` says whose arithmetic: the text's target where it is None. Without a `seed` asynchronous work is done as late as its
         wait allows; with one, at random times, and blocks come in another order. `blocks` runs only these blocks. `max_steps` ends
-        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` ends it by the
-        clock. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker run.
-        Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
+        a run that does not end by itself; an instruction that many threads run together is one step; `max_seconds` of the processor's
+        time end it too. Without `findings` nobody looks for races and missing fences, or counts what memory accesses cost: a quicker
+        run. Without `record` nothing is kept of what the first cluster did: `pipeline()` needs it. Where there are errors among the
         findings, the kernel is run again with instructions that might cure them, on a copy of memory if that is at most 64 MiB;
         `remedies=False` does without. With `advice` a run without errors is made again and again without some of its barriers,
         and a note names those that ordered nothing.
@@ -214,7 +237,7 @@ class Kernel:
             smem_bytes=shape.smem_bytes,
             parameters=parameters.content,
             given_maps=parameters.given_maps,
-            variable_addresses=place_variables(self.module, contents_of(own_memory)),
+            variable_addresses=place_variables(self.program, contents_of(own_memory)),
             arch=card_arch.name,
             random=None if seed is None else random.Random(seed),  # noqa: S311  # delays, not secrets
             max_steps=integer("max_steps", max_steps, 1),

@@ -127,6 +127,8 @@ def order_findings(launch: Launch) -> tuple[Violation, ...]:
         return ()
     alike: dict[tuple[object, ...], list[Conflict]] = {}
     for conflict in launch.order.conflicts.found.values():
+        if conflict.mistake == "early load" and conflict.now.pc in launch.order.polling_pcs:
+            continue
         alike.setdefault(_told_with(launch.program, conflict), []).append(conflict)
     groups = [*alike.values()]
     return tuple(_finding(launch, group, groups) for group in groups)

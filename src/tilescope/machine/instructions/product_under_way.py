@@ -28,7 +28,7 @@ from tilescope.machine.instructions.product_places import (
     scale_cells,
 )
 from tilescope.machine.pending import Work
-from tilescope.machine.smem_operand import SmemRead, smem_places, stored_codes
+from tilescope.machine.smem_operand import SmemRead, note_operand, smem_places, stored_codes
 from tilescope.machine.step import LaneNumbers
 from tilescope.machine.tensor_memory import Places
 from tilescope.mma.accumulation import ScaleFactors, tensor_core_sum
@@ -305,7 +305,10 @@ class TensorProduct(NamedTuple):
         word = self.descriptor
         is_a = operand == "A"
         read = self.a_read if is_a else self.b_read
-        stored = stored_codes(cluster, read, self.a_word if is_a else self.b_word, rank, self.lane)
+        smem_word = self.a_word if is_a else self.b_word
+        stored = stored_codes(cluster, read, smem_word, rank, self.lane)
+        if cluster.costs is not None:
+            note_operand(cluster, operand, read, smem_word, rank)
         element = word.a_type if is_a else word.b_type
         if self.form.kind.is_dense_4_bit:
             stored = unpacked(stored.astype(np.uint8), element.bits)

@@ -208,12 +208,12 @@ class BulkCopies:
         for address, barrier in self._mbarriers.at.items():
             if address >> SHARED_RANK_SHIFT == rank and barrier.last_copy is not None:
                 epoch, pc = barrier.last_copy
-                if clock.known[barrier.column] < epoch:
+                if clock.over[barrier.column] < epoch:
                     witness.tell("block end", None, Side(pc, "copy", None), "shared", witness.place(address), rank=rank)
         for lane in lanes[np.isin(lanes, list(self._stores))].tolist():
             epoch, pc = self._stores[lane]
             if clock.known[BULK_READ * witness.knowledge.lane_count + lane] < epoch:
                 witness.tell("block end", None, Side(pc, "bulk store", lane), "shared", None, rank=rank)
         for read in self._remote_reads:
-            if read.rank == rank and clock.known[read.barrier.column] < read.epoch:
+            if read.rank == rank and clock.over[read.barrier.column] < read.epoch:
                 witness.tell("block end", None, Side(read.pc, "bulk store", None), "shared", None, rank=rank)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from tilescope.machine.order.cells import CellNumbers, Cells, CellTable, Met
 from tilescope.machine.order.conflict import Conflict, Conflicts, How, Mistake, Side, Space
 from tilescope.machine.order.flags import Flags
 from tilescope.machine.order.global_cells import GlobalCells
-from tilescope.machine.order.knowledge import BULK_READ, BULK_WRITE, CP_ASYNC, WARPGROUP_LANES, Knowledge
+from tilescope.machine.order.knowledge import (
+    BULK_READ,
+    BULK_WRITE,
+    CP_ASYNC,
+    KNOWN,
+    WARPGROUP_LANES,
+    Clock,
+    Knowledge,
+)
 from tilescope.machine.order.semantics import Meaning, cell_bytes, meanings
 from tilescope.machine.order.stamp import Stamp, first_of_each, pcs_of, taken_apart
 from tilescope.machine.program import Program
@@ -35,6 +43,13 @@ TENSOR_HOWS: dict[str, How] = {
 }
 
 
+class PublishedColumns(NamedTuple):
+    """Two columns of somebody who uses tensor memory: what tcgen05.fence::before_thread_sync, or a commit, has published."""
+
+    fenced: int  # and is finished
+    issued: int  # finished or not
+
+
 class LaunchOrder:
     """What all clusters of a launch share."""
 
@@ -44,6 +59,7 @@ class LaunchOrder:
         self.conflicts = Conflicts()
         self.memory = GlobalCells(memory, cell_bytes(program, "global"))
         self.flags = Flags("global")
+        self.polling_pcs: set[int] = set()  # loads that a thread repeated at a word until it saw another value
         self.clusters = 0
         self.first_blocks: list[BlockIndex] = []  # of the clusters
         self.mbarrier_uses: dict[int, MbarrierUse] = {}  # by offset: those of the first block that has any
@@ -62,7 +78,7 @@ class Witness:
         self.warpgroups = int(self.warpgroup_of_lane[-1]) + 1
         self.knowledge = Knowledge(self.number, cluster.lane_count, self.warpgroups)
         self.ended_blocks: set[int] = set()  # by rank
-        self.tensor_columns: set[int] = set()  # of those who use tensor memory
+        self.tensor_columns: dict[int, PublishedColumns] = {}  # by the column of each who uses tensor memory
         self.cell_bytes = launch.shared_cell_bytes
         warps = cluster.lane_count // 32
         self.shared = CellTable(len(cluster.shared) // self.cell_bytes + 1, warps, self.warpgroups + 2)
@@ -85,6 +101,23 @@ class Witness:
     def tensor_unit(self) -> int:
         """The slot of `shared` in which reads by tcgen05 are kept."""
         return self.warpgroups + 1
+
+    def published_tensor_work(self, lanes: LaneNumbers) -> Clock | None:
+        """What fences::before_thread_sync before a relaxed arrival have published: the order of execution hands it on."""
+        if not self.tensor_columns:
+            return None
+        knowledge = self.knowledge
+        clock = knowledge.clock_of(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        for column, published in self.tensor_columns.items():
+            finished = int(knowledge.known_to(lanes, published.fenced).max())
+            clock.vectors[KNOWN, [column, published.fenced]] = finished
+            clock.vectors[KNOWN, published.issued] = int(knowledge.known_to(lanes, published.issued).max())
+        return clock
+
+    @property
+    def tensor_work_columns(self) -> list[int]:
+        """All columns that speak of tensor memory."""
+        return [one for column, published in self.tensor_columns.items() for one in (column, *published)]
 
     # Places ----------------------------------------------------------------------------------------------------------
 
