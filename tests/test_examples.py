@@ -18,7 +18,6 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 QUICK = (
     "bank_conflicts",
     "cute_picture",
-    "gemm_operands",
     "invalid_value",
     "torch_tensor",
     "wrong_parity",

@@ -181,7 +181,7 @@ class _RuleBook(Mapping[str, Rule]):
         return len(self._all())
 
     def __repr__(self) -> str:
-        return f"<the rule book: {len(self)} rules by name>"
+        return "<the rule book: every rule by its name>"  # how many there are is known when all modules are loaded
 
     def _all(self) -> dict[str, Rule]:
         for module in _ROW_MODULES:

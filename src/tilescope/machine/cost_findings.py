@@ -256,11 +256,8 @@ def _is_operand(costs: Costs, instance: Instance | None) -> bool:
     """Whether an access reaches into an operand: then the tensor core says how its tile lies."""
     if instance is None:
         return False
-    for key, tally in costs.operands.reads.items():
-        end = key.reach_bytes
-        if any(reaches(instance, start, start + end) for start in tally.starts):
-            return True
-    return False
+    reads = [(key, start) for key, tally in costs.operands.reads.items() for start in tally.starts]
+    return any(reaches(instance, start, key.end(start)) for key, start in reads)
 
 
 def _sectors(launch: Launch, line: _Line) -> Violation:

@@ -15,7 +15,7 @@ from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
 from tilescope.machine.order_findings import byte_findings, order_findings
-from tilescope.machine.order_rules import COPY_WAIT, CP_ASYNC, EXPECTED_BYTES, RACE, REFILL
+from tilescope.machine.order_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.places import (
     block_of,
     instruction_named,
@@ -141,8 +141,8 @@ TOO_MANY_ARRIVALS = FAILURE.worded(
 )
 ARMED_AGAIN = TOO_MANY_ARRIVALS.worded(
     limit="its phase still waits for {missing_bytes:byte} of copies; the chip answers with error {code}, unspecified launch failure",
-    fix="Wait until this phase has ended before its next arrival: let the readers of the slot wait for it, arrive at a second mbarrier "
-    "when they are done, and wait for that one before {where}.",
+    fix="Wait until this phase has ended before its next arrival: its readers wait for it and arrive at a second mbarrier, and this "
+    "thread waits for that one first. If it does, look at the parity: over the whole kernel it changes with every phase.",
 )
 STOPPED = rule(
     "run-stopped",
@@ -173,14 +173,14 @@ def findings_of(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     Who cannot go on, or arms an mbarrier that still waits for a copy, is often the victim of an access that nothing orders: a
     wait that is missing lets a slot be freed too early. So those accesses are told first.
     """
+    byte_errors = tuple(byte_findings(launch, result.waiting if result.outcome == "hang" else ()))
     ending = _ending(launch, result)
     unordered = order_findings(launch)
     is_victim = result.outcome == "hang" or (result.fault is not None and result.fault.missing_bytes is not None)
     causes = tuple(finding for finding in unordered if is_victim and finding.rule in _CAUSES_OF_AN_END)
+    first = (*byte_errors, *causes, *ending) if is_victim else (*ending, *byte_errors)
     found = (
-        *(finding for finding in ending if finding.rule == EXPECTED_BYTES.name),
-        *causes,
-        *(finding for finding in ending if finding.rule != EXPECTED_BYTES.name),
+        *first,
         *(finding for finding in unordered if finding not in causes),
         *swizzle_findings(launch),
         *cost_findings(launch, is_finished=result.outcome == "finished"),
@@ -193,7 +193,7 @@ def _ending(launch: Launch, result: GridRun) -> tuple[Violation, ...]:
     if result.fault is not None:
         return (_fault_finding(launch, result.waiting[-1], result.fault),)
     if result.outcome == "hang":
-        return (*byte_findings(result.waiting), *hang_findings(result.waiting))
+        return tuple(hang_findings(result.waiting))
     if result.outcome == "stopped":
         return (_stopped_finding(launch, result.waiting[-1]),)
     return ()

@@ -66,11 +66,12 @@ class ReadKey(NamedTuple):
     shape: ReadShape
     word: int  # the descriptor, its start and what belongs to no field taken out
 
-    @property
-    def reach_bytes(self) -> int:
-        """From the start to the end of what is read."""
-        addresses = self.shape.addresses(self.descriptor)
-        return int(addresses.max()) + max(1, self.shape.element_bits // 8)
+    def end(self, start: int) -> int:
+        """The first byte behind what is read from a start on; the swizzle's pattern does not move with the start."""
+        in_pattern = start % _REPEAT_BYTES
+        start_field = self.descriptor.form.word.field("start_address")
+        addresses = self.shape.addresses(self.shape.descriptor(self.word | start_field.place(in_pattern)))
+        return start - in_pattern + int(addresses.max()) + max(1, self.shape.element_bits // 8)
 
     @property
     def descriptor(self) -> OperandDescriptor:

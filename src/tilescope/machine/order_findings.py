@@ -15,9 +15,9 @@ from tilescope.machine.element import Element, array_element, tile_element
 from tilescope.machine.launch import Launch
 from tilescope.machine.lost_update import is_lost_update
 from tilescope.machine.order.conflict import Conflict, How, Insertion, Side
-from tilescope.machine.order_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, rule_of, severity_of
+from tilescope.machine.order.witness import BarrierBytes, PhaseBytes
+from tilescope.machine.order_rules import EXPECTED_BYTES, LOST_UPDATE, RACE, SPILLED_BYTES, rule_of, severity_of
 from tilescope.machine.places import (
-    LineFacts,
     array_named,
     block_of,
     instruction_named,
@@ -27,7 +27,7 @@ from tilescope.machine.places import (
     thread_index,
 )
 from tilescope.machine.program import Program
-from tilescope.machine.records import BlockIndex, block_index
+from tilescope.machine.records import block_index
 from tilescope.machine.schedule import Schedule
 from tilescope.machine.tensor_findings import (
     BY_WARP,
@@ -39,6 +39,7 @@ from tilescope.machine.tensor_findings import (
     TENSOR_VERB,
     tensor_place,
 )
+from tilescope.rule import Wording
 from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
@@ -96,29 +97,41 @@ _IN_CUDA: dict[str | int, str] = {
 }
 
 
-def byte_findings(schedules: Sequence[Schedule]) -> Iterator[Violation]:
-    """Mbarriers that nobody can pass because other bytes came than were expected; those of several blocks once."""
-    blocks: dict[tuple[str, int, int], list[BlockIndex]] = {}
-    lines: dict[tuple[str, int, int], LineFacts] = {}
+def byte_findings(launch: Launch, schedules: Sequence[Schedule]) -> Iterator[Violation]:
+    """Mbarriers to which other bytes came than were expected, those of several blocks once.
+
+    Of a run that ended, phases that ended while a copy was under way; of clusters that hang, also phases that cannot end.
+    """
+    if launch.order is None:
+        return
+    spilled = [*launch.order.spilled]
+    stuck: list[BarrierBytes] = []
     for schedule in schedules:
         cluster = schedule.cluster
         if cluster.order is None:
             continue
         under_way = {work.barrier for work in cluster.pending.works}
         for address, barrier in cluster.order.mbarriers.at.items():
-            if barrier.expected_bytes == barrier.came_bytes or address in under_way:
-                continue
+            block = block_of(cluster, address >> SHARED_RANK_SHIFT)
             offset = address & SHARED_OFFSET_MASK
-            variable = shared_variable(cluster.program, offset)
-            where = f"shared address {offset:#x}" if variable is None else f"shared address {offset:#x} ({variable})"
-            key = (where, barrier.expected_bytes, barrier.came_bytes)
-            blocks.setdefault(key, []).append(block_of(cluster, address >> SHARED_RANK_SHIFT))
-            lines.setdefault(key, line_facts(cluster.program, *sorted(barrier.byte_pcs)))
-    for key, (block, *others) in blocks.items():
-        where, expected, came = key
-        yield EXPECTED_BYTES.violation(
-            where=where, block=block, others=len(others), expected=expected, came=came, **lines[key]
-        )
+            if barrier.spilled is not None:
+                spilled.append(BarrierBytes(offset, block, barrier.spilled))
+            elif barrier.expected_bytes != barrier.came_bytes and address not in under_way:
+                held = PhaseBytes(barrier.expected_bytes, barrier.came_bytes, frozenset(barrier.byte_pcs))
+                stuck.append(BarrierBytes(offset, block, held))
+    for told, counted in ((SPILLED_BYTES, spilled), (EXPECTED_BYTES.wording, stuck)):
+        yield from _told_of_bytes(launch.program, told, counted)
+
+
+def _told_of_bytes(program: Program, told: Wording, counted: Sequence[BarrierBytes]) -> Iterator[Violation]:
+    alike: dict[tuple[int, int, int], list[BarrierBytes]] = {}
+    for one in counted:
+        alike.setdefault((one.offset, one.bytes.expected, one.bytes.came), []).append(one)
+    for (offset, expected, came), (first, *others) in alike.items():
+        variable = shared_variable(program, offset)
+        where = f"shared address {offset:#x}" + ("" if variable is None else f" ({variable})")
+        lines = line_facts(program, *sorted(first.bytes.pcs))
+        yield told.violation(where=where, block=first.block, others=len(others), expected=expected, came=came, **lines)
 
 
 def order_findings(launch: Launch) -> tuple[Violation, ...]:

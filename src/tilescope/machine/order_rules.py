@@ -247,6 +247,12 @@ EXPECTED_BYTES = rule(
     passing=_example(_EXPECT.format(bytes=16)),
     failing=_example(_EXPECT.format(bytes=32)),
 )
+SPILLED_BYTES = EXPECTED_BYTES.worded(
+    found="the mbarrier at {where} of block {block}[[ and of {others:other}]] was told to expect {expected:byte}, and the copies of the "
+    "phase bring {came:byte}",
+    limit="the phase ended before the last of them came, and the next one counts what came too late",
+    fix="Expect {came:byte}.",
+)
 BLOCK_END = rule(
     "run-block-end",
     "A block ends when nothing reads or writes its shared memory any more.",

@@ -7,6 +7,7 @@ from tilescope.mma.scale_packing import SCALE_ATOM, SCALE_FORMATS
 from tilescope.questions.call import Call
 from tilescope.questions.first_lines.tensor_core import of_scales
 from tilescope.questions.question import Answer, Asked, Input, Question, refuse
+from tilescope.rule import ARGUMENT_RANGE
 from tilescope.written import pair, tile
 
 SCALES_ATOM = Input(
@@ -29,6 +30,11 @@ def scales_answer(asked: Asked) -> Answer:
     refuse(element is not None and block is not None, "Give one of --element ROW,K and --block ROW,BLOCK.")
     if element is not None:
         row, column = element
+        if not (0 <= row < rows and 0 <= column < k):
+            last = f"({rows - 1}, {k - 1})"
+            raise ARGUMENT_RANGE.error(
+                argument="element", found=f"element = {element}", limit=f"(0, 0) to {last}", fix=f"Use at most {last}."
+            )
         block = row, column // factors.format.block
     extra: dict[str, object] = {}
     if block is not None:

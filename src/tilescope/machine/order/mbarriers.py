@@ -13,7 +13,7 @@ from tilescope.machine.order.conflict import How, Side
 from tilescope.machine.order.fences import Fences
 from tilescope.machine.order.flags import BLOCK, CLUSTER
 from tilescope.machine.order.knowledge import EXECUTED, KNOWN, Clock, Knowledge, Vector, joined
-from tilescope.machine.order.witness import Witness
+from tilescope.machine.order.witness import PhaseBytes, Witness
 from tilescope.machine.records import MbarrierUse
 from tilescope.machine.step import LaneNumbers
 
@@ -71,6 +71,8 @@ class MbarrierOrder:
         default_factory=dict
     )  # by pc: who saw the last phase end, and nobody has heard of it
     byte_pcs: set[int] = field(default_factory=set)  # instructions that expected or copied bytes in this phase
+    last_bytes: PhaseBytes | None = None  # of the phase before
+    spilled: PhaseBytes | None = None  # of the first phase that ended while a copy of it was still under way
 
     def note_arrival(self, columns: LaneNumbers, epochs: Vector) -> None:
         """Remember who arrived in this phase, and when."""
@@ -106,9 +108,19 @@ class MbarrierOrder:
         self.arrived_epochs.clear()
         self.failed_lanes.clear()
         self.waits.clear()
+        self.last_bytes = PhaseBytes(self.expected_bytes, self.came_bytes, frozenset(self.byte_pcs))
         self.expected_bytes = 0
         self.came_bytes = 0
         self.byte_pcs.clear()
+
+    def spill(self, size_bytes: int) -> None:
+        """A copy of the phase before has come when that had ended: too few bytes had been expected."""
+        if self.last_bytes is None:
+            return
+        held = self.last_bytes
+        self.last_bytes = held._replace(came=held.came + size_bytes)
+        if self.spilled is None or self.spilled.pcs == held.pcs:
+            self.spilled = self.last_bytes
 
     def expect(self, expected_bytes: int, pc: int) -> None:
         """An instruction says how many bytes are to come in this phase."""
