@@ -14,14 +14,8 @@ from tilescope.machine.fault import KernelFaultError
 from tilescope.machine.grid import GridRun
 from tilescope.machine.hang import hang_findings
 from tilescope.machine.launch import Launch
-from tilescope.machine.order_findings import (
-    COPY_WAIT,
-    CP_ASYNC,
-    RACE,
-    REFILL,
-    byte_findings,
-    order_findings,
-)
+from tilescope.machine.order_findings import byte_findings, order_findings
+from tilescope.machine.order_rules import COPY_WAIT, CP_ASYNC, RACE, REFILL
 from tilescope.machine.places import (
     block_of,
     instruction_named,

@@ -69,8 +69,8 @@ class Launch:
     maps: list[AnyMap] = field(default_factory=list)  # those that copies went through, in the order of their first use
     order: LaunchOrder | None = None  # None: nobody asks what is wrong
     watch: SmemWatch | None = None  # who looks at shared memory while the kernel runs
-    max_seconds: float | None = None  # since it began
-    begun: float = field(default_factory=time.perf_counter)
+    max_seconds: float | None = None  # of this thread's work: other programs of a busy machine take nothing of it
+    begun: float = field(default_factory=time.thread_time)
     is_out_of_time: bool = False
     to_start: Iterator[tuple[int, int, int]] = field(
         default_factory=lambda: iter(())
@@ -131,7 +131,7 @@ class Launch:
 
     def is_late(self) -> bool:
         """Whether it has run for as long as it may."""
-        return self.max_seconds is not None and time.perf_counter() - self.begun > self.max_seconds
+        return self.max_seconds is not None and time.thread_time() - self.begun > self.max_seconds
 
     def clock(self) -> int:
         """A number that grows as the kernel runs."""

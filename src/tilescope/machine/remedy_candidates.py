@@ -11,6 +11,7 @@ block end            the wait, or barrier.cluster, before ret
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from typing import Literal, NamedTuple
 
 from tilescope.arch import WARP_LANES
@@ -191,7 +192,8 @@ class _Meeting:
     def _wait_loops(self, body: range) -> list[range]:
         """The loops of a function that do nothing but wait."""
         name = next(name for name, start in self.program.functions.items() if start == body.start)
-        ends = {one.start for loop in waiting(self.program.module.functions[name]) for one in loop.branches}
+        loops = waiting(self.program.module.functions[name])
+        ends = {branch.start for loop in loops for branch in loop.branches}
         return [
             range(target, pc + 1)
             for pc, target in self._branches(body)
@@ -244,7 +246,7 @@ class _Meeting:
         pairs = [(barrier, parity) for barrier, parity in asked]
         pairs += [(barrier, parity) for barrier in own for _, parity in asked]
         prepared = [one for one in self.text.instructions if one.name == "mbarrier" and "parity" not in one.modifiers]
-        pairs += [(barrier, parity) for barrier in (*own, *self._mbarriers_named(prepared)) for parity in ("0", "1")]
+        pairs += product((*own, *self._mbarriers_named(prepared)), ("0", "1"))
         if self.repeats(waiter):  # the next turn waits for another phase
             pairs = [pair for pair in pairs if not pair[1].isdigit()]
         loops = [WAIT_LOOP.format(barrier=barrier, parity=parity) for barrier, parity in dict.fromkeys(pairs)]

@@ -30,7 +30,7 @@ from tilescope.machine.step import LaneNumbers
 from tilescope.mma.tmem_address import QUARTER_LANES, QUARTERS, TMEM_COLUMNS, TMEM_LANES
 
 if TYPE_CHECKING:
-    from tilescope.machine.instructions.tensor_products import Uses
+    from tilescope.machine.instructions.product_under_way import Uses
     from tilescope.mma.tensor_memory import TensorMemory
     from tilescope.mma.tmem_form import TmemMove
 
