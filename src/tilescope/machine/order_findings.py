@@ -39,6 +39,7 @@ from tilescope.machine.tensor_findings import (
     TENSOR_VERB,
     tensor_place,
 )
+from tilescope.rule import Wording
 from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
