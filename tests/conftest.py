@@ -50,6 +50,7 @@ PIECES = {
     "browser": (("chromium", "chromium-browser", "google-chrome"), "apt-get install -y chromium"),
     "cutlass": (("cutlass_library",), "pip install nvidia-cutlass"),
     "gxx": (("g++",), "apt-get install -y g++"),
+    "jupyter": (("nbclient",), "pip install nbclient ipykernel"),
     "mkdocs": (("mkdocs",), "pip install mkdocs-material"),
     "nvcc": (("nvcc",), "pip install nvidia-cuda-nvcc nvidia-cuda-cccl"),
     "triton": (("triton",), "pip install triton"),

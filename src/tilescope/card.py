@@ -2,7 +2,7 @@
 
     cell                 H200, measured                                          other cards, from their datasheets
     memory_gb_per_s      4559, the fastest loads by TMA                          the memory's own peak
-    tflop_per_s          790 for 16-bit floats                                   dense peak, sums in 32 bits
+    tflop_per_s          790 for 16-bit floats, held for seconds                 dense peak, sums in 32 bits
     tma                  GB/s by row bytes, L2 promotion, bytes in flight;       None: nobody measured it
                          one SM's GB/s; nanoseconds to issue a copy
 
@@ -52,6 +52,8 @@ CardName = Literal["H200", "H100 SXM", "H100 PCIe", "A100", "L40S", "RTX 4090", 
 GbPerS = Mapping[int, int]
 
 SECTOR_BYTES = 32  # the least that global memory delivers
+# operations of one SM's tensor cores: wgmma.m64n256k16 takes 128 cycles, as benchmarks/wgmma_rates.py found on an H200
+_SM_FLOP_PER_CYCLE = {("sm_90", "float16"): 4096, ("sm_90", "bfloat16"): 4096}
 REQUEST_BYTES = 128  # the most that one request takes of a row: a cache line
 ROW_BYTES = (128, 64, 32, 16)  # widths of the box rows that were measured
 _SHARPNESS = 3  # how sharply a rate bends from one bound to the next: recorded loads follow the cube best
@@ -231,8 +233,23 @@ class Card(Row):
         return "measured" if cell in self.measured else "documented"
 
     def tflops(self, data_type: DataType) -> float | None:
-        """Dense TFLOP/s of the tensor cores for a type."""
+        """Dense TFLOP/s of the tensor cores for a type; a measured rate is one that the card's power allows for seconds."""
         return self.tflop_per_s.get(data_type.name)
+
+    def peak_tflops(self, data_type: DataType) -> float | None:
+        """Dense TFLOP/s that no kernel exceeds, however short: every tensor core busy at the highest clock.
+
+        What a datasheet says is that already; of a measured rate, the cycles of its instructions tell.
+
+        >>> bf16 = DataType.named("bf16")
+        >>> h200 = Card.named("H200")
+        >>> h200.tflops(bf16), round(h200.peak_tflops(bf16))  # 132 SMs x 4096 operations x 1.98 GHz
+        (790, 1071)
+        """
+        in_a_cycle = _SM_FLOP_PER_CYCLE.get((self.arch.name, data_type.name))
+        if in_a_cycle is None or self.clock_mhz is None or self.basis(data_type.name) != "measured":
+            return self.tflops(data_type)
+        return self.sms * in_a_cycle * self.clock_mhz / 1e6
 
     @property
     def smem_gb_per_s(self) -> float | None:
@@ -372,7 +389,7 @@ def _card_of_cells(name: str, cells: PlainData) -> Card:
         memory_gb_per_s=cells["memory_gb_per_s"],
         tflop_per_s=MappingProxyType({} if known is None else known.tflop_per_s),
         tma=tma,
-        measured=_MEASURED,
+        measured=_MEASURED if known is None else _MEASURED | known.measured,
         source=cells["source"],
     )
 

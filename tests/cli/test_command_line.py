@@ -297,3 +297,14 @@ def test_a_shared_address_has_one_name(command, capsys):
         assert run([*command, option, "0x400", "--json"]) == 0
         shown.add(capsys.readouterr().out)
     assert len(shown) == 1
+
+
+def test_an_option_that_takes_one_value_is_refused_when_it_is_given_twice(capsys):
+    status = run(["check", "--type", "bf16", "--dims", "64,64", "--box", "64,8", "--box", "64,16"])
+    assert status == 2
+    assert "--box is given twice; it takes one value." in capsys.readouterr().err
+
+
+def test_options_that_may_be_repeated_and_flags_are_taken(capsys):
+    assert run(["banks", "128x64", "bf16", "--pattern", "ldmatrix.x4", "--pattern", "transpose", "-q", "-q"]) == 0
+    assert capsys.readouterr().err == ""

@@ -558,3 +558,15 @@ def test_conv_prints_the_encode_call(answer):
     assert answer("check", found["extra"]["encode"], "-q")[1].startswith(
         "Accepted: im2col map of 64 x 56 x 56 x 8 bfloat16"
     )
+
+
+def test_what_is_wrong_with_every_line_of_a_log_is_said_once(tmp_path, capsys):
+    log = tmp_path / "maps.jsonl"
+    lines = [
+        f'{{"type": "bf16", "dims": [64, {rows}], "strides_bytes": [128], "box": [64, 8]}}' for rows in range(8, 68)
+    ]
+    log.write_text("\n".join(lines))
+    assert run(["check", str(log)]) == 2
+    reasons = capsys.readouterr().err.splitlines()
+    assert len(reasons) == 2
+    assert all(reason.endswith("(60 times)") for reason in reasons)

@@ -8,7 +8,7 @@ from emitter_sample import GEMMS, PLANS, has_epilogue, is_copied_by_tma, is_load
 from emitter_toolchain import nvrtc
 
 import tilescope as ts
-from tilescope.emitter import gemm_program, tile_program
+from tilescope.emitter import gemm_roles, tile_program
 from tilescope.emitter.emission import device_half
 from tilescope.pipeline.description import Pipeline
 from tilescope.pipeline.parts import Loop
@@ -125,7 +125,7 @@ def test_steps_in_another_order_are_printed_in_it(monkeypatch):
     data = pipeline.to_dict()
     steps = data["roles"][0]["steps"][3]["steps"][0]["steps"]
     steps[1:3] = steps[2:0:-1]
-    monkeypatch.setattr(gemm_program, "plan_pipeline", lambda *_, **__: Pipeline.from_dict(data))
+    monkeypatch.setattr(gemm_roles, "plan_pipeline", lambda *_, **__: Pipeline.from_dict(data))
     _, producer, _ = kernel_parts(ts.emit(plan, "cuda"))
     assert re.search(r"tma_load\(a.*arrive_expect.*tma_load\(b", producer, re.DOTALL)
 

@@ -36,7 +36,7 @@ def changed(data, place, **arguments):
         ),
         (
             ring(consumers=2) | {"barriers": {"full": {"count": 1, "stages": 2}, "empty": {"count": 1, "stages": 2}}},
-            "empty[0] counts 1 and 2 roles arrive (consumer 0, consumer 1): its phases end too soon, and producer misses one "  # noqa: ISC004
+            "empty[0] counts 1 and 2 roles arrive (consumer 0 and consumer 1): its phases end too soon, and producer misses one "  # noqa: ISC004
             "and waits for ever. Initialise empty with 2.",
         ),
     ],

@@ -28,7 +28,7 @@ def refusal(client, **fields):
 
 def test_the_sample_shows_its_outcome_its_finding_its_lines_and_shared_memory(client):
     page = html.unescape(asked(client).text)
-    assert "shift finished, with 1 error: 1 block of 256 threads" in page
+    assert "shift finished, with 1 error: at shift.cu:12 thread" in page
     assert "<code>run-race</code>" in page
     assert "At <code>shift.cu:12, PTX line 47 (ld.shared.f32 %f3, [%r9])</code>" in page
     assert "What ran, by source line" in page

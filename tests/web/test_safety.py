@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tilescope.web.application import MAX_QUERY_BYTES, MAX_WAITING, SECURITY_HEADERS, WORKERS, Guard, application
-from tilescope.web.page import fields_of
+from tilescope.web.field import fields_of
 from tilescope.web.pages import PAGES
 
 ROUTES = ["/", "/static/explorer.css", "/static/explorer.js"]

@@ -415,7 +415,11 @@ def _arranged(rows: int, columns: int, per_register: int, warps: int) -> Modes:
 
 def _nested(*parts: list[tuple[int, int]]) -> Modes:
     """A layout of the parts, extents of 1 dropped, as CuTe writes it."""
-    return Modes.of_indices(tuple(mode for mode in part if mode[0] > 1) or ((1, 0),) for part in parts)
+    indices = []
+    for part in parts:
+        modes = tuple((extent, stride) for extent, stride in part if extent > 1)
+        indices.append(modes or ((1, 0),))
+    return Modes.of_indices(indices)
 
 
 # PTX ISA, "Matrix Fragments for mma.m8n8k4 with .f16 floating point type". The second mode of the thread, the

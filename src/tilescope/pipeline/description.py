@@ -135,6 +135,8 @@ class Pipeline(Value):
         try:
             text = content.decode("utf-8")
             data = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        except UnicodeDecodeError:
+            raise FILE.error(name=name, error="bytes that are no text") from None
         except (ValueError, RecursionError) as error:  # those of both decoders are ValueErrors
             raise FILE.error(name=name, error=str(error)) from None
         return cls.from_dict({"name": Path(name).stem} | data)

@@ -9,6 +9,7 @@ Which is which depends on the rule alone, so that all commands agree.
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from tilescope.errors import FaultError, RuleError
 
@@ -125,8 +126,9 @@ def refusal_json(error: RuleError) -> str:
 
 
 def broken_rules(error: RuleError) -> str:
-    """Every broken rule on a line of its own."""
-    return "\n".join(f"{violation.severity}: {violation}" for violation in error.violations)
+    """Every broken rule on a line of its own; what is said of many maps of a log is said once, with its count."""
+    times = Counter(f"{violation.severity}: {violation}" for violation in error.violations)
+    return "\n".join(said if count == 1 else f"{said} ({count} times)" for said, count in times.items())
 
 
 def _answer(error: RuleError) -> str:

@@ -38,7 +38,7 @@ from tilescope.symptoms.words import (
 
 # How much a topic counts in a question about a fault, and in one about a subject.
 _IN_FAULTS: dict[Kind, float] = {"cause": 1.0, "symptom": 1.0, "term": 0.6}
-_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.7, "symptom": 0.8, "term": 1.0}
+_IN_SUBJECTS: dict[Kind, float] = {"cause": 0.6, "symptom": 0.8, "term": 1.0}
 _BEHIND = 0.8  # of a subject: what stands only behind its first preposition
 _EVERYDAY_SHARE = 0.15  # of a term that is an everyday word: a line, a pass
 _ORDINARY_SHARE = 0.6  # of a term that stands in titles about other things as well: a phase, fp8
@@ -57,7 +57,7 @@ _FALLS = 0.5  # power of the share that the allowed words have of those that sta
 _FAR = 0.5  # of a phrase whose words stand anywhere in a long text
 _LEAST_WORDS = 2  # shared, for a topic to be near
 _LEAST_SHARE = 0.25  # of what the question's words weigh
-_LIKELY = 1.2  # score that makes a topic the answer where no phrase is there whole
+_LIKELY = 1.1  # score that makes a topic the answer where no phrase is there whole
 _TAGS = re.compile(r"\A\s*(?:\[[^\]]*\]\s*:?\s*)+")  # before a title: [QST][CuTeDSL]
 _ANSWER = re.compile(r"\breturn(?:s|ed)?\s+-?\d", re.IGNORECASE)  # a call returned 1: it failed
 _PREPOSITION = re.compile(

@@ -57,12 +57,15 @@ _CARD = re.compile(r"\b([rg]tx)(\d{4})")  # RTX5090
 _MODEL = re.compile(rf"\b(?:{'|'.join(_WORDS['models']['words'].split())})[\w.]*(?:-[\w.]+)+", re.IGNORECASE)
 _FULL = re.compile(r"\b100 ?(?:%|percent\b)")  # a load; the 100 of sm_100 beside another percentage is none
 _FRACTION = re.compile(r"\b(\d) ?(?:out of|of|/) ?(\d)\b")  # "3 of 4 are wrong"; version 3.4 is none
+# What a change does, before what it is about: "[Bugfix] Update grouped GEMM to use TMA descriptors" updates no descriptor.
+_CHANGE = re.compile(r"\A(\s*(?:\[[^\]]*\]\s*:?\s*)*)(?:updates?|refactor|rewrites?)\b(?=(?:\W+\w+){3})", re.IGNORECASE)
+_PLACE = re.compile(r",? line \d+;")  # of a compiler's message: no line of shared memory
 _SHARE = re.compile(r"\b(\d{1,9})\s*(?:/|of|out of)\s*(\d{2,9})\b")
 
 
 def _without_joints(text: str) -> str:
     """A text whose names in capitals are taken apart, in small letters, words parted by blanks, targets by their number."""
-    apart = _JOINTS.sub(" ", _MODEL.sub(" ", text))
+    apart = _JOINTS.sub(" ", _MODEL.sub(" ", _PLACE.sub(" ", _CHANGE.sub(r"\1", text))))
     apart = re.sub(r"(?<=\d)B\b", " byte", apart)  # 16B, but 256b are bits
     apart = re.sub(r"\b(?:e\.g\.|i\.e\.)", " ", apart)  # their letters are no words: -G is one
     plain = apart.casefold().replace("\u2019", "'").replace("n't", " not")

@@ -30,8 +30,10 @@ from tilescope.view.svg_shapes import Block, ink, number
 from tilescope.view.svg_style import hatchings, style_sheet
 from tilescope.web.comparison import Comparison, saved_drawing, saved_json
 from tilescope.web.explained import explained
-from tilescope.web.page import Form, Sheet, choice_of, command_line, filled_form
+from tilescope.web.field import choice_of
+from tilescope.web.form import Form, command_line, filled_form
 from tilescope.web.pages import PAGES, form_at
+from tilescope.web.sheet import Sheet
 
 _BESIDE_SCALE = 0.88  # of grids that stand beside each other, where they fit
 _SMALLEST_SCALE = 0.7  # grids that would have to be smaller to fit stand below each other
