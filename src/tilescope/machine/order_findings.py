@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tilescope.errors import Violation
+from tilescope.errors import Violation, Wording
 from tilescope.machine.address import SHARED_OFFSET_MASK, SHARED_RANK_SHIFT
 from tilescope.machine.element import Element, array_element, tile_element
 from tilescope.machine.launch import Launch
@@ -39,7 +39,6 @@ from tilescope.machine.tensor_findings import (
     TENSOR_VERB,
     tensor_place,
 )
-from tilescope.rule import Wording
 from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
