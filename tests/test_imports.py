@@ -15,11 +15,11 @@ PACKAGE = Path(tilescope.__file__).parent
 
 # A module imports from its own package and from those above it.
 ORDER = (
-    "late_names",
     "arithmetic",
     "one_rounding",
     "extras",
     "names",
+    "late_names",
     "sentence",
     "html_table",
     "errors",

@@ -18,6 +18,14 @@ from tilescope.value import Value
 
 SOUND = ["--type", "bf16", "--dims", "4096,4096", "--box", "64,64", "--swizzle", "128B"]
 MATRIX = ts.TensorMap("bf16", (4096, 4096), (8192,), (64, 64), swizzle="128B")
+
+
+def with_option(option, value):
+    """The options of a sound map, with another value for one of them, or with one more."""
+    said = dict(zip(SOUND[::2], SOUND[1::2], strict=True)) | {option: value}
+    return [word for pair in said.items() for word in pair]
+
+
 CUTLASS = """\
 TMA Desc Addr:   0x7ffd7d2800c0
 format         9
@@ -33,14 +41,6 @@ l2Promotion    2
 oobFill        0
 """
 REFUSED = CUTLASS + "Error: Failed to initialize the TMA descriptor 1\n"
-
-
-def saying(words, option, value):
-    """The words of a command line with this value for an option, in place of the one it has."""
-    if option not in words:
-        return [*words, option, value]
-    place = words.index(option) + 1
-    return [*words[:place], value, *words[place + 1 :]]
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_fill_none_is_the_drivers_name_for_zeros(answer):
 
 @pytest.mark.parametrize("option", ["--type", "--swizzle", "--interleave", "--l2", "--fill", "--arch"])
 def test_an_unknown_name_is_input_not_understood(answer, option):
-    status, out, err = answer("check", *saying(SOUND, option, "strange"))
+    status, out, err = answer("check", *with_option(option, "strange"))
     assert (status, out) == (2, "")
     assert "unknown-name: " in err
 
@@ -529,7 +529,7 @@ def test_from_json_names_the_file_of_a_map(command, tmp_path, answer):
     assert answer(*command, "--from-json", str(file)) == wanted
     assert answer(*command, "--from-json", "-", stdin=file.read_text()) == wanted
     assert answer(*command, "--from-json", str(file), "--box", "32,64") == answer(
-        *command, *saying(SOUND, "--box", "32,64")
+        *command, *with_option("--box", "32,64")
     )
     for options, said in (
         ([str(file), "--from-json", str(file)], "SOURCE and --from-json both give a map; give one of them."),
