@@ -77,15 +77,19 @@ def is_rule_call(node):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and re.fullmatch(r"(\w*_)?rule", node.func.id)
 
 
+def holds(outer, inner):
+    """Whether one node of a module's syntax stands around another."""
+    begins = (outer.lineno, outer.col_offset) <= (inner.lineno, inner.col_offset)
+    return begins and (inner.end_lineno, inner.end_col_offset) <= (outer.end_lineno, outer.end_col_offset)
+
+
 def test_rules_come_out_of_no_comprehension():
     made = [
         f"{path}:{call.lineno}"
         for path, nodes in nodes_of_modules()
         if imports_rule(nodes)
-        for loop in nodes
-        if isinstance(loop, LOOPS)
-        for call in ast.walk(loop)
-        if is_rule_call(call)
+        for call in filter(is_rule_call, nodes)
+        if any(isinstance(loop, LOOPS) and holds(loop, call) for loop in nodes)
     ]
     assert made == []
 

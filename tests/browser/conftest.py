@@ -1,12 +1,16 @@
 """Chromium, driven by playwright, on a running explorer."""
 
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
 
 from tilescope.web.serving import listening, server
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +24,7 @@ def address():
             time.sleep(0.02)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         explorer.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
 
 # Pages of the browser's own address bar, which it would load for every window, though nobody sees one: a second of work each.

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from browser_page import address_of
 
 pytestmark = pytest.mark.browser
+
 
 BOX = "[data-pan] .cells-box"
 
@@ -60,7 +62,7 @@ def test_the_wheel_with_ctrl_zooms_and_the_mouse_pulls(open_page):
     page.mouse.move(x - width / 4, y, steps=3)
     page.mouse.up()
     shows(page, "44-59")
-    assert "pin" not in page.url
+    assert "pin" not in address_of(page)
 
 
 @pytest.mark.slow
