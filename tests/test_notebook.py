@@ -62,8 +62,9 @@ def cells(html):
 
 @pytest.mark.parametrize("value", DRAWN, ids=lambda value: value.kind)
 def test_a_picture_is_no_wider_than_a_cell_of_a_notebook(value):
-    root = ET.fromstring(value._repr_mimebundle_()["image/svg+xml"])
-    assert float(root.get("width")) <= CELL_WIDTH
+    drawn = value._repr_mimebundle_()["image/svg+xml"]
+    assert float(ET.fromstring(drawn).get("width")) <= CELL_WIDTH
+    assert all(float(scale) >= 0.8 for scale in re.findall(r"scale\(([0-9.]+)\)", drawn))  # its texts can be read
 
 
 def test_a_narrow_picture_is_as_it_is_elsewhere():

@@ -10,6 +10,11 @@ import numpy as np
 import pytest
 
 NOT_UNDERSTOOD = 2
+CALL = (
+    "cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, ptr, dims, strides, box, es, "
+    "CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE, "
+    "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);"
+)
 # A command line, its exit status, and what it has to say.
 WRONG = [
     # names
@@ -73,12 +78,14 @@ WRONG = [
     # files
     ("check nosuch.json", 2, "no such file: nosuch.json"),
     ("check empty.txt", 2, "empty.txt is empty"),
+    (f"check '{CALL}'", 2, "Add a line such as `cuuint64_t dims[] = {64, 64};` to the text."),
     ("check words.txt", 2, "a text without a number"),
     ("check noise.bin", 2, "a descriptor is 128 bytes"),
     ("check folder", 2, "folder is a directory"),
     ("pipeline noise.bin", 2, "bytes that are no text"),
     ("pipeline words.txt", 2, "JSON or TOML"),
     ("run noise.bin --grid 1", 2, "cuobjdump --dump-ptx"),
+    ("run words.txt --grid 1", 2, "`hello world`; a PTX text begins with .version"),
     ("run empty.txt --grid 1", 2, "a PTX text begins with .version"),
     ("identify noise.bin nosuch.npy", 2, "there is no file 'nosuch.npy'"),
     ("plan 128x64 bf16 --svg nowhere/plan.svg", 2, "there is no directory 'nowhere'"),

@@ -88,9 +88,6 @@ def read_source(words: tuple[str, ...], *, as_json: bool = False, takes_options:
         if not error.words:
             _refuse_names(words, takes_options=takes_options)
         raise
-    except RuleError:
-        _refuse_names(words, takes_options=takes_options)
-        raise
 
 
 def _named_file(word: str) -> NamedFile | None:

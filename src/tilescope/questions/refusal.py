@@ -40,6 +40,7 @@ OF_INPUT = frozenset(
         "dump-text",
         "dump-type",
         "emit",
+        "encode-call",
         "encode-measured",
         "host-array",
         "input-binary",

@@ -179,8 +179,8 @@ def strength_of(diagnosis: Diagnosis) -> float:
         if phrase:
             said = _in_cudas_words(name, phrase, question)
             strengths.append(said * strength("symptom", name, phrase, question, words))
-    if diagnosis.named:
-        name = diagnosis.named[0].name
+    if diagnosis.causes:  # those that the words name, or the likeliest of the symptom, which they may name as well
+        name = diagnosis.causes[0].name
         phrase = _strongest_there(_cause_phrases()[name], question, words)
         strengths.append(strength("cause", name, phrase, question, words) if phrase else 0.0)
     return max(strengths)
