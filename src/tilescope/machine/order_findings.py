@@ -39,7 +39,6 @@ from tilescope.machine.tensor_findings import (
     TENSOR_VERB,
     tensor_place,
 )
-from tilescope.rule import Wording
 from tilescope.sentence import listed
 
 _VERB: dict[How, str] = {
