@@ -267,27 +267,26 @@ def card_called(name: str) -> Card | None:
 
 
 def _by_row_bytes(*gb_per_s: int) -> GbPerS:
+    """Rates of boxes with rows of 128, 64, 32 and 16 bytes."""
     return MappingProxyType(dict(zip(ROW_BYTES, gb_per_s, strict=True)))
 
 
 # Under driver 580.159.04: 64 x 64 fp16 tiles; loads by 3 blocks on an SM with 8 stages each, stores of 512 MiB. The rate of
 # rows of 16 bytes varies with the tile's shape: 2400 is the middle value of 139 tiles, of which 64 x 64 reached 2554.
-# fmt: off
 _H200_TMA = TmaRates(
     sms=132,
-    #                                     row bytes:  128    64    32    16
-    loads=MappingProxyType({
-        "none":                        _by_row_bytes(4552, 4042, 3480, 2461),
-        "128B":                        _by_row_bytes(4559, 4519, 3970, 2400),
-        "256B":                        _by_row_bytes(4231, 4036, 3467, 2385),
-    }),
-    stores=                            _by_row_bytes(4190, 4319, 3060,  886),
-    sm_loads=                          _by_row_bytes( 210,  124,   62,   31),
+    loads=MappingProxyType(
+        {
+            "none": _by_row_bytes(4552, 4042, 3480, 2461),
+            "128B": _by_row_bytes(4559, 4519, 3970, 2400),
+            "256B": _by_row_bytes(4231, 4036, 3467, 2385),
+        }
+    ),
+    stores=_by_row_bytes(4190, 4319, 3060, 886),
+    sm_loads=_by_row_bytes(210, 124, 62, 31),
     latency_us=0.75,
     issue_ns=MappingProxyType({"one thread": 46, "one thread that waits for each": 93, "four warps": 14}),
 )
-
-# fmt: on
 
 _TYPES_OF_RATE = {  # the data types that a datasheet's rate is for
     "tf32": ("tfloat32", "tfloat32_ftz"),
@@ -310,28 +309,105 @@ _MEASURED = frozenset({"name", "arch", "sms", "clock_mhz", "l2_bytes", "memory_g
 
 # Of an architecture's cards, the first stands for it. Peaks with sparsity are halved; where a datasheet tells them apart,
 # TFLOP/s are those with 32-bit sums.
-# fmt: off
-CARD: dict[str, Card] = {row.name: row for row in (
-    #    name        arch             SMs  MHz   L2         GB/s  TFLOP/s
-    Card("H200",      ARCH["sm_90"],  132, 1980, 60 << 20,  4559, _tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
-         _H200_TMA, _MEASURED | {"float16", "bfloat16"},
-         "measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet"),
-    Card("H100 SXM",  ARCH["sm_90"],  132, 1980, 50 << 20,  3350, _tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
-         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
-    Card("H100 PCIe", ARCH["sm_90"],  114, 1755, 50 << 20,  2000, _tflops(half=756.5, tf32=378, fp8=1513, int8=1513),
-         None, _NONE, "H100 datasheet; clock and L2: H100 architecture white paper"),
-    Card("A100",      ARCH["sm_80"],  108, 1410, 40 << 20,  2039, _tflops(half=312, tf32=156, int8=624, int4=1248, b1=4992),
-         None, _NONE, "A100 architecture white paper and datasheet, SXM with 80 GB"),
-    Card("L40S",      ARCH["sm_89"],  142, 2520, None,       864, _tflops(half=362, tf32=183, fp8=733, int8=733),
-         None, _NONE, "L40S datasheet"),
-    Card("RTX 4090",  ARCH["sm_89"],  128, 2520, 72 << 20,  1008, _tflops(half=165.2, tf32=82.6, fp8=330.3, int8=660.6, int4=1321.2),
-         None, _NONE, "Ada architecture white paper"),
-    Card("RTX 5090",  ARCH["sm_120"], 170, 2407, 96 << 20,  1792, _tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
-         None, _NONE, "RTX Blackwell architecture white paper"),
-    Card("B200",      ARCH["sm_100"], 148, None, None,      8000, _tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
-         None, _NONE, "HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32"),
-)}
-# fmt: on
+_CARDS = (
+    Card(
+        name="H200",
+        arch=ARCH["sm_90"],
+        sms=132,
+        clock_mhz=1980,
+        l2_bytes=60 << 20,
+        memory_gb_per_s=4559,
+        tflop_per_s=_tflops(half=790, tf32=494.5, fp8=1979, int8=1979),
+        tma=_H200_TMA,
+        measured=_MEASURED | {"float16", "bfloat16"},
+        source="measured under driver 580.159.04, cuBLAS reaching 0.87 of the 790 TFLOP/s; other types: H200 datasheet",
+    ),
+    Card(
+        name="H100 SXM",
+        arch=ARCH["sm_90"],
+        sms=132,
+        clock_mhz=1980,
+        l2_bytes=50 << 20,
+        memory_gb_per_s=3350,
+        tflop_per_s=_tflops(half=989.5, tf32=494.5, fp8=1979, int8=1979),
+        tma=None,
+        measured=_NONE,
+        source="H100 datasheet; clock and L2: H100 architecture white paper",
+    ),
+    Card(
+        name="H100 PCIe",
+        arch=ARCH["sm_90"],
+        sms=114,
+        clock_mhz=1755,
+        l2_bytes=50 << 20,
+        memory_gb_per_s=2000,
+        tflop_per_s=_tflops(half=756.5, tf32=378, fp8=1513, int8=1513),
+        tma=None,
+        measured=_NONE,
+        source="H100 datasheet; clock and L2: H100 architecture white paper",
+    ),
+    Card(
+        name="A100",
+        arch=ARCH["sm_80"],
+        sms=108,
+        clock_mhz=1410,
+        l2_bytes=40 << 20,
+        memory_gb_per_s=2039,
+        tflop_per_s=_tflops(half=312, tf32=156, int8=624, int4=1248, b1=4992),
+        tma=None,
+        measured=_NONE,
+        source="A100 architecture white paper and datasheet, SXM with 80 GB",
+    ),
+    Card(
+        name="L40S",
+        arch=ARCH["sm_89"],
+        sms=142,
+        clock_mhz=2520,
+        l2_bytes=None,
+        memory_gb_per_s=864,
+        tflop_per_s=_tflops(half=362, tf32=183, fp8=733, int8=733),
+        tma=None,
+        measured=_NONE,
+        source="L40S datasheet",
+    ),
+    Card(
+        name="RTX 4090",
+        arch=ARCH["sm_89"],
+        sms=128,
+        clock_mhz=2520,
+        l2_bytes=72 << 20,
+        memory_gb_per_s=1008,
+        tflop_per_s=_tflops(half=165.2, tf32=82.6, fp8=330.3, int8=660.6, int4=1321.2),
+        tma=None,
+        measured=_NONE,
+        source="Ada architecture white paper",
+    ),
+    Card(
+        name="RTX 5090",
+        arch=ARCH["sm_120"],
+        sms=170,
+        clock_mhz=2407,
+        l2_bytes=96 << 20,
+        memory_gb_per_s=1792,
+        tflop_per_s=_tflops(half=209.5, tf32=104.8, fp8=419, fp4=1676, int8=838),
+        tma=None,
+        measured=_NONE,
+        source="RTX Blackwell architecture white paper",
+    ),
+    Card(
+        name="B200",
+        arch=ARCH["sm_100"],
+        sms=148,
+        clock_mhz=None,
+        l2_bytes=None,
+        memory_gb_per_s=8000,
+        tflop_per_s=_tflops(half=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
+        tma=None,
+        measured=_NONE,
+        source="HGX B200 datasheet, an eighth of eight cards; NVIDIA's pages differ on TF32",
+    ),
+)
+CARD: dict[str, Card] = {row.name: row for row in _CARDS}
 _BY_PLAIN_NAME = {row.name.replace(" ", "").casefold(): row for row in CARD.values()} | {
     "h100": CARD["H100 SXM"],
     "h200sxm": CARD["H200"],

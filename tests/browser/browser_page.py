@@ -1,5 +1,7 @@
 """What tests ask of a page in the browser."""
 
+PATIENCE_MS = 300_000  # a build beside the tests may take all cores
+
 
 def address_of(page):
     """Where the page is now: playwright's own word for it comes a little later."""

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_page import address_of, settled
+from browser_page import PATIENCE_MS, address_of, settled
 
 import tilescope as ts
 import tilescope.cli
@@ -382,6 +382,7 @@ def test_the_exported_file_hovers_steps_and_saves_from_disk(chromium, tmp_path, 
     path = tmp_path / "page.html"
     assert tilescope.cli.run(["serve", "--export", state, "-o", str(path)]) == 0
     context = chromium.new_context(offline=True)
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     said, asked = [], []
     page.on("console", lambda message: said.append(message.text))

@@ -63,10 +63,11 @@ def test_the_player_leads_through_the_k_loop_and_the_chunks(open_page):
     page.get_by_role("button", name="First step").click()
     followed(page, "37,5")
     page.get_by_role("button", name="Play or pause").click()
-    page.wait_for_url(re.compile("element=37(,|%2C)69"))  # beyond the chunks that were drawn at first
-    page.get_by_role("button", name="Play or pause").click()
+    page.wait_for_url(re.compile("element=37(,|%2C)117"))  # the last: a busy server leaves steps before it out
+    page.get_by_role(
+        "heading", name="The descriptor of K step 7"
+    ).wait_for()  # beyond the chunks that were drawn at first
     page.locator("body:not(.busy)").wait_for()
-    assert page.get_by_role("heading", name=re.compile("^The descriptor of K step [4-7]")).count() == 1
     page.get_by_label("Walk over").select_option("chunks")
     assert page.locator(".count").inner_text().endswith(" of 128")  # 8 rows of 16
     page.get_by_role("button", name="First step").click()

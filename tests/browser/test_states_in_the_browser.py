@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from browser_page import address_of, settled
+from browser_page import PATIENCE_MS, address_of, settled
 
 from tilescope.web.serving import listening, server
 
@@ -121,10 +121,11 @@ def test_a_server_that_stopped_is_said_on_the_page(chromium):
         while not explorer.started:
             time.sleep(0.02)
         context = chromium.new_context(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.goto("/pipeline")
         explorer.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=300)
     page.locator("#form button[type=submit]").click()
     page.locator("#offline").wait_for(state="visible")
     assert "tilescope serve" in page.locator("#offline").inner_text()

@@ -519,3 +519,13 @@ def test_a_read_that_does_not_wait_is_told_before_those_who_cannot_go_on():
     assert outcome in ("fault", "hang")
     assert findings[0].rule == "run-copy-wait"
     assert {"run-hang", "run-launch-failure"} & {finding.rule for finding in findings[1:]}
+
+
+def test_a_relaxed_wait_is_told_as_one():
+    """It has seen the phase end, so another wait would not help."""
+    relaxed = "F: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p3, [full], %r3; @!%p3 bra F;"
+    outcome, findings = ring_findings(wait_full=relaxed)
+    assert outcome == "finished"
+    assert findings[0].rule == "run-copy-wait"
+    assert "by a relaxed wait" in findings[0].limit
+    assert ring_findings(wait_full=f"{relaxed} fence.acq_rel.cta;") == ("finished", [])

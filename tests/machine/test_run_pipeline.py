@@ -411,21 +411,25 @@ def test_warps_that_write_bytes_of_their_own_do_not_race():
 
 
 def test_a_block_that_waits_at_a_barrier_for_ever_is_a_hang_of_its_pipeline():
-    run = run_body(".reg .pred %p1; .reg .b32 %r1; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra B;"
-                   " bar.sync 1, 64; B:")  # fmt: skip
+    run = run_body(
+        ".reg .pred %p1; .reg .b32 %r1; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra B; bar.sync 1, 64; B:"
+    )
     assert run.outcome == "hang"
     mistake = ts.simulate(run.pipeline()).mistake
     assert (mistake.rule, mistake.outcome) == ("pipeline-sync", "hang")
 
 
 def test_a_barrier_that_lives_twice_is_two_barriers():
-    run = run_body("""
+    run = run_body(
+        """
         .shared .b64 b; .reg .pred %p1;
         mbarrier.init.shared.b64 [b], 32; mbarrier.arrive.shared.b64 _, [b];
         W1: mbarrier.try_wait.parity.shared.b64 %p1, [b], 0; @!%p1 bra W1; mbarrier.inval.shared.b64 [b];
         mbarrier.init.shared.b64 [b], 32; mbarrier.arrive.shared.b64 _, [b];
         W2: mbarrier.try_wait.parity.shared.b64 %p1, [b], 0; @!%p1 bra W2;
-    """, threads=1)  # fmt: skip
+    """,
+        threads=1,
+    )
     assert run.outcome == "hang"  # one thread of the 32 that it counts
     assert [barrier.name for barrier in run.pipeline().barriers] == ["b"]
 

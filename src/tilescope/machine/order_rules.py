@@ -108,6 +108,10 @@ COPY_WAIT = rule(
     passing=_example(f"{_INIT} {_LOAD} {_WAIT} ld.shared.u32 %r4, [s];"),
     failing=_example(f"{_INIT} {_LOAD} ld.shared.u32 %r4, [s]; {_WAIT}"),
 )
+RELAXED_COPY_WAIT = COPY_WAIT.worded(
+    limit="the thread has seen the end of that phase by a relaxed wait, which makes nothing visible",
+    fix="Wait with .acquire, which is the default, or put fence.acq_rel behind the wait, before {where}.",
+)
 REFILL = rule(
     "run-refill",
     "A slot is filled again when everybody who reads it is done.",
@@ -372,6 +376,8 @@ def rule_of(conflict: Conflict) -> Rule | Wording:
         return COMMIT_LEFT
     if conflict.mistake == "race" and conflict.before is conflict.now:
         return TWO_VALUES
+    if conflict.mistake == "copy wait" and "relaxed" in conflict.facts:
+        return RELAXED_COPY_WAIT
     return _RULE_OF_MISTAKE[conflict.mistake]
 
 

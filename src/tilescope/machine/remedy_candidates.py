@@ -362,6 +362,8 @@ def _proxy_fences(meeting: _Meeting) -> Iterator[Candidate]:
 
 
 def _copy_waits(meeting: _Meeting) -> Iterator[Candidate]:
+    if "relaxed" in meeting.conflict.facts:  # somebody has waited, and needs a fence
+        yield (_one(BLOCK_FENCE, ("before", meeting.now.pc)),)
     for wait in meeting.waits(meeting.before.pc, meeting.now.pc):
         yield (_one(wait, ("before", meeting.now.pc)),)
     yield from _between(meeting, (BLOCK_BARRIER,))  # somebody waits, but not everybody

@@ -211,7 +211,8 @@ class _Reader:
             self.problems.append(argument_type("registers", None, wanted, "Add registers = 168, for example."))
 
     def _cluster(self, written: object) -> tuple[int, int]:
-        extents = [plain_int(extent) or 0 for extent in (written if isinstance(written, list | tuple) else [written])]
+        listed = written if isinstance(written, list | tuple) else [written]
+        extents = [plain_int(extent) or 0 for extent in listed]
         if len(extents) == 1:
             extents.append(1)
         if len(extents) != 2 or min(extents) < 1 or prod(extents) > MAX_BLOCKS:

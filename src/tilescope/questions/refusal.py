@@ -12,6 +12,7 @@ import json
 from collections import Counter
 
 from tilescope.errors import FaultError, RuleError
+from tilescope.sentence import counted
 
 # Rules about what somebody writes: files, notations, names, the number of arguments. Every other rule is one of the hardware.
 OF_INPUT = frozenset(
@@ -136,5 +137,5 @@ def _answer(error: RuleError) -> str:
     if isinstance(error, FaultError):
         return error.answer
     first, *more = error.violations
-    others = f"; and {len(more)} more reason{'s' if len(more) > 1 else ''}" if more else ""
+    others = f"; and {counted(len(more), 'more reason')}" if more else ""
     return f"Refused: {first.found}; {first.limit}{others}."

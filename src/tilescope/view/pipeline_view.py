@@ -50,9 +50,9 @@ def _listed(steps: Iterable[Step | Loop], depth: int) -> Iterable[str]:
             yield from _listed(step.steps, depth + 1)
         else:
             target = ", ".join(step.target) if isinstance(step.target, tuple) else step.target
-            words = [f"{indent}{step.op} `{target}`", *(f"{name} {value}" for name, value in step.arguments.items())]
-            condition = "" if step.when is None else f" where {step.when}"
-            yield ", ".join(words) + condition
+            arguments = [f"{name} {value}" for name, value in step.arguments.items()]
+            said = ", ".join([f"{indent}{step.op} `{target}`", *arguments])
+            yield said if step.when is None else f"{said} where {step.when}"
 
 
 def draw_simulation(

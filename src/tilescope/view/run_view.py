@@ -11,6 +11,7 @@ from tilescope.machine.outcome import outcome_sentence
 from tilescope.machine.run import KernelRun
 from tilescope.machine.smem_picture import SmemPicture
 from tilescope.pipeline.simulation import Simulation
+from tilescope.ptx.source_name import source_name
 from tilescope.sentence import by, in_percent
 from tilescope.view.cost_view import SHOWN_LINES, cost_parts
 from tilescope.view.drawing import Drawing, Table
@@ -42,7 +43,7 @@ def draw_kernel_run(
     >>> draw_kernel_run(kernel.run(grid=2, block=64)).title
     'k: grid 2, block 64'
     """
-    title = f"{run.entry}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
+    title = f"{source_name(run.entry)}: grid {by(_trimmed(run.grid))}, block {by(_trimmed(run.block))}"
     if prod(run.cluster) > 1:
         title += f", cluster {by(_trimmed(run.cluster))}"
     told = Drawing(

@@ -233,7 +233,8 @@ def legend_of(events: list[Event], timeline: Grid) -> Legend:
     users = [_LETTER[operation] for operation in _USES_SLOTS if operation in operations]
     if users:
         entries.append(Entry("the operation that uses a slot, until it is waited for", "fill", sample=users[0]))
-    phases = {cell.colour for row in timeline.rows if row.labels[0] == "phase" for cell in row.cells if cell.text}
+    phase_rows = [row for row in timeline.rows if row.labels[0] == "phase"]
+    phases = {cell.colour for row in phase_rows for cell in row.cells if cell.text}
     for parity, colour in enumerate(_PARITY_COLOUR):
         if colour in phases:
             entries.append(Entry(f"a phase of a barrier by its number, parity {parity}", colour, sample=str(parity)))

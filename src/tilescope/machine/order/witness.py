@@ -19,6 +19,7 @@ from tilescope.machine.order.knowledge import (
     BULK_READ,
     BULK_WRITE,
     CP_ASYNC,
+    EXECUTED,
     KNOWN,
     WARPGROUP_LANES,
     Clock,
@@ -203,6 +204,8 @@ class Witness:
             before = self.side(stamp, was_write=True)
             mistake = mistake_of(before.how, now.how, was_write=True)
             facts = self.foreign(met, index)
+            if mistake == "copy wait" and unit.vectors[EXECUTED, stamp.column] >= stamp.epoch:
+                facts["relaxed"] = 1
             if before.how in ("write", "atomic") and unit.has_heard_of(stamp, facts.get("cluster")):
                 mistake = "proxy fence"
             self.tell(mistake, before, now, space, self.address_of(cells, int(met.places[index]), space), **facts)
