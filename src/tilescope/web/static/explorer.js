@@ -569,7 +569,8 @@
   function setUp() {
     for (const control of document.querySelectorAll("[data-copy], [data-fills], [data-from], #save-png, #theme")) control.hidden = false;
     const here = document.querySelector(".bar nav [aria-current]");
-    if (here) here.parentNode.scrollLeft = here.offsetLeft - here.parentNode.offsetLeft - here.parentNode.clientWidth / 2 + here.clientWidth / 2;
+    const bar = here?.parentNode, end = here ? here.offsetLeft - bar.offsetLeft + here.clientWidth : 0;
+    if (here && end + 32 > bar.clientWidth) bar.scrollLeft = end - bar.clientWidth / 2;  // its right end fades out
     marked = [];
     over = null;
     indexCells();
