@@ -162,6 +162,14 @@ def test_the_box_is_dragged_and_hovered_partners_are_the_librarys(open_page):
         assert str(coords) in page.locator("#readout").inner_text()
 
 
+def test_a_cell_of_the_box_is_pinned_by_a_click_that_does_not_drag_it(open_page):
+    page = open_page("/load?dims=80,20&coords=0,0")
+    page.mouse.click(*centre(cells(page, "The copy in the tensor").nth(11)))
+    page.wait_for_url(re.compile("pin=0.1.1"))
+    assert page.locator("rect.pinned").count() == 1
+    assert page.get_by_label("Coordinates").input_value() == "0,0"
+
+
 def test_hovering_asks_the_server_nothing(open_page):
     page = open_page("/load?dims=128,128&box=64,128&coords=64,0")
     asked = []
