@@ -170,6 +170,16 @@ def test_a_cell_of_the_box_is_pinned_by_a_click_that_does_not_drag_it(open_page)
     assert page.get_by_label("Coordinates").input_value() == "0,0"
 
 
+def test_labels_that_scroll_away_pass_below_the_readout(open_page):
+    page = open_page("/load?dims=80,64&coords=0,0")
+    page.evaluate("scrollTo(0, document.querySelector('figure').getBoundingClientRect().top)")
+    on_top = """() => {
+        const area = document.querySelector("#readout").getBoundingClientRect();
+        return document.elementFromPoint(area.left + 20, area.top + area.height / 2).closest("#readout") !== null;
+    }"""
+    assert page.evaluate(on_top)
+
+
 def test_hovering_asks_the_server_nothing(open_page):
     page = open_page("/load?dims=128,128&box=64,128&coords=64,0")
     asked = []
